@@ -1,0 +1,10 @@
+-- Keys appended to a string for each second; a string's first batch also lists the second.
+local function note(second_of_end, packed)
+  if redis.call('APPEND', KEYS[6] .. second_of_end, packed) == #packed then
+    redis.call('ZADD', KEYS[6], second_of_end, second_of_end)
+  end
+end
+
+local function finish()
+  redis.call('HINCRBY', KEYS[1], 'n', n)
+end

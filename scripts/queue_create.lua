@@ -1,0 +1,21 @@
+-- Create a queue, under a stamp that its registration has given.
+--
+-- KEYS  the queue's    6 its grave: the last stamp that was laid to rest (string)
+-- ARGV  1 the stamp    2 metadata
+-- Returns 'created'; 'existed'; or 'buried' when the stamp is no longer worth anything, so that a
+--       creation which comes late cannot leave a queue that is registered nowhere.
+assert(#KEYS == 6 and #ARGV == 2, 'queue_create: 6 keys, 2 arguments')
+local grave, stamp, metadata = KEYS[6], ARGV[1], ARGV[2]
+
+local own = redis.call('HGET', queue, 's')
+if own then
+  return own == stamp and 'created' or 'existed'
+end
+local buried = redis.call('GET', grave)
+if buried and tonumber(stamp) <= tonumber(buried) then
+  return 'buried'
+end
+local revision = decimal(next_rank())
+redis.call('SET', counter, revision)
+redis.call('HSET', queue, 'm', metadata, 'v', revision, 's', stamp)
+return 'created'

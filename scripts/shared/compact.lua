@@ -1,0 +1,36 @@
+-- Forgets the ends of messages that were deleted before they ended. They are looked for once they
+-- outnumber the messages, a few chunks at a time, so that `ends` stays in proportion.
+local COMPACTED_CHUNKS_MAX = 4
+local function compact()
+  local noted, walk = unpack(redis.call('HMGET', queue, 'n', 'w'))
+  if (tonumber(noted) or 0) <= 2 * redis.call('HLEN', messages) + 4096 then
+    return false
+  end
+  walk = tonumber(walk) or 0
+  local chunks = redis.call('ZRANGE', ends, walk, walk + COMPACTED_CHUNKS_MAX - 1, 'WITHSCORES')
+  if #chunks == 0 then
+    walk = 0
+  end
+  for i = 1, #chunks, 2 do
+    local chunk, second = chunks[i], chunks[i + 1]
+    local kept, forgotten = {}, 0
+    for _, key in ipairs(keys_of(chunk)) do
+      if redis.call('HEXISTS', messages, key) == 1 then
+        kept[#kept + 1] = key
+      else
+        forgotten = forgotten + 1
+      end
+    end
+    if forgotten > 0 then
+      redis.call('ZREM', ends, chunk)
+      redis.call('HINCRBY', queue, 'n', -forgotten)
+    end
+    if #kept > 0 then
+      redis.call('ZADD', ends, second, table.concat(kept))
+      walk = walk + 1
+    end
+  end
+  redis.call('HSET', queue, 'w', walk)
+  return true
+end
+

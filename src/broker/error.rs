@@ -1,0 +1,34 @@
+//! Why the broker does not do what a caller asks.
+
+use thiserror::Error;
+
+use crate::domain::QueueId;
+use crate::domain::metadata::InvalidMetadata;
+use crate::domain::patch::PatchConflict;
+use crate::storage;
+
+/// A refusal, or a failure of the store.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The request asks for more, or less, than the limits allow.
+    #[error("{0}")]
+    Limit(String),
+    /// A reserved metadata key has a value that it does not take.
+    #[error("{0}")]
+    Metadata(#[from] InvalidMetadata),
+    /// The metadata is not such that the patch fits.
+    #[error("{0}")]
+    Conflict(#[from] PatchConflict),
+    /// The queue has to exist for this.
+    #[error("Queue {} does not exist for project {}", .0.name(), .0.project())]
+    NoQueue(QueueId),
+    /// None of the messages is there.
+    #[error("{0}")]
+    NoMessage(String),
+    /// The caller's roles do not allow it.
+    #[error("You are not authorized to complete this action.")]
+    Forbidden,
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] storage::Error),
+}

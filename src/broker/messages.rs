@@ -1,0 +1,173 @@
+//! Operations on messages.
+
+use std::collections::HashMap;
+
+use super::{Broker, Error, check_range};
+use crate::auth::Caller;
+use crate::domain::limits::MESSAGE_TTL_S_MIN;
+use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId, Rank};
+use crate::storage::{self, Listing, Posting};
+
+/// How often a post follows a queue that changes under it.
+const TRIES_MAX: usize = 32;
+
+/// A message as its poster describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// How long it shall live, in seconds; the queue's default without it.
+    pub ttl_s: Option<i64>,
+    /// What it says.
+    pub body: Body,
+}
+
+/// Which messages of a feed to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageQuery {
+    /// Only messages behind the one with this id, whether that is still there or not.
+    pub marker: Option<String>,
+    /// How many; the service's default without it.
+    pub limit: Option<i64>,
+    /// Whether the caller's own messages are listed too.
+    pub echo: bool,
+}
+
+impl Broker {
+    /// Posts all the messages or none, creating the queue if need be. `request_bytes` is the size of
+    /// the request that brought them, which queues may limit.
+    pub async fn post_messages(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        drafts: Vec<Draft>,
+        request_bytes: u64,
+    ) -> Result<Vec<MessageId>, Error> {
+        if drafts.is_empty() {
+            return Err(Error::Limit("no messages to post: give one at least".to_owned()));
+        }
+        let this = self.clone();
+        let client = caller.client.clone();
+        self.to_the_end(async move {
+            let mut known = match this.seen.get(&queue) {
+                Some(queue) => Some(queue),
+                None => this.store.get_queue(&queue).await?,
+            };
+            for _ in 0..TRIES_MAX {
+                let metadata = known.as_ref().map(|queue| queue.metadata.clone()).unwrap_or_default();
+                // Before the queue is created: a refused request changes nothing.
+                let messages = this.admit(&metadata, &drafts, request_bytes)?;
+                let Some(current) = known else {
+                    this.store.create_queue(&queue, &Metadata::default()).await?;
+                    known = this.store.get_queue(&queue).await?;
+                    continue;
+                };
+                match this.store.post_messages(&queue, current.revision, &client, &messages).await? {
+                    Posting::Posted(ids) => {
+                        this.seen.insert(queue, current);
+                        return Ok(ids);
+                    }
+                    Posting::Stale(now) => known = now,
+                }
+            }
+            Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
+        })
+        .await
+    }
+
+    /// A page of the feed. Empty only if none that the query lets through is left.
+    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Vec<Message>, Error> {
+        let limit = match query.limit {
+            Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
+            None => self.limits.messages_per_page(),
+        };
+        let Some(after) = position(query.marker.as_deref(), queue) else {
+            return Ok(Vec::new());
+        };
+        let listing = Listing {
+            after,
+            limit: limit as usize,
+            not_from: (!query.echo).then(|| caller.client.clone()),
+        };
+        Ok(self.store.list_messages(queue, &listing).await?)
+    }
+
+    /// The message with that id.
+    pub async fn get_message(&self, queue: &QueueId, id: &str) -> Result<Message, Error> {
+        let ids: Vec<MessageId> = MessageId::parse(id, queue).into_iter().collect();
+        let found = self.store.get_messages(queue, &ids).await?;
+        found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))
+    }
+
+    /// The messages with those ids, in the order and as often as asked for; those that are not
+    /// there are passed over, if there is one at least.
+    pub async fn get_messages(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<Message>, Error> {
+        let wanted = self.parse_ids(queue, ids)?;
+        let mut unique = wanted.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        let found = self.store.get_messages(queue, &unique).await?;
+        let found: HashMap<MessageId, Message> = found.into_iter().map(|message| (message.id, message)).collect();
+        if found.is_empty() {
+            return Err(no_message(queue, ids));
+        }
+        Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// Deletes the message with that id, if it is there.
+    pub async fn delete_message(&self, queue: QueueId, id: &str) -> Result<(), Error> {
+        let ids = MessageId::parse(id, &queue).into_iter().collect();
+        self.delete_all(queue, ids).await
+    }
+
+    /// Deletes those of the messages with these ids that are there.
+    pub async fn delete_messages(&self, queue: QueueId, ids: &[String]) -> Result<(), Error> {
+        let ids = self.parse_ids(&queue, ids)?;
+        self.delete_all(queue, ids).await
+    }
+
+    async fn delete_all(&self, queue: QueueId, ids: Vec<MessageId>) -> Result<(), Error> {
+        let store = self.store.clone();
+        self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await
+    }
+
+    /// The messages as they are stored in a queue with this metadata.
+    fn admit(&self, metadata: &Metadata, drafts: &[Draft], request_bytes: u64) -> Result<Vec<NewMessage>, Error> {
+        let most = metadata.post_bytes_max(&self.limits);
+        if request_bytes > most {
+            return Err(Error::Limit(format!("the request has {request_bytes} bytes, the most is {most}")));
+        }
+        let default_ttl_s = metadata.default_message_ttl_s(&self.limits);
+        let admit = |draft: &Draft| {
+            let ttl_s = match draft.ttl_s {
+                Some(ttl) => check_range("ttl", ttl, MESSAGE_TTL_S_MIN, self.limits.max_message_ttl)?,
+                None => default_ttl_s,
+            };
+            Ok(NewMessage { ttl_s, body: draft.body.clone() })
+        };
+        drafts.iter().map(admit).collect()
+    }
+
+    /// Those of the ids that can be this queue's; others name nothing here.
+    fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
+        let most = self.limits.max_messages_per_page;
+        if ids.is_empty() || ids.len() > most as usize {
+            return Err(Error::Limit(format!("{} ids, it must be 1 to {most}", ids.len())));
+        }
+        Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
+    }
+}
+
+/// Where a marker stands: `None` for one that is no id of this queue and so has nothing behind it.
+fn position(marker: Option<&str>, queue: &QueueId) -> Option<Option<Rank>> {
+    match marker {
+        None => Some(None),
+        Some(marker) => MessageId::parse(marker, queue).map(|id| Some(id.rank())),
+    }
+}
+
+fn no_message(queue: &QueueId, ids: &[String]) -> Error {
+    let (name, project) = (queue.name(), queue.project());
+    Error::NoMessage(format!(
+        "No messages with IDs: ['{}'] found in the queue {name} for project {project}.",
+        ids.join("', '")
+    ))
+}

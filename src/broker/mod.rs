@@ -1,0 +1,79 @@
+//! What a caller may do, one method an operation: limits, defaults and order of steps are decided
+//! here, and nothing below decides again.
+
+pub mod error;
+pub mod health;
+pub mod messages;
+pub mod queues;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use tokio_util::task::TaskTracker;
+
+pub use error::Error;
+
+use crate::domain::{Limits, Queue, QueueId};
+use crate::storage::Driver;
+
+/// How many queues' metadata a process remembers.
+const REMEMBERED_QUEUES_MAX: usize = 10_000;
+
+/// The service behind the API. Cheap to clone.
+#[derive(Clone)]
+pub struct Broker {
+    store: Arc<dyn Driver>,
+    limits: Arc<Limits>,
+    /// Queues as last seen. A post says which revision it was made for and is told if that is not
+    /// the queue's any more, so what is remembered here may be old but never wrong.
+    seen: Arc<Cache<QueueId, Queue>>,
+    writes: TaskTracker,
+}
+
+impl Broker {
+    /// A broker over a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn Driver>, limits: Limits) -> Self {
+        Self {
+            store,
+            limits: Arc::new(limits),
+            seen: Arc::new(Cache::new(REMEMBERED_QUEUES_MAX)),
+            writes: TaskTracker::new(),
+        }
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Succeeds if the store answers.
+    pub async fn ping(&self) -> Result<(), Error> {
+        Ok(self.store.ping().await?)
+    }
+
+    /// Waits until every write that has begun is at its end.
+    pub async fn drain(&self) {
+        self.writes.close();
+        self.writes.wait().await;
+    }
+
+    /// Runs a write in a task of its own: the caller may go away at any moment, and what has begun
+    /// in the store must not stop half-way then.
+    async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
+        match self.writes.spawn(write).await {
+            Ok(outcome) => outcome,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+/// Checks a number that a request names against its range.
+fn check_range(what: &str, value: i64, min: u32, max: u32) -> Result<u32, Error> {
+    match u32::try_from(value) {
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => Err(Error::Limit(format!("{what} is {value}, it must be {min} to {max}"))),
+    }
+}

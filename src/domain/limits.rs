@@ -1,0 +1,45 @@
+//! The limits and defaults that operators set: `[limits]` in `config/default.toml` explains each.
+
+use serde::Deserialize;
+
+/// The shortest life of a message, in seconds.
+pub const MESSAGE_TTL_S_MIN: u32 = 60;
+
+/// The length of a page for which the caller names none.
+const PAGE_DEFAULT: u32 = 10;
+
+/// Limits and defaults; sizes in bytes, times in seconds. The names are Zaqar's.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The life of a message that is posted without a ttl to a queue without a default.
+    pub default_message_ttl: u32,
+    /// The delay shown for a queue that sets none.
+    pub default_message_delay: u32,
+    /// The longest life of a message.
+    pub max_message_ttl: u32,
+    /// The longest delay of a message.
+    pub max_message_delay: u32,
+    /// The largest body of a request that posts messages.
+    pub max_messages_post_size: u64,
+    /// The largest body of a request that sets metadata.
+    pub max_queue_metadata: u64,
+    /// The longest page of queues.
+    pub max_queues_per_page: u32,
+    /// The longest page of messages, and the most ids in one request.
+    pub max_messages_per_page: u32,
+}
+
+impl Limits {
+    /// The length of a page of queues for which the caller names none.
+    #[must_use]
+    pub fn queues_per_page(&self) -> u32 {
+        PAGE_DEFAULT.min(self.max_queues_per_page)
+    }
+
+    /// The length of a page of messages for which the caller names none.
+    #[must_use]
+    pub fn messages_per_page(&self) -> u32 {
+        PAGE_DEFAULT.min(self.max_messages_per_page)
+    }
+}

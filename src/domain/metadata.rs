@@ -1,0 +1,157 @@
+//! A queue's metadata: free keys of the owner, and reserved ones (`_…`) that the service obeys.
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::Limits;
+use super::limits::MESSAGE_TTL_S_MIN;
+
+const MAX_POST_SIZE: &str = "_max_messages_post_size";
+const DEFAULT_TTL: &str = "_default_message_ttl";
+const DEFAULT_DELAY: &str = "_default_message_delay";
+const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
+const MAX_CLAIM_COUNT: &str = "_max_claim_count";
+const ENCRYPT: &str = "_enable_encrypt_messages";
+
+/// The keys that every queue shows, set or not.
+pub const SHOWN_KEYS: [&str; 7] = [
+    MAX_POST_SIZE,
+    DEFAULT_TTL,
+    DEFAULT_DELAY,
+    "_dead_letter_queue",
+    DEAD_LETTER_TTL,
+    MAX_CLAIM_COUNT,
+    ENCRYPT,
+];
+
+/// What the owner of a queue has set, in the order of setting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata(Map<String, Value>);
+
+/// Why metadata is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum InvalidMetadata {
+    /// A reserved key has a value of the wrong type.
+    #[error("{key} must be {expected}")]
+    Type {
+        /// The reserved key.
+        key: &'static str,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A reserved key has a value out of range.
+    #[error("{key} is {value}, it must be {min} to {max}")]
+    Range {
+        /// The reserved key.
+        key: &'static str,
+        /// What was given.
+        value: i64,
+        /// The least it takes.
+        min: u64,
+        /// The most it takes.
+        max: u64,
+    },
+}
+
+impl Metadata {
+    /// Metadata with these keys, its reserved ones checked.
+    pub fn new(keys: Map<String, Value>, limits: &Limits) -> Result<Self, InvalidMetadata> {
+        let ttl = (u64::from(MESSAGE_TTL_S_MIN), u64::from(limits.max_message_ttl));
+        check_range(&keys, DEFAULT_TTL, ttl)?;
+        check_range(&keys, DEAD_LETTER_TTL, ttl)?;
+        check_range(&keys, MAX_POST_SIZE, (1, limits.max_messages_post_size))?;
+        check_range(&keys, DEFAULT_DELAY, (0, u64::from(limits.max_message_delay)))?;
+        integer(&keys, MAX_CLAIM_COUNT)?;
+        match keys.get(ENCRYPT) {
+            None | Some(Value::Null | Value::Bool(_)) => Ok(Self(keys)),
+            Some(_) => Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" }),
+        }
+    }
+
+    /// Metadata that a store kept: it was checked when it came in.
+    #[must_use]
+    pub fn from_store(keys: Map<String, Value>) -> Self {
+        Self(keys)
+    }
+
+    /// The keys that are set.
+    #[must_use]
+    pub fn keys(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The keys that are set, and the default of each shown key that is missing or empty.
+    #[must_use]
+    pub fn with_defaults(&self, limits: &Limits) -> Map<String, Value> {
+        let mut shown = self.0.clone();
+        for key in SHOWN_KEYS {
+            if shown.get(key).is_none_or(is_falsy) {
+                shown.insert(key.to_owned(), default_of(key, limits));
+            }
+        }
+        shown
+    }
+
+    /// The life of messages posted without a ttl, in seconds.
+    #[must_use]
+    pub fn default_message_ttl_s(&self, limits: &Limits) -> u32 {
+        self.positive(DEFAULT_TTL)
+            .and_then(|ttl| u32::try_from(ttl).ok())
+            .unwrap_or(limits.default_message_ttl)
+    }
+
+    /// The largest request body that posts to this queue.
+    #[must_use]
+    pub fn post_bytes_max(&self, limits: &Limits) -> u64 {
+        self.positive(MAX_POST_SIZE)
+            .map_or(limits.max_messages_post_size, |own| own.min(limits.max_messages_post_size))
+    }
+
+    fn positive(&self, key: &str) -> Option<u64> {
+        self.0.get(key).and_then(Value::as_u64).filter(|value| *value > 0)
+    }
+}
+
+fn default_of(key: &str, limits: &Limits) -> Value {
+    match key {
+        MAX_POST_SIZE => json!(limits.max_messages_post_size),
+        DEFAULT_TTL => json!(limits.default_message_ttl),
+        DEFAULT_DELAY => json!(limits.default_message_delay),
+        ENCRYPT => json!(false),
+        _ => Value::Null,
+    }
+}
+
+/// Empty as Python sees it, which is how the API defines "not set".
+fn is_falsy(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(keys) => keys.is_empty(),
+    }
+}
+
+fn integer(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
+    match keys.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value
+            .as_i64()
+            .map(Some)
+            .ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
+    }
+}
+
+fn check_range(
+    keys: &Map<String, Value>,
+    key: &'static str,
+    (min, max): (u64, u64),
+) -> Result<(), InvalidMetadata> {
+    let Some(value) = integer(keys, key)? else {
+        return Ok(());
+    };
+    let fits = u64::try_from(value).is_ok_and(|value| (min..=max).contains(&value));
+    fits.then_some(()).ok_or(InvalidMetadata::Range { key, value, min, max })
+}

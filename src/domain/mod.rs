@@ -1,0 +1,19 @@
+//! The nouns of the service and their rules. No I/O, no wire format, no store.
+
+pub mod body;
+pub mod client;
+pub mod limits;
+pub mod message;
+pub mod metadata;
+pub mod patch;
+pub mod project;
+pub mod queue;
+
+pub use body::Body;
+pub use client::{ClientId, ClientIdRule};
+pub use limits::Limits;
+pub use message::{Message, MessageId, NewMessage, Rank};
+pub use metadata::Metadata;
+pub use patch::MetadataPatch;
+pub use project::ProjectId;
+pub use queue::{Queue, QueueId, QueueName, Revision};

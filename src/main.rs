@@ -1,0 +1,3 @@
+//! The `sukkal` command.
+
+fn main() {}

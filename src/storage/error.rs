@@ -1,0 +1,15 @@
+//! Why a store could not do what was asked.
+
+use thiserror::Error;
+
+/// A store's failure. What is merely not there is no failure.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Error {
+    /// The store cannot be reached, does not answer in time or takes no writes now. A write that it
+    /// was asked for may or may not have happened.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The store holds or said something that this version cannot read: a defect.
+    #[error("the store's answer makes no sense: {0}")]
+    Corrupt(String),
+}

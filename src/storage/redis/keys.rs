@@ -1,0 +1,116 @@
+//! Every key that Sukkal keeps in Redis.
+//!
+//! | key | kind | holds |
+//! |---|---|---|
+//! | `sukkal:projects` | zset | every project that ever had a queue |
+//! | `sukkal:{P}:queues` | zset | the names of the project's queues |
+//! | `sukkal:{P}:stamps` | hash | each name's stamp, the last one given under `/` |
+//! | `sukkal:{P/Q}:queue`, `:counter`, `:messages`, `:ready`, `:ends` | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:grave` | string | the last stamp laid to rest, for a day after a delete |
+//! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, for half a minute |
+//!
+//! `P` is the project id with all but letters, digits, `_`, `-` and `.` percent-encoded, so it holds
+//! neither a slash nor a brace: no two ids ever meet in one key, and the braces are the hash tag.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::domain::{ProjectId, QueueId};
+
+/// All projects, for the janitor.
+pub(super) const PROJECTS: &str = "sukkal:projects";
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
+
+/// The keys of one queue.
+pub(super) struct QueueKeys {
+    prefix: String,
+}
+
+impl QueueKeys {
+    pub(super) fn of(queue: &QueueId) -> Self {
+        let project = encoded(queue.project());
+        Self { prefix: format!("sukkal:{{{project}/{}}}:", queue.name()) }
+    }
+
+    /// The hash that exists as long as the queue does.
+    pub(super) fn queue(&self) -> String {
+        self.key("queue")
+    }
+
+    /// What every script on a queue gets, in its order.
+    pub(super) fn all(&self) -> Vec<String> {
+        ["queue", "counter", "messages", "ready", "ends"].map(|name| self.key(name)).into()
+    }
+
+    pub(super) fn all_and_grave(&self) -> Vec<String> {
+        self.all_and("grave")
+    }
+
+    pub(super) fn all_and_answer(&self, lane: &str) -> Vec<String> {
+        self.all_and(&format!("answer:{lane}"))
+    }
+
+    /// Where the offset of the queue's clock is kept, for tests that move it.
+    #[cfg(feature = "movable-clock")]
+    pub(super) fn clock(&self) -> String {
+        self.key("clock")
+    }
+
+    fn all_and(&self, name: &str) -> Vec<String> {
+        let mut keys = self.all();
+        keys.push(self.key(name));
+        keys
+    }
+
+    fn key(&self, name: &str) -> String {
+        [&self.prefix, name].concat()
+    }
+}
+
+/// The names of a project's queues.
+pub(super) fn queue_names(project: &ProjectId) -> String {
+    format!("sukkal:{{{}}}:queues", encoded(project))
+}
+
+/// The stamps of a project's queues.
+pub(super) fn queue_stamps(project: &ProjectId) -> String {
+    format!("sukkal:{{{}}}:stamps", encoded(project))
+}
+
+fn encoded(project: &ProjectId) -> String {
+    utf8_percent_encode(project.as_str(), PLAIN).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_that_look_alike_never_share_a_key() {
+        let projects = ["a", "a.b", "a/b", "a:b", "a{b}", "{a}", "a}b", "a%2Fb", "a%2fb", "ä", "a\u{308}", "*", "a b", "a\nb"];
+        let names = ["b", "b.c", "a", "..", "a.b"];
+
+        let mut keys = HashSet::new();
+        for project in projects.map(|project| ProjectId::new(project).unwrap()) {
+            assert!(keys.insert(queue_names(&project)));
+            for name in names {
+                let queue = QueueId::new(project.clone(), name.parse().unwrap()).unwrap();
+                for key in QueueKeys::of(&queue).all_and_grave() {
+                    assert!(keys.insert(key));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_queue_share_one_hash_tag() {
+        let project = ProjectId::new("we{ird/}").unwrap();
+        let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
+
+        for key in QueueKeys::of(&queue).all_and_answer("1") {
+            assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Messages in Redis: post, list, get, delete, count.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::keys::QueueKeys;
+use super::reply::{self, Reply};
+use super::script::{MESSAGE_COUNT, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POST};
+use super::{RedisStore, queues};
+use crate::domain::message::Nonce;
+use crate::domain::{ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
+use crate::storage::{Error, Listing, MessageStore, Posting, record};
+
+/// How long an answer is remembered: much longer than anybody goes on asking for it.
+const ANSWER_REMEMBERED_MS: &str = "30000";
+const KEY_BYTES: usize = 12;
+
+#[async_trait]
+impl MessageStore for RedisStore {
+    async fn post_messages(
+        &self,
+        queue: &QueueId,
+        seen: Revision,
+        client: &ClientId,
+        messages: &[NewMessage],
+    ) -> Result<Posting, Error> {
+        let lane = self.lanes.take();
+        let client = record::client_digest(client);
+        let nonces: Vec<Nonce> = messages.iter().map(|_| Nonce::random()).collect();
+        let mut args = vec![text(seen.0), text(lane.sequence()), Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes())];
+        for (message, nonce) in messages.iter().zip(&nonces) {
+            args.push(Bytes::copy_from_slice(&nonce.bits().to_be_bytes()[3..]));
+            args.push(record::tail(message, &client));
+        }
+
+        let keys = QueueKeys::of(queue).all_and_answer(&lane.name());
+        let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
+        match reply.text()?.as_str() {
+            "posted" => {
+                let first = reply.number()?;
+                let fingerprint = queue.fingerprint();
+                let ids = (first..).zip(nonces).map(|(micros, nonce)| {
+                    Ok(MessageId::with_fingerprint(fingerprint, rank(micros)?, nonce))
+                });
+                Ok(Posting::Posted(ids.collect::<Result<_, Error>>()?))
+            }
+            "stale" if reply.is_empty() => Ok(Posting::Stale(None)),
+            "stale" => Ok(Posting::Stale(Some(queues::read_queue(reply.number()?, &reply.bytes()?)?))),
+            kind => Err(reply::unknown(MESSAGE_POST.name, kind)),
+        }
+    }
+
+    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Vec<Message>, Error> {
+        let mut after = text(listing.after.map_or(0, Rank::micros));
+        let limit = text(listing.limit);
+        let not_from = listing.not_from.as_ref().map(|client| record::client_digest(client).to_vec());
+        let not_from = Bytes::from(not_from.unwrap_or_default());
+        loop {
+            let args = [after, limit.clone(), not_from.clone()];
+            let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
+            match kind.as_str() {
+                "page" => return read_page(queue, reply),
+                "onward" => after = reply.bytes()?,
+                kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),
+            }
+        }
+    }
+
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(ids)).await?;
+        let now = reply.number()?;
+        let records = ids.iter().map(|id| (*id, reply.bytes_or_nil()));
+        records
+            .filter_map(|(id, record)| record.map(|record| record::message(id, &record, now)))
+            .collect()
+    }
+
+    async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {
+        if !ids.is_empty() {
+            self.run_settled(&MESSAGE_DELETE, queue, &keys_of(ids)).await?;
+        }
+        Ok(())
+    }
+
+    async fn count_messages(&self, queue: &QueueId) -> Result<u64, Error> {
+        let (_count, mut reply) = self.run_settled(&MESSAGE_COUNT, queue, &[]).await?;
+        reply.number()
+    }
+}
+
+fn read_page(queue: &QueueId, mut reply: Reply) -> Result<Vec<Message>, Error> {
+    let now = reply.number()?;
+    let fingerprint = queue.fingerprint();
+    let mut page = Vec::new();
+    while !reply.is_empty() {
+        let (rank, nonce) = parse_key(&reply.bytes()?)?;
+        let id = MessageId::with_fingerprint(fingerprint, rank, nonce);
+        page.push(record::message(id, &reply.bytes()?, now)?);
+    }
+    Ok(page)
+}
+
+/// What a message is called inside its queue: its rank in seven bytes and its nonce in five.
+fn key_of(id: MessageId) -> Bytes {
+    let mut key = [0; KEY_BYTES];
+    key[..7].copy_from_slice(&id.rank().micros().to_be_bytes()[1..]);
+    key[7..].copy_from_slice(&id.nonce().bits().to_be_bytes()[3..]);
+    Bytes::copy_from_slice(&key)
+}
+
+fn keys_of(ids: &[MessageId]) -> Vec<Bytes> {
+    ids.iter().copied().map(key_of).collect()
+}
+
+fn parse_key(key: &[u8]) -> Result<(Rank, Nonce), Error> {
+    if key.len() != KEY_BYTES {
+        return Err(Error::Corrupt("a message's key has not twelve bytes".to_owned()));
+    }
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    Ok((rank(number(&key[..7]))?, Nonce::from_bits(number(&key[7..]))))
+}
+
+fn rank(micros: u64) -> Result<Rank, Error> {
+    Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))
+}
+
+fn text(number: impl ToString) -> Bytes {
+    number.to_string().into()
+}

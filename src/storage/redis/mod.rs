@@ -1,0 +1,60 @@
+//! The store over Redis: a server, a Sentinel group or a cluster.
+//!
+//! One operation is one Lua script, legal on a cluster because all keys of a queue share a slot.
+//! Only a queue's birth and death touch a second slot, the register of its project: see `queues.rs`.
+
+mod connection;
+mod keys;
+mod lanes;
+mod messages;
+mod queues;
+mod reply;
+mod script;
+mod upkeep;
+mod uri;
+
+use bytes::Bytes;
+
+pub use uri::{InvalidUri, RedisUri};
+
+use self::connection::Connection;
+use self::keys::QueueKeys;
+use self::lanes::Lanes;
+use self::reply::Reply;
+use self::script::Script;
+use crate::domain::QueueId;
+use crate::storage::Error;
+
+/// A store in Redis. Cheap to clone.
+#[derive(Clone)]
+pub struct RedisStore {
+    connection: Connection,
+    lanes: Lanes,
+}
+
+impl RedisStore {
+    /// A store at that address. It connects in the background and again whenever it must.
+    pub fn open(uri: &RedisUri) -> Result<Self, Error> {
+        Ok(Self { connection: Connection::open(uri)?, lanes: Lanes::new() })
+    }
+
+    /// Moves the clock of one queue: `offset_us` is added to Redis' own.
+    #[cfg(feature = "movable-clock")]
+    pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) -> Result<(), Error> {
+        let clock = QueueKeys::of(queue).clock();
+        self.connection.command("SET", &clock, &[&offset_us.to_string()]).await?;
+        Ok(())
+    }
+
+    /// Runs a script on a queue until it has nothing left to settle; each run settles some, so it ends.
+    async fn run_settled(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
+        let keys = QueueKeys::of(queue).all();
+        loop {
+            let mut reply = self.connection.run(script, keys.clone(), args.to_vec()).await?;
+            let kind = reply.text()?;
+            if kind != "again" {
+                return Ok((kind, reply));
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Reclaiming what nobody touches: expired messages of idle queues, and names without a queue.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::RedisStore;
+use super::keys::{self, QueueKeys};
+use super::script::QUEUE_SETTLE;
+use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::storage::{Error, Upkeep};
+
+const QUEUES_PER_STEP: usize = 16;
+
+#[async_trait]
+impl Upkeep for RedisStore {
+    async fn ping(&self) -> Result<(), Error> {
+        self.connection.ping().await
+    }
+
+    async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        let mut project = after.map(|queue| queue.project().clone());
+        let mut name = after.map(QueueId::name).cloned();
+        loop {
+            if project.is_none() || name.is_none() {
+                project = self.project_after(project.as_ref()).await?;
+            }
+            let Some(of) = project.clone() else {
+                return Ok(None);
+            };
+            let names = self.registered_names(&of, name.as_ref().map(QueueName::as_str), QUEUES_PER_STEP).await?;
+            if let Some(last) = names.last().cloned() {
+                for name in names {
+                    self.tidy_queue(&queue_of(&of, name)?).await?;
+                }
+                return Ok(Some(queue_of(&of, last)?));
+            }
+            name = None;
+        }
+    }
+}
+
+impl RedisStore {
+    async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        loop {
+            let keys = QueueKeys::of(queue).all();
+            match self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?.text()?.as_str() {
+                "again" => {}
+                "absent" => return self.forget(queue).await,
+                _done => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes a name out of the register whose queue was never created, or whose deletion was cut off.
+    async fn forget(&self, queue: &QueueId) -> Result<(), Error> {
+        let stamps = keys::queue_stamps(queue.project());
+        let mut reply = self.connection.command("HGET", &stamps, &[queue.name().as_str()]).await?;
+        match reply.bytes_or_nil() {
+            Some(stamp) => self.bury(queue, Bytes::copy_from_slice(&stamp)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn project_after(&self, project: Option<&ProjectId>) -> Result<Option<ProjectId>, Error> {
+        let from = project.map_or("-".to_owned(), |project| format!("({project}"));
+        let mut reply = self
+            .connection
+            .command("ZRANGEBYLEX", keys::PROJECTS, &[&from, "+", "LIMIT", "0", "1"])
+            .await?;
+        match reply.text_or_nil()? {
+            Some(text) => Ok(ProjectId::new(&text)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn queue_of(project: &ProjectId, name: QueueName) -> Result<QueueId, Error> {
+    QueueId::new(project.clone(), name).map_err(|error| Error::Corrupt(format!("the register of {project}: {error}")))
+}
