@@ -48,8 +48,7 @@ fn layouts(redis: &mut Connection) -> Outcome<Vec<Layout>> {
     let mut load = |name, chunk, parts: [&str; 3], delete: Option<&str>| -> Outcome<Layout> {
         let common = include_str!("layout/common.lua");
         let [records, expiry, runs] = parts;
-        let post =
-            format!("local CHUNK = {chunk}\n{common}\n{records}\n{expiry}\n{runs}\nreturn first");
+        let post = format!("local CHUNK = {chunk}\n{common}\n{records}\n{expiry}\n{runs}\nreturn first");
         Ok(Layout {
             name,
             post: redis.load(&post)?,
@@ -87,24 +86,11 @@ impl Server {
         let directory = env::temp_dir().join(format!("layout-bench-{}", process::id()));
         fs::create_dir_all(&directory)?;
         let child = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ])
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .current_dir(&directory)
             .stdout(Stdio::null())
             .spawn()?;
-        let server = Self {
-            child,
-            directory,
-            port,
-        };
+        let server = Self { child, directory, port };
         for _ in 0..100 {
             if server.connect().is_ok() {
                 return Ok(server);
@@ -117,10 +103,7 @@ impl Server {
     fn connect(&self) -> Outcome<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_nodelay(true)?;
-        Ok(Connection {
-            stream: BufReader::new(stream),
-            out: Vec::new(),
-        })
+        Ok(Connection { stream: BufReader::new(stream), out: Vec::new() })
     }
 }
 
@@ -165,9 +148,7 @@ impl Connection {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
         let line = line.trim_end();
-        let (kind, rest) = line
-            .split_at_checked(1)
-            .ok_or("the server closed the connection")?;
+        let (kind, rest) = line.split_at_checked(1).ok_or("the server closed the connection")?;
         Ok(match kind {
             "+" => Reply::Bytes(rest.as_bytes().to_vec()),
             ":" => Reply::Integer(rest.parse()?),
@@ -178,11 +159,7 @@ impl Connection {
                 bytes.truncate(bytes.len() - 2);
                 Reply::Bytes(bytes)
             }
-            "*" => Reply::List(
-                (0..rest.parse::<usize>()?)
-                    .map(|_| self.read())
-                    .collect::<Outcome<_>>()?,
-            ),
+            "*" => Reply::List((0..rest.parse::<usize>()?).map(|_| self.read()).collect::<Outcome<_>>()?),
             _ => return Err(line.into()),
         })
     }
@@ -212,9 +189,7 @@ impl Connection {
         };
         let text = String::from_utf8(text)?;
         let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let figure = line
-            .ok_or_else(|| format!("no {name}"))?
-            .trim_start_matches(':');
+        let figure = line.ok_or_else(|| format!("no {name}"))?.trim_start_matches(':');
         Ok(figure.split(',').next().unwrap_or_default().parse()?)
     }
 
@@ -230,10 +205,7 @@ impl Connection {
     /// Empties the server and sets it up for a layout.
     fn reset(&mut self, layout: &Layout) -> Outcome<()> {
         self.run("FLUSHALL SYNC")?;
-        self.run(&format!(
-            "CONFIG SET hash-max-listpack-value {}",
-            layout.listpack
-        ))?;
+        self.run(&format!("CONFIG SET hash-max-listpack-value {}", layout.listpack))?;
         self.run(&format!("HSET {} v 1", KEYS[0]))?;
         Ok(())
     }
@@ -257,14 +229,7 @@ struct Posting {
 impl Posting {
     /// Puts messages in place where only the result matters.
     fn fill(size: usize, messages: usize) -> Self {
-        Self {
-            size,
-            messages,
-            group: 500,
-            pipeline: 4,
-            ttl_step: 0,
-            client: None,
-        }
+        Self { size, messages, group: 500, pipeline: 4, ttl_step: 0, client: None }
     }
 
     fn tail(&self, ttl: u32) -> Vec<u8> {
@@ -285,21 +250,13 @@ impl Posting {
 
     fn post(&self, server: &Server, layout: &Layout) -> Outcome<()> {
         let mut redis = server.connect()?;
-        let mut random =
-            Random(0x9e37_79b9_7f4a_7c15 ^ (self.client.unwrap_or_default() as u64 + 1));
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (self.client.unwrap_or_default() as u64 + 1));
         let mut ttl = TTL;
         let (mut posted, mut unread) = (0, 0);
         while posted < self.messages {
             let count = self.group.min(self.messages - posted);
-            let token = self.client.map_or_else(
-                || KEYS[3].to_owned(),
-                |c| format!("{}:{c}:{posted}", KEYS[3]),
-            );
-            let mut arguments = vec![
-                b"EVALSHA".to_vec(),
-                layout.post.clone().into_bytes(),
-                b"6".to_vec(),
-            ];
+            let token = self.client.map_or_else(|| KEYS[3].to_owned(), |c| format!("{}:{c}:{posted}", KEYS[3]));
+            let mut arguments = vec![b"EVALSHA".to_vec(), layout.post.clone().into_bytes(), b"6".to_vec()];
             arguments.extend(KEYS.map(|key| key.as_bytes().to_vec()));
             arguments[6] = token.into_bytes();
             arguments.push(b"1".to_vec());
@@ -334,12 +291,7 @@ impl Random {
     }
 }
 
-fn bytes_each(
-    server: &Server,
-    redis: &mut Connection,
-    layout: &Layout,
-    posting: Posting,
-) -> Outcome<f64> {
+fn bytes_each(server: &Server, redis: &mut Connection, layout: &Layout, posting: Posting) -> Outcome<f64> {
     redis.reset(layout)?;
     thread::sleep(Duration::from_millis(100));
     let before = redis.memory()?;
@@ -350,47 +302,24 @@ fn bytes_each(
 }
 
 /// Redis CPU for each message, posted by two clients.
-fn cpu_each(
-    server: &Server,
-    redis: &mut Connection,
-    layout: &Layout,
-    size: usize,
-    group: usize,
-) -> Outcome<f64> {
+fn cpu_each(server: &Server, redis: &mut Connection, layout: &Layout, size: usize, group: usize) -> Outcome<f64> {
     redis.reset(layout)?;
     // Groups are pipelined less deep, so that both ways hold about as many messages in flight.
     let pipeline = (PIPELINE / group).max(2);
-    let posting = Posting {
-        size,
-        messages: TIMED / 2,
-        group,
-        pipeline,
-        ttl_step: 0,
-        client: None,
-    };
+    let posting = Posting { size, messages: TIMED / 2, group, pipeline, ttl_step: 0, client: None };
     let before = redis.cpu_us()?;
     thread::scope(|scope| {
         let clients = [0, 1].map(|client| {
-            let posting = Posting {
-                client: Some(client),
-                ..posting
-            };
+            let posting = Posting { client: Some(client), ..posting };
             scope.spawn(move || posting.post(server, layout))
         });
-        clients
-            .into_iter()
-            .try_for_each(|client| client.join().map_err(|_| "a client panicked")?)
+        clients.into_iter().try_for_each(|client| client.join().map_err(|_| "a client panicked")?)
     })?;
     Ok((redis.cpu_us()? - before) / real(TIMED))
 }
 
 /// Redis CPU for each delete by key, of a quarter of a queue and in no order.
-fn delete_each(
-    server: &Server,
-    redis: &mut Connection,
-    layout: &Layout,
-    delete: &str,
-) -> Outcome<f64> {
+fn delete_each(server: &Server, redis: &mut Connection, layout: &Layout, delete: &str) -> Outcome<f64> {
     redis.reset(layout)?;
     Posting::fill(SIZES[0], DENSE).post(server, layout)?;
     let Reply::List(mut members) = redis.run(&format!("ZRANGE {} 0 -1", KEYS[1]))? else {
@@ -446,10 +375,7 @@ fn real(count: usize) -> f64 {
 fn summary(figures: &mut [f64], digits: usize) -> String {
     figures.sort_by(f64::total_cmp);
     let (low, high) = (figures[0], figures[figures.len() - 1]);
-    format!(
-        "{:.digits$} ({low:.digits$}–{high:.digits$})",
-        figures[figures.len() / 2]
-    )
+    format!("{:.digits$} ({low:.digits$}–{high:.digits$})", figures[figures.len() / 2])
 }
 
 fn main() -> Outcome<()> {
@@ -457,26 +383,16 @@ fn main() -> Outcome<()> {
     let mut redis = server.connect()?;
     let mut layouts = layouts(&mut redis)?;
     // Names to keep to, by how they begin; cargo adds flags of its own.
-    let wanted: Vec<_> = env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
-    layouts.retain(|layout| {
-        wanted.is_empty() || wanted.iter().any(|name| layout.name.starts_with(name))
-    });
+    let wanted: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    layouts.retain(|layout| wanted.is_empty() || wanted.iter().any(|name| layout.name.starts_with(name)));
 
     println!("## Bytes for each message\n");
-    println!(
-        "| layout | 100 B dense | 100 B sparse | 1 KB dense | 1 KB sparse |\n|---|--:|--:|--:|--:|"
-    );
+    println!("| layout | 100 B dense | 100 B sparse | 1 KB dense | 1 KB sparse |\n|---|--:|--:|--:|--:|");
     for layout in &layouts {
         let mut row = format!("| {} |", layout.name);
         for size in SIZES {
             let dense = bytes_each(&server, &mut redis, layout, Posting::fill(size, DENSE))?;
-            let sparse = Posting {
-                ttl_step: 1,
-                ..Posting::fill(size, SPARSE)
-            };
+            let sparse = Posting { ttl_step: 1, ..Posting::fill(size, SPARSE) };
             let sparse = bytes_each(&server, &mut redis, layout, sparse)?;
             write!(row, " {dense:.1} | {sparse:.1} |")?;
         }
@@ -484,17 +400,11 @@ fn main() -> Outcome<()> {
     }
 
     println!("\n## Redis CPU for each message, µs: median of {ROUNDS} (range)\n");
-    println!(
-        "| layout | 100 B single | 100 B by 32 | 1 KB single | 1 KB by 32 |\n|---|--:|--:|--:|--:|"
-    );
+    println!("| layout | 100 B single | 100 B by 32 | 1 KB single | 1 KB by 32 |\n|---|--:|--:|--:|--:|");
     let mut figures = vec![vec![Vec::new(); 4]; layouts.len()];
     for _ in 0..ROUNDS {
         // Layouts take turns, so that what else the machine does falls on all alike.
-        for (column, (size, group)) in SIZES
-            .into_iter()
-            .flat_map(|size| [(size, 1), (size, 32)])
-            .enumerate()
-        {
+        for (column, (size, group)) in SIZES.into_iter().flat_map(|size| [(size, 1), (size, 32)]).enumerate() {
             for (layout, row) in layouts.iter().zip(&mut figures) {
                 row[column].push(cpu_each(&server, &mut redis, layout, size, group)?);
             }
@@ -506,13 +416,8 @@ fn main() -> Outcome<()> {
     }
 
     println!("\n## Deletes of 100 B messages: median of {ROUNDS} (range)\n");
-    println!(
-        "| layout | one by key, µs | UNLINK of {LARGE}, µs | memory back, ms |\n|---|--:|--:|--:|"
-    );
-    let deleting: Vec<_> = layouts
-        .iter()
-        .filter_map(|l| Some((l, l.delete.as_ref()?)))
-        .collect();
+    println!("| layout | one by key, µs | UNLINK of {LARGE}, µs | memory back, ms |\n|---|--:|--:|--:|");
+    let deleting: Vec<_> = layouts.iter().filter_map(|l| Some((l, l.delete.as_ref()?))).collect();
     let mut figures = vec![vec![Vec::new(); 3]; deleting.len()];
     for _ in 0..ROUNDS {
         for ((layout, delete), row) in deleting.iter().zip(&mut figures) {
@@ -523,8 +428,7 @@ fn main() -> Outcome<()> {
         }
     }
     for ((layout, _), row) in deleting.iter().zip(&mut figures) {
-        let [one, held, back] =
-            [(0, 2), (1, 0), (2, 0)].map(|(i, digits)| summary(&mut row[i], digits));
+        let [one, held, back] = [(0, 2), (1, 0), (2, 0)].map(|(i, digits)| summary(&mut row[i], digits));
         println!("| {} | {one} | {held} | {back} |", layout.name);
     }
     Ok(())

@@ -1,6 +1,11 @@
 //! Sukkal, a stateless REST messaging service: `ARCHITECTURE.md` is the way in.
 
+pub mod api;
+pub mod app;
 pub mod auth;
 pub mod broker;
+pub mod cli;
+pub mod config;
 pub mod domain;
+pub mod janitor;
 pub mod storage;

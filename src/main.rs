@@ -1,3 +1,7 @@
 //! The `sukkal` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sukkal::cli::run()
+}

@@ -53,7 +53,8 @@ impl Broker {
     async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
         let unique = Uuid::new_v4().simple().to_string();
         let project = ProjectId::new(&format!("health-{unique}")).expect("the text is not empty");
-        let queue = QueueId::new(project, unique.parse().expect("hexadecimal digits are legal")).expect("the id is short");
+        let queue =
+            QueueId::new(project, unique.parse().expect("hexadecimal digits are legal")).expect("the id is short");
         let drafts = vec![Draft { ttl_s: None, body: nothing() }; MESSAGES_POSTED];
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let mut ids = Vec::new();

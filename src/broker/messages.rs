@@ -74,7 +74,12 @@ impl Broker {
     }
 
     /// A page of the feed. Empty only if none that the query lets through is left.
-    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Vec<Message>, Error> {
+    pub async fn list_messages(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        query: &MessageQuery,
+    ) -> Result<Vec<Message>, Error> {
         let limit = match query.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
             None => self.limits.messages_per_page(),
@@ -82,11 +87,7 @@ impl Broker {
         let Some(after) = position(query.marker.as_deref(), queue) else {
             return Ok(Vec::new());
         };
-        let listing = Listing {
-            after,
-            limit: limit as usize,
-            not_from: (!query.echo).then(|| caller.client.clone()),
-        };
+        let listing = Listing { after, limit: limit as usize, not_from: (!query.echo).then(|| caller.client.clone()) };
         Ok(self.store.list_messages(queue, &listing).await?)
     }
 

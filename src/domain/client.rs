@@ -24,9 +24,7 @@ impl ClientIdRule {
     pub fn parse(&self, text: &str) -> Option<ClientId> {
         match self {
             Self::Uuid => parse_uuid(text).map(|uuid| ClientId(uuid.to_string())),
-            Self::Text(length) => length
-                .contains(&text.chars().count())
-                .then(|| ClientId(text.to_owned())),
+            Self::Text(length) => length.contains(&text.chars().count()).then(|| ClientId(text.to_owned())),
         }
     }
 }
@@ -50,9 +48,7 @@ impl fmt::Display for ClientId {
 fn parse_uuid(text: &str) -> Option<Uuid> {
     let digits = text.replace("urn:", "").replace("uuid:", "");
     let digits = digits.trim_matches(['{', '}']).replace('-', "");
-    (digits.len() == 32)
-        .then(|| Uuid::try_parse(&digits).ok())
-        .flatten()
+    (digits.len() == 32).then(|| Uuid::try_parse(&digits).ok()).flatten()
 }
 
 #[cfg(test)]

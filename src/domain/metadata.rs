@@ -14,15 +14,8 @@ const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
 
 /// The keys that every queue shows, set or not.
-pub const SHOWN_KEYS: [&str; 7] = [
-    MAX_POST_SIZE,
-    DEFAULT_TTL,
-    DEFAULT_DELAY,
-    "_dead_letter_queue",
-    DEAD_LETTER_TTL,
-    MAX_CLAIM_COUNT,
-    ENCRYPT,
-];
+pub const SHOWN_KEYS: [&str; 7] =
+    [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, "_dead_letter_queue", DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
 
 /// What the owner of a queue has set, in the order of setting.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,16 +88,13 @@ impl Metadata {
     /// The life of messages posted without a ttl, in seconds.
     #[must_use]
     pub fn default_message_ttl_s(&self, limits: &Limits) -> u32 {
-        self.positive(DEFAULT_TTL)
-            .and_then(|ttl| u32::try_from(ttl).ok())
-            .unwrap_or(limits.default_message_ttl)
+        self.positive(DEFAULT_TTL).and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(limits.default_message_ttl)
     }
 
     /// The largest request body that posts to this queue.
     #[must_use]
     pub fn post_bytes_max(&self, limits: &Limits) -> u64 {
-        self.positive(MAX_POST_SIZE)
-            .map_or(limits.max_messages_post_size, |own| own.min(limits.max_messages_post_size))
+        self.positive(MAX_POST_SIZE).map_or(limits.max_messages_post_size, |own| own.min(limits.max_messages_post_size))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {
@@ -137,18 +127,11 @@ fn is_falsy(value: &Value) -> bool {
 fn integer(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
     match keys.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => value
-            .as_i64()
-            .map(Some)
-            .ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
+        Some(value) => value.as_i64().map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }
 }
 
-fn check_range(
-    keys: &Map<String, Value>,
-    key: &'static str,
-    (min, max): (u64, u64),
-) -> Result<(), InvalidMetadata> {
+fn check_range(keys: &Map<String, Value>, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {
     let Some(value) = integer(keys, key)? else {
         return Ok(());
     };

@@ -13,7 +13,9 @@ use async_trait::async_trait;
 
 pub use error::Error;
 
-use crate::domain::{ClientId, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, QueueName, Rank, Revision};
+use crate::domain::{
+    ClientId, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, QueueName, Rank, Revision,
+};
 
 /// A complete store.
 pub trait Driver: QueueStore + MessageStore + Upkeep {}

@@ -59,9 +59,7 @@ pub(super) fn message(id: MessageId, record: &Bytes, now_us: u64) -> Result<Mess
 /// A queue's metadata as its record.
 #[must_use]
 pub(super) fn from_metadata(metadata: &Metadata) -> Bytes {
-    rmp_serde::to_vec(metadata.keys())
-        .expect("JSON always has a MessagePack form")
-        .into()
+    rmp_serde::to_vec(metadata.keys()).expect("JSON always has a MessagePack form").into()
 }
 
 /// The metadata that a record holds.

@@ -65,8 +65,7 @@ impl Connection {
     pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        self.persist(script.name, || self.evaluate(script, keys.clone(), args.clone()))
-            .await
+        self.persist(script.name, || self.evaluate(script, keys.clone(), args.clone())).await
     }
 
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
@@ -79,9 +78,7 @@ impl Connection {
     /// Succeeds if Redis answers.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        self.persist("PING", || self.pool.custom(command.clone(), Vec::<Value>::new()))
-            .await
-            .map(|_pong| ())
+        self.persist("PING", || self.pool.custom(command.clone(), Vec::<Value>::new())).await.map(|_pong| ())
     }
 
     async fn evaluate(&self, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
@@ -121,12 +118,13 @@ impl Connection {
         let Ok(memory) = self.pool.custom::<String, _>(command, vec!["memory"]).await else {
             return;
         };
-        let policy = memory
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("maxmemory_policy:"))
-            .unwrap_or("noeviction");
+        let policy =
+            memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
         if policy != "noeviction" {
-            warn!(policy, "Redis evicts keys when it is full and so loses messages: set maxmemory-policy to noeviction");
+            warn!(
+                policy,
+                "Redis evicts keys when it is full and so loses messages: set maxmemory-policy to noeviction"
+            );
         }
     }
 }
@@ -134,8 +132,10 @@ impl Connection {
 /// Whether Redis itself has answered, so that another attempt would be told the same.
 fn is_final(error: &FredError) -> bool {
     let passing = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY "];
-    matches!(error.kind(), ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Auth)
-        && !passing.iter().any(|word| error.details().starts_with(word))
+    matches!(
+        error.kind(),
+        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Auth
+    ) && !passing.iter().any(|word| error.details().starts_with(word))
 }
 
 /// What Redis says when it will not write now is its operator's business; anything else is our bug.

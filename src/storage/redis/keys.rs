@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn ids_that_look_alike_never_share_a_key() {
-        let projects = ["a", "a.b", "a/b", "a:b", "a{b}", "{a}", "a}b", "a%2Fb", "a%2fb", "ä", "a\u{308}", "*", "a b", "a\nb"];
+        let projects =
+            ["a", "a.b", "a/b", "a:b", "a{b}", "{a}", "a}b", "a%2Fb", "a%2fb", "ä", "a\u{308}", "*", "a b", "a\nb"];
         let names = ["b", "b.c", "a", "..", "a.b"];
 
         let mut keys = HashSet::new();

@@ -39,9 +39,9 @@ impl MessageStore for RedisStore {
             "posted" => {
                 let first = reply.number()?;
                 let fingerprint = queue.fingerprint();
-                let ids = (first..).zip(nonces).map(|(micros, nonce)| {
-                    Ok(MessageId::with_fingerprint(fingerprint, rank(micros)?, nonce))
-                });
+                let ids = (first..)
+                    .zip(nonces)
+                    .map(|(micros, nonce)| Ok(MessageId::with_fingerprint(fingerprint, rank(micros)?, nonce)));
                 Ok(Posting::Posted(ids.collect::<Result<_, Error>>()?))
             }
             "stale" if reply.is_empty() => Ok(Posting::Stale(None)),
@@ -73,9 +73,7 @@ impl MessageStore for RedisStore {
         let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(ids)).await?;
         let now = reply.number()?;
         let records = ids.iter().map(|id| (*id, reply.bytes_or_nil()));
-        records
-            .filter_map(|(id, record)| record.map(|record| record::message(id, &record, now)))
-            .collect()
+        records.filter_map(|(id, record)| record.map(|record| record::message(id, &record, now))).collect()
     }
 
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {

@@ -130,10 +130,7 @@ impl RedisStore {
 
     async fn register(&self, queue: &QueueId) -> Result<Bytes, Error> {
         let name = Bytes::copy_from_slice(queue.name().as_str().as_bytes());
-        self.connection
-            .run(&QUEUE_REGISTER, register_keys(queue.project()), vec![name])
-            .await?
-            .bytes()
+        self.connection.run(&QUEUE_REGISTER, register_keys(queue.project()), vec![name]).await?.bytes()
     }
 
     async fn named(&self, project: &ProjectId, name: QueueName) -> Result<Option<(QueueName, Queue)>, Error> {

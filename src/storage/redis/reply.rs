@@ -46,9 +46,8 @@ impl Reply {
     /// A number, sent as one or as text (a rank, which Lua's own conversion would round).
     pub(super) fn number(&mut self) -> Result<u64, Error> {
         match self.0.next().ok_or_else(too_short)? {
-            Value::Integer(number) => {
-                u64::try_from(number).map_err(|_| Error::Corrupt(format!("an answer has {number} where a count belongs")))
-            }
+            Value::Integer(number) => u64::try_from(number)
+                .map_err(|_| Error::Corrupt(format!("an answer has {number} where a count belongs"))),
             value => parse(&value.into_string().ok_or_else(too_short)?),
         }
     }

@@ -63,10 +63,8 @@ impl RedisStore {
 
     async fn project_after(&self, project: Option<&ProjectId>) -> Result<Option<ProjectId>, Error> {
         let from = project.map_or("-".to_owned(), |project| format!("({project}"));
-        let mut reply = self
-            .connection
-            .command("ZRANGEBYLEX", keys::PROJECTS, &[&from, "+", "LIMIT", "0", "1"])
-            .await?;
+        let mut reply =
+            self.connection.command("ZRANGEBYLEX", keys::PROJECTS, &[&from, "+", "LIMIT", "0", "1"]).await?;
         match reply.text_or_nil()? {
             Some(text) => Ok(ProjectId::new(&text)),
             None => Ok(None),

@@ -61,7 +61,9 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
         "redis" | "rediss" if query.is_empty() => return Ok(text.to_owned()),
         "redis" | "rediss" => return Err("several hosts are a redis-cluster:// or redis-sentinel://"),
         "redis-cluster" | "rediss-cluster" => {}
-        "redis-sentinel" | "rediss-sentinel" if path.is_empty() => return Err("the master's name is missing after the hosts"),
+        "redis-sentinel" | "rediss-sentinel" if path.is_empty() => {
+            return Err("the master's name is missing after the hosts");
+        }
         "redis-sentinel" | "rediss-sentinel" => query.push(format!("sentinelServiceName={path}")),
         _ => return Err("its scheme is none of redis, rediss, redis-cluster, redis-sentinel"),
     }
@@ -93,7 +95,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_without_showing_the_password() {
-        for text in ["", "redis", "redis://", "http://u:secret@h", "redis://u:secret@h1:1,h2:2", "redis-sentinel://h1:1"] {
+        for text in
+            ["", "redis", "redis://", "http://u:secret@h", "redis://u:secret@h1:1,h2:2", "redis-sentinel://h1:1"]
+        {
             let error = text.parse::<RedisUri>().unwrap_err().to_string();
 
             assert!(!error.contains("secret"), "{error}");

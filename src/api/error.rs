@@ -1,0 +1,161 @@
+//! From errors to answers: the only status table.
+//!
+//! An answer says whose fault it is: 4xx the request's, with what to change; 503 the store's, worth
+//! another try; 500 ours, with nothing of the inside shown.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::domain::queue::InvalidQueueId;
+use crate::{broker, storage};
+
+/// How soon a client may try again after a 503, in seconds.
+const RETRY_AFTER_S: u32 = 1;
+
+/// Why a request is not answered with what it asks for.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// No such path.
+    #[error("no such route")]
+    NoRoute,
+    /// The path does not take the method.
+    #[error("the method is not allowed here")]
+    Method {
+        /// The methods that it takes, as in `Allow`.
+        allow: &'static str,
+    },
+    /// The request claims to be a form.
+    #[error("The API takes JSON, not application/x-www-form-urlencoded.")]
+    FormContent,
+    /// The client takes no JSON.
+    #[error("This API only serves application/json; accept it.")]
+    NotAcceptable,
+    /// `Client-ID` is missing.
+    #[error("The \"Client-Id\" header is required.")]
+    ClientIdMissing,
+    /// `Client-ID` is no client id.
+    #[error("Malformed hexadecimal UUID.")]
+    ClientIdInvalid,
+    /// `X-Project-ID` is missing.
+    #[error("The header X-Project-ID was missing.")]
+    ProjectMissing,
+    /// `X-Project-ID` is empty.
+    #[error("The header X-Project-ID is empty.")]
+    ProjectEmpty,
+    /// The path's queue name, or the project, can name no queue.
+    #[error("{0}")]
+    QueueId(#[from] InvalidQueueId),
+    /// A query parameter has a value of the wrong type.
+    #[error("The \"{name}\" parameter is invalid. The value must be {expected}.")]
+    Parameter {
+        /// The parameter.
+        name: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// The request is not what the route takes.
+    #[error("{0}")]
+    Request(String),
+    /// The body is not what the route takes.
+    #[error("{0}")]
+    Body(String),
+    /// The body is of another media type than the one that the route takes.
+    #[error("Expected Content-Type for PATCH: {0}.")]
+    MediaType(&'static str),
+    /// The body did not arrive.
+    #[error("The request body was cut off.")]
+    BodyCutOff,
+    /// Metadata in a patch that reserved keys do not take.
+    #[error("{0}")]
+    PatchedMetadata(crate::domain::metadata::InvalidMetadata),
+    /// The broker refused or could not.
+    #[error(transparent)]
+    Broker(#[from] broker::Error),
+}
+
+/// What a request gets when the code behind it broke down.
+#[must_use]
+pub fn internal() -> Response {
+    document(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "Internal server error",
+        Some("This is a defect; it is logged.".to_owned()),
+    )
+}
+
+impl Error {
+    fn parts(&self) -> (StatusCode, &'static str) {
+        use broker::Error as Broker;
+        match self {
+            Self::NoRoute => (StatusCode::NOT_FOUND, "404 Not Found"),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
+            Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
+            Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
+            Self::ClientIdMissing => (StatusCode::BAD_REQUEST, "Missing header value"),
+            Self::ClientIdInvalid => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
+            Self::ProjectMissing => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
+            Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),
+            Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
+            Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
+            Self::Request(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {
+                (StatusCode::BAD_REQUEST, "Invalid API request")
+            }
+            Self::Body(_) | Self::PatchedMetadata(_) => (StatusCode::BAD_REQUEST, "Invalid request body"),
+            Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type"),
+            Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
+            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_)) => (StatusCode::NOT_FOUND, "Not found"),
+            Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
+            Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
+            }
+            Self::Broker(Broker::Store(storage::Error::Corrupt(_))) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let (status, title) = self.parts();
+        if status.is_server_error() {
+            tracing::error!(error = %self, status = status.as_u16(), "request failed");
+        }
+        let description = match &self {
+            Self::NoRoute | Self::Method { .. } => None,
+            Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
+                Some("The message store cannot be reached. Please try again in a few seconds.".to_owned())
+            }
+            Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
+            error => Some(error.to_string()),
+        };
+        let mut response = document(status, title, description);
+        let headers = response.headers_mut();
+        match self {
+            Self::Method { allow } => {
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
+            }
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+fn document(status: StatusCode, title: &str, description: Option<String>) -> Response {
+    let mut body = json!({ "title": title });
+    if let Some(description) = description {
+        body["description"] = Value::String(description);
+    }
+    if status == StatusCode::NOT_ACCEPTABLE {
+        body["link"] = json!({ "text": "API documentation", "href": "/v2/", "rel": "help" });
+    }
+    (status, [(VARY, "Accept")], Json(body)).into_response()
+}

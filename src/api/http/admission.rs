@@ -1,0 +1,136 @@
+//! What every request has to bring, checked in the order of the API: who calls, and which queue is
+//! meant. Handlers get both as values that are valid.
+
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::{Service, Settings};
+use crate::api::Error;
+use crate::api::wire::body;
+use crate::auth::Caller;
+use crate::domain::queue::InvalidQueueId;
+use crate::domain::{ClientId, ProjectId, QueueId};
+
+const CLIENT_ID: &str = "client-id";
+const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
+const ROLES: &str = "x-roles";
+const SIGNATURE: &str = "url-signature";
+const QUEUE_PARAMETER: &str = "queue_name";
+
+/// Lets a request through to its handler, or answers what it lacks.
+pub(super) async fn admit(
+    State(service): State<Service>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    let headers = request.headers();
+    check_representation(headers)?;
+    let caller = caller(headers, &service.settings)?;
+    if let Some((_, name)) = parameters.iter().find(|(parameter, _)| *parameter == QUEUE_PARAMETER) {
+        // A slash that came in disguise would have been a path of its own.
+        if name.contains('/') {
+            return Err(Error::NoRoute);
+        }
+        let queue = QueueId::new(caller.project.clone(), name.parse()?)?;
+        request.extensions_mut().insert(queue);
+    }
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// Checks what the client sends and takes. A signed URL is refused as one that nobody has signed.
+pub(super) fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
+    if headers.contains_key(SIGNATURE) {
+        return Err(Error::NoRoute);
+    }
+    let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    if body::length(headers).is_some() && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(Error::FormContent);
+    }
+    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or_default();
+    if !accept.is_empty() && !accepts_json(accept) {
+        return Err(Error::NotAcceptable);
+    }
+    Ok(())
+}
+
+fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
+    let client = client(headers, settings)?;
+    let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
+    let project = ProjectId::new(&String::from_utf8_lossy(project.as_bytes())).ok_or(Error::ProjectEmpty)?;
+    let roles = text(headers, ROLES).unwrap_or_default();
+    let roles = roles.split(',').map(|role| role.trim().to_owned()).collect();
+    Ok(Caller { project, client, roles })
+}
+
+fn client(headers: &HeaderMap, settings: &Settings) -> Result<ClientId, Error> {
+    let client = headers.get(CLIENT_ID).ok_or(Error::ClientIdMissing)?;
+    settings.client_id.parse(&String::from_utf8_lossy(client.as_bytes())).ok_or(Error::ClientIdInvalid)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Whether the most specific of the accepted ranges that JSON falls into has a weight above zero.
+fn accepts_json(accept: &str) -> bool {
+    let specificity = |range: &str| match range {
+        "application/json" => Some(2),
+        "application/*" => Some(1),
+        "*/*" => Some(0),
+        _ => None,
+    };
+    accept
+        .split(',')
+        .filter_map(|item| {
+            let mut parts = item.split(';').map(|part| part.trim().to_ascii_lowercase());
+            let specificity = specificity(&parts.next()?)?;
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+            Some((specificity, weight.unwrap_or(1.0) > 0.0))
+        })
+        .max_by_key(|(specificity, _)| *specificity)
+        .is_some_and(|(_, wanted)| wanted)
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(parts.extensions.get().cloned().expect("every route with a caller is behind admission"))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for QueueId {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        parts.extensions.get().cloned().ok_or(Error::QueueId(InvalidQueueId::Name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_range_decides() {
+        for accept in [
+            "application/json",
+            "text/xml, */*;q=0.1",
+            "application/*",
+            "Application/JSON; q=0.5",
+            "*/*;q=0, application/json",
+        ] {
+            assert!(accepts_json(accept), "{accept}");
+        }
+        for accept in
+            ["application/xml", "text/html, text/plain", "application/json;q=0, */*", "json", ";", "application/json2"]
+        {
+            assert!(!accepts_json(accept), "{accept}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the service is and whether it works: `/`, `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::resource::{Resource, resource};
+use super::{Service, admission};
+use crate::api::Error;
+use crate::api::wire;
+use crate::auth::Caller;
+use crate::broker::Broker;
+
+/// The routes that need a caller.
+pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
+    let mut routes = vec![
+        resource("/v2/", "GET, OPTIONS", get(home)),
+        resource("/v2/ping", "GET, HEAD, OPTIONS", get(ping).head(alive)),
+    ];
+    if admin_mode {
+        routes.push(resource("/v2/health", "GET, OPTIONS", get(health)));
+    }
+    routes
+}
+
+/// The routes that need none.
+pub(super) fn open_routes() -> Vec<Resource> {
+    vec![
+        resource("/", "GET, OPTIONS", get(versions)),
+        resource("/healthz", "GET, OPTIONS", get(alive)),
+        resource("/readyz", "GET, OPTIONS", get(ping)),
+    ]
+}
+
+async fn versions(headers: HeaderMap) -> Result<Response, Error> {
+    admission::check_representation(&headers)?;
+    Ok((StatusCode::MULTIPLE_CHOICES, Json(wire::home::versions())).into_response())
+}
+
+async fn home(State(service): State<Service>) -> Response {
+    let home = wire::home::home(service.settings.admin_mode);
+    let headers = [(CONTENT_TYPE, "application/json-home"), (CACHE_CONTROL, "max-age=86400")];
+    (headers, format!("{home:#}")).into_response()
+}
+
+/// `204` if the store answers.
+async fn ping(State(broker): State<Broker>) -> Result<StatusCode, Error> {
+    broker.ping().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn alive() -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {
+    let health = broker.check_health(&caller).await?;
+    Ok(Json(wire::health::document(&health)).into_response())
+}

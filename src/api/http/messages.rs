@@ -1,0 +1,115 @@
+//! `/v2/queues/{queue_name}/messages`: post messages, follow the feed, get and delete by id.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use super::resource::{Resource, resource};
+use crate::api::Error;
+use crate::api::wire::messages::{self, MessageDocument};
+use crate::api::wire::query::Query;
+use crate::api::wire::{body, links};
+use crate::auth::Caller;
+use crate::broker::Broker;
+use crate::broker::messages::MessageQuery;
+use crate::domain::QueueId;
+
+pub(super) fn routes() -> Vec<Resource> {
+    vec![
+        resource(
+            "/v2/queues/{queue_name}/messages",
+            "DELETE, GET, OPTIONS, POST",
+            get(list).post(post).delete(delete_many),
+        ),
+        resource("/v2/queues/{queue_name}/messages/{message_id}", "DELETE, GET, OPTIONS", get(show).delete(delete_one)),
+    ]
+}
+
+/// Posts messages: `201` with their paths, in the order given.
+async fn post(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let bytes_max = broker.limits().max_messages_post_size;
+    let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
+    let drafts = messages::parse_drafts(&body)?;
+    let ids = broker.post_messages(&caller, queue.clone(), drafts, body.len() as u64).await?;
+    let resources: Vec<String> = ids.iter().map(|id| messages::href(&queue, *id)).collect();
+    let location = [(LOCATION, messages::location(&queue, &ids))];
+    Ok((StatusCode::CREATED, location, Json(json!({ "resources": resources }))).into_response())
+}
+
+/// A page of the feed behind a marker; with `ids`, just those messages.
+async fn list(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Error> {
+    let query = Query::parse(query.as_deref());
+    let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
+    if !ids.is_empty() {
+        let found = broker.get_messages(&queue, &ids).await?;
+        return Ok(Json(json!({ "messages": messages::documents(&queue, &found) })).into_response());
+    }
+
+    let echo = query.boolean("echo")?;
+    let include_claimed = query.boolean("include_claimed")?;
+    query.boolean("include_delayed")?;
+    let wanted = MessageQuery {
+        marker: query.last("marker").map(str::to_owned),
+        limit: query.integer("limit")?,
+        echo: echo.unwrap_or(false),
+    };
+    let page = broker.list_messages(&caller, &queue, &wanted).await?;
+    let parameters = [
+        ("limit", wanted.limit.map(|limit| limit.to_string())),
+        ("echo", echo.map(|echo| echo.to_string())),
+        ("include_claimed", include_claimed.map(|include| include.to_string())),
+        // A queue without delay shows all it has, and says so in the link.
+        ("include_delayed", Some("true".to_owned())),
+    ];
+    let last = page.last().map(|message| message.id.to_string());
+    let links = links::next(&messages::path(&queue), wanted.marker.is_some(), &parameters, last.as_deref());
+    Ok(Json(json!({ "messages": messages::documents(&queue, &page), "links": links })).into_response())
+}
+
+/// One message.
+async fn show(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    Path((_, id)): Path<(String, String)>,
+) -> Result<Json<MessageDocument>, Error> {
+    let message = broker.get_message(&queue, &id).await?;
+    Ok(Json(MessageDocument::new(&queue, &message)))
+}
+
+/// Deletes one message; one that is not there is left so.
+async fn delete_one(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    Path((_, id)): Path<(String, String)>,
+) -> Result<StatusCode, Error> {
+    broker.delete_message(queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deletes the messages of `ids`; those that are not there are passed over.
+async fn delete_many(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+) -> Result<StatusCode, Error> {
+    let query = Query::parse(query.as_deref());
+    let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
+    broker.delete_messages(queue, &ids).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

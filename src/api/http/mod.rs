@@ -1,0 +1,86 @@
+//! The HTTP routes: each handler extracts, calls the broker once, and answers.
+
+mod admission;
+mod discovery;
+mod messages;
+mod queues;
+mod request_log;
+mod resource;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::FromRef;
+use axum::middleware;
+use axum::routing::any;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+
+use self::resource::Resource;
+use super::Error;
+use super::error::internal;
+use crate::broker::Broker;
+use crate::domain::ClientIdRule;
+
+/// How long a client may pause while it sends a body.
+const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What handlers work with.
+#[derive(Clone)]
+pub struct Service {
+    /// Does what callers ask.
+    pub broker: Broker,
+    /// How the API behaves.
+    pub settings: Arc<Settings>,
+}
+
+impl FromRef<Service> for Broker {
+    fn from_ref(service: &Service) -> Self {
+        service.broker.clone()
+    }
+}
+
+/// How the API behaves, as the operator wants it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether the operators' routes are there.
+    pub admin_mode: bool,
+    /// Which texts are client ids.
+    pub client_id: ClientIdRule,
+}
+
+/// The whole HTTP service.
+pub fn router(service: Service) -> Router {
+    let admit = middleware::from_fn_with_state(service.clone(), admission::admit);
+    let v2 = resources(&service.settings)
+        .into_iter()
+        .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
+        .route("/v2/queues/", any(queues::nameless))
+        .route_layer(admit);
+    discovery::open_routes()
+        .into_iter()
+        .fold(v2, |router, resource| router.route(resource.path, resource.methods))
+        .fallback(|| async { Error::NoRoute })
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
+        .layer(CatchPanicLayer::custom(|_panic| internal()))
+        .layer(middleware::from_fn(request_log::log))
+        .with_state(service)
+}
+
+/// Each path that is served with its methods, as in `Allow`.
+#[must_use]
+pub fn routes(settings: &Settings) -> Vec<(&'static str, &'static str)> {
+    resources(settings)
+        .into_iter()
+        .chain(discovery::open_routes())
+        .map(|resource| (resource.path, resource.allow))
+        .collect()
+}
+
+fn resources(settings: &Settings) -> Vec<Resource> {
+    let mut resources = discovery::routes(settings.admin_mode);
+    resources.extend(queues::routes());
+    resources.extend(messages::routes());
+    resources
+}

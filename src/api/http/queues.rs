@@ -1,0 +1,156 @@
+//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, change and delete queues.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Map, Value, json};
+
+use super::resource::{Resource, resource};
+use crate::api::Error;
+use crate::api::wire::query::Query;
+use crate::api::wire::{body, json, links, metadata_patch};
+use crate::auth::Caller;
+use crate::broker::Broker;
+use crate::broker::queues::QueueQuery;
+use crate::domain::queue::InvalidQueueId;
+use crate::domain::{Metadata, QueueId, QueueName};
+use crate::storage::Creation;
+
+const PATH: &str = "/v2/queues";
+
+pub(super) fn routes() -> Vec<Resource> {
+    vec![
+        resource(PATH, "GET, OPTIONS", get(list)),
+        resource(
+            "/v2/queues/{queue_name}",
+            "DELETE, GET, OPTIONS, PATCH, PUT",
+            get(show).put(create).patch(update).delete(delete),
+        ),
+    ]
+}
+
+/// `/v2/queues/`: a queue without a name.
+pub(super) async fn nameless() -> Error {
+    InvalidQueueId::Name.into()
+}
+
+/// A page of the project's queues by name.
+async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Response, Error> {
+    let query = Query::parse(query.as_deref());
+    let detailed = query.boolean("detailed")?;
+    let with_count = query.boolean("with_count")?;
+    let wanted = queue_query(&query)?;
+
+    let queues = broker.list_queues(&caller, &wanted).await?;
+    let mut page = Map::new();
+    if with_count == Some(true) {
+        let count = broker.count_queues(&caller.project).await?;
+        if count > 0 {
+            page.insert("count".to_owned(), json!(count));
+        }
+    }
+    let parameters = [
+        ("limit", wanted.limit.map(|limit| limit.to_string())),
+        ("detailed", detailed.map(|detailed| detailed.to_string())),
+        ("name", wanted.name.clone()),
+        ("with_count", with_count.map(|with_count| with_count.to_string())),
+    ];
+    let last = queues.last().map(|(name, _)| name.as_str());
+    let links = links::next(PATH, wanted.after.is_some(), &parameters, last);
+    let entry = |(name, metadata): &(QueueName, Metadata)| {
+        let metadata = (detailed == Some(true)).then(|| metadata.with_defaults(broker.limits()));
+        queue_document(name, metadata)
+    };
+    page.insert("queues".to_owned(), queues.iter().map(entry).collect());
+    page.insert("links".to_owned(), links);
+    Ok(Json(page).into_response())
+}
+
+/// Creates a queue: `201`, or `204` when it existed, whose metadata then stays as it is.
+async fn create(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
+    let metadata = match body.map(|body| json::parse(&body)).transpose()? {
+        None => Map::new(),
+        Some(Value::Object(metadata)) => metadata,
+        Some(_) => return Err(Error::Body("Document type not supported.".to_owned())),
+    };
+    let location = [(LOCATION, href(queue.name()))];
+    let status = match broker.create_queue(queue, metadata).await? {
+        Creation::Created => StatusCode::CREATED,
+        Creation::Existed => StatusCode::NO_CONTENT,
+    };
+    Ok((status, location).into_response())
+}
+
+/// A queue's metadata with all defaults, whether it exists or not.
+async fn show(State(broker): State<Broker>, queue: QueueId) -> Result<Json<Map<String, Value>>, Error> {
+    Ok(Json(broker.get_queue(&queue).await?))
+}
+
+/// Patches a queue's metadata, all operations or none.
+async fn update(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Map<String, Value>>, Error> {
+    let bytes_max = broker.limits().max_queue_metadata;
+    let body = body::read(&headers, body, bytes_max, Error::Body).await?;
+    if headers.get(CONTENT_TYPE).is_none_or(|given| given != metadata_patch::MEDIA_TYPE) {
+        return Err(Error::MediaType(metadata_patch::MEDIA_TYPE));
+    }
+    let body = body.ok_or_else(|| Error::Body("PATCH body could not be empty for update.".to_owned()))?;
+    match broker.update_queue(queue, metadata_patch::parse(&body)?).await {
+        Ok(metadata) => Ok(Json(metadata)),
+        Err(crate::broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Deletes a queue with all it holds; one that is not there is left so.
+async fn delete(State(broker): State<Broker>, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.delete_queue(queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
+    let known = ["marker", "limit", "detailed", "name", "with_count"];
+    Ok(QueueQuery {
+        after: query.last("marker").map(str::to_owned),
+        limit: query.integer("limit")?,
+        name: query.last("name").map(str::to_owned),
+        metadata: query.others(&known).into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
+    })
+}
+
+/// `key=value` for a metadata key; the value is an integer if it reads as one.
+fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), Error> {
+    let [value] = values[..] else {
+        return Err(Error::Request(format!("the filter {key:?} takes one value")));
+    };
+    let value = value.parse::<i64>().map_or_else(|_| json!(value), |integer| json!(integer));
+    Ok((key.to_owned(), value))
+}
+
+fn queue_document(name: &QueueName, metadata: Option<Map<String, Value>>) -> Value {
+    let mut document = Map::new();
+    document.insert("name".to_owned(), json!(name.as_str()));
+    if let Some(metadata) = metadata {
+        document.insert("metadata".to_owned(), metadata.into());
+    }
+    document.insert("href".to_owned(), json!(href(name)));
+    document.into()
+}
+
+fn href(name: &QueueName) -> String {
+    format!("{PATH}/{name}")
+}

@@ -1,0 +1,80 @@
+//! The discovery documents: versions at `/`, json-home at `/v2/`.
+
+use serde_json::{Map, Value, json};
+
+/// Queue and message resources, as json-home lists them: relation, template, variables with what
+/// they stand for (behind `param/`), methods.
+type Resource = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+
+const QUEUE: (&str, &str) = ("queue_name", "queue_name");
+const MESSAGE: (&str, &str) = ("message_id", "message_id");
+
+const RESOURCES: [Resource; 8] = [
+    (
+        "rel/queues",
+        "/v2/queues{?marker,limit,detailed}",
+        &[("marker", "marker"), ("limit", "queue_limit"), ("detailed", "detailed")],
+        &["GET"],
+    ),
+    ("rel/queue", "/v2/queues/{queue_name}", &[QUEUE], &["GET", "PUT", "DELETE", "PATCH"]),
+    (
+        "rel/messages",
+        "/v2/queues/{queue_name}/messages{?marker,limit,echo,include_claimed}",
+        &[
+            QUEUE,
+            ("marker", "marker"),
+            ("limit", "messages_limit"),
+            ("echo", "echo"),
+            ("include_claimed", "include_claimed"),
+        ],
+        &["GET"],
+    ),
+    ("rel/post_messages", "/v2/queues/{queue_name}/messages", &[QUEUE], &["POST"]),
+    ("rel/messages_delete", "/v2/queues/{queue_name}/messages{?ids}", &[QUEUE, ("ids", "ids")], &["DELETE"]),
+    ("rel/message_delete", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["DELETE"]),
+    ("rel/message_get", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["GET"]),
+    ("rel/ping", "/v2/ping", &[], &["GET"]),
+];
+
+/// The versions that are served: one.
+#[must_use]
+pub fn versions() -> Value {
+    json!({"versions": [{
+        "id": "2",
+        "status": "CURRENT",
+        "updated": "2014-9-24T04:06:47Z",
+        "media-types": [{
+            "base": "application/json",
+            "type": "application/vnd.openstack.messaging-v2+json",
+        }],
+        "links": [{"href": "/v2/", "rel": "self"}],
+    }]})
+}
+
+/// What can be done with the API, and where. Operators see their own routes too.
+#[must_use]
+pub fn home(admin_mode: bool) -> Value {
+    let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();
+    if admin_mode {
+        let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
+        resources.insert("rel/health".to_owned(), health);
+    }
+    json!({ "resources": resources })
+}
+
+fn entry((relation, template, variables, methods): &Resource) -> (String, Value) {
+    let mut resource = json!({ "href-template": template, "hints": hints(methods) });
+    if !variables.is_empty() {
+        resource["href-vars"] =
+            variables.iter().map(|(name, means)| ((*name).to_owned(), json!(format!("param/{means}")))).collect();
+    }
+    ((*relation).to_owned(), resource)
+}
+
+fn hints(methods: &[&str]) -> Value {
+    let mut hints = json!({ "allow": methods, "formats": { "application/json": {} } });
+    if methods == ["POST"] {
+        hints["accept-post"] = json!(["application/json"]);
+    }
+    hints
+}

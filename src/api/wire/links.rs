@@ -1,0 +1,54 @@
+//! `links`: how a client comes from one page to the next.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
+
+/// The links of a page: none for an empty one, else always the one to the next, even if that will be
+/// empty. `parameters` are the request's, without its marker.
+///
+/// The marker stands first if the request had one, else last: clients compare links as text.
+#[must_use]
+pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)], last: Option<&str>) -> Value {
+    let Some(last) = last else {
+        return json!([]);
+    };
+    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+    let mut query: Vec<String> = given.map(|(name, value)| parameter(name, value)).collect();
+    let marker = parameter("marker", last);
+    if had_marker {
+        query.insert(0, marker);
+    } else {
+        query.push(marker);
+    }
+    json!([{ "rel": "next", "href": format!("{path}?{}", query.join("&")) }])
+}
+
+fn parameter(name: &str, value: &str) -> String {
+    format!("{name}={}", utf8_percent_encode(value, PLAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn href(had_marker: bool, parameters: &[(&str, Option<String>)]) -> String {
+        let links = next("/v2/queues", had_marker, parameters, Some("q 3"));
+        links[0]["href"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_marker_keeps_its_place() {
+        let limit = [("limit", Some("2".to_owned())), ("detailed", None)];
+
+        assert_eq!(href(false, &limit), "/v2/queues?limit=2&marker=q%203");
+        assert_eq!(href(true, &limit), "/v2/queues?marker=q%203&limit=2");
+        assert_eq!(href(false, &[]), "/v2/queues?marker=q%203");
+    }
+
+    #[test]
+    fn an_empty_page_leads_nowhere() {
+        assert_eq!(next("/v2/queues", true, &[], None), json!([]));
+    }
+}

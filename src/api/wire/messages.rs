@@ -1,0 +1,100 @@
+//! Message documents.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::json;
+use crate::api::Error;
+use crate::broker::messages::Draft;
+use crate::domain::{Message, MessageId, QueueId};
+
+/// The longest list of ids in a `Location` header: clients and proxies refuse long header lines.
+const LOCATION_IDS_MAX: usize = 100;
+
+/// A message as it is shown. Clients fail on keys that they do not know, so there are no others.
+#[derive(Debug, Serialize)]
+pub struct MessageDocument {
+    id: String,
+    href: String,
+    ttl: u32,
+    age: u64,
+    body: Value,
+}
+
+impl MessageDocument {
+    /// The document of a message in this queue.
+    #[must_use]
+    pub fn new(queue: &QueueId, message: &Message) -> Self {
+        Self {
+            id: message.id.to_string(),
+            href: href(queue, message.id),
+            ttl: message.ttl_s,
+            age: message.age_s,
+            body: json::from_body(&message.body),
+        }
+    }
+}
+
+/// The documents of messages in this queue.
+#[must_use]
+pub fn documents(queue: &QueueId, messages: &[Message]) -> Vec<MessageDocument> {
+    messages.iter().map(|message| MessageDocument::new(queue, message)).collect()
+}
+
+/// The path of a queue's messages.
+#[must_use]
+pub fn path(queue: &QueueId) -> String {
+    format!("/v2/queues/{}/messages", queue.name())
+}
+
+/// The path of a message.
+#[must_use]
+pub fn href(queue: &QueueId, id: MessageId) -> String {
+    format!("{}/{id}", path(queue))
+}
+
+/// Where the first of the posted messages can be got at once.
+#[must_use]
+pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
+    let ids: Vec<String> = ids.iter().take(LOCATION_IDS_MAX).map(ToString::to_string).collect();
+    format!("{}?ids={}", path(queue), ids.join(","))
+}
+
+/// Reads `{"messages": [{"body": …, "ttl": …}, …]}`; other fields are dropped.
+pub fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
+    let mut document = match json::parse(bytes)? {
+        Value::Object(document) => document,
+        _ => return Err(no_messages()),
+    };
+    match document.remove("messages") {
+        None => Err(no_messages()),
+        Some(Value::Array(messages)) => messages.into_iter().map(parse_draft).collect(),
+        Some(_) => Err(Error::Body("Document type not supported.".to_owned())),
+    }
+}
+
+fn parse_draft(message: Value) -> Result<Draft, Error> {
+    let Value::Object(fields) = message else {
+        return Err(Error::Body("Each message must be an object.".to_owned()));
+    };
+    let ttl_s = match fields.get("ttl") {
+        None => None,
+        Some(ttl) => Some(parse_integer("ttl", ttl)?),
+    };
+    let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
+    Ok(Draft { ttl_s, body: json::to_body(body) })
+}
+
+fn parse_integer(field: &str, value: &Value) -> Result<i64, Error> {
+    match value {
+        // Python, which the API was first written in, takes a boolean for 0 or 1.
+        Value::Bool(flag) => Ok(i64::from(*flag)),
+        value => {
+            value.as_i64().ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
+        }
+    }
+}
+
+fn no_messages() -> Error {
+    Error::Request("No messages were found in the request body.".to_owned())
+}

@@ -1,0 +1,10 @@
+//! Wire ↔ domain: how requests are read and documents are written, byte by byte.
+
+pub mod body;
+pub mod health;
+pub mod home;
+pub mod json;
+pub mod links;
+pub mod messages;
+pub mod metadata_patch;
+pub mod query;

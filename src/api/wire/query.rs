@@ -1,0 +1,125 @@
+//! Query parameters: repeated and comma-separated values are one list, blank ones count as absent.
+
+use percent_encoding::percent_decode_str;
+
+use crate::api::Error;
+
+/// The parameters of a request, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads the part of a URL behind the question mark.
+    #[must_use]
+    pub fn parse(text: Option<&str>) -> Self {
+        let mut parameters = Vec::new();
+        for parameter in text.unwrap_or_default().split('&') {
+            let (name, values) = parameter.split_once('=').unwrap_or((parameter, ""));
+            for value in values.split(',').filter(|value| !value.is_empty()) {
+                parameters.push((decoded(name), decoded(value)));
+            }
+        }
+        Self(parameters)
+    }
+
+    /// All values of a parameter.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a parameter: the last one, if there are several.
+    #[must_use]
+    pub fn last(&self, name: &str) -> Option<&str> {
+        self.all(name).last()
+    }
+
+    /// The value of a parameter that takes an integer.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, Error> {
+        let parse =
+            |value: &str| value.parse().map_err(|_| Error::Parameter { name: name.to_owned(), expected: "an integer" });
+        self.last(name).map(parse).transpose()
+    }
+
+    /// The value of a parameter that takes a boolean.
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, Error> {
+        let parse = |value: &str| match value {
+            "true" | "True" | "t" | "yes" | "y" | "1" | "on" => Ok(true),
+            "false" | "False" | "f" | "no" | "n" | "0" | "off" => Ok(false),
+            _ => Err(Error::Parameter { name: name.to_owned(), expected: "\"true\" or \"false\"" }),
+        };
+        self.last(name).map(parse).transpose()
+    }
+
+    /// The parameters of other names than these, each with all its values.
+    #[must_use]
+    pub fn others(&self, known: &[&str]) -> Vec<(&str, Vec<&str>)> {
+        let mut others: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (name, value) in &self.0 {
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            match others.iter_mut().find(|(other, _)| other == name) {
+                Some((_, values)) => values.push(value),
+                None => others.push((name, vec![value])),
+            }
+        }
+        others
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Query {
+        Query::parse(Some(text))
+    }
+
+    #[test]
+    fn repeated_and_comma_separated_values_are_one_list() {
+        for text in ["ids=a,b", "ids=a&ids=b", "ids=a,&ids=b", "x=1&ids=a&y&ids=,b"] {
+            assert_eq!(query(text).all("ids").collect::<Vec<_>>(), ["a", "b"], "{text}");
+        }
+        assert_eq!(query("a=1%2C2").last("a"), Some("1,2"));
+        assert_eq!(query("a=1&a=2,3").last("a"), Some("3"));
+    }
+
+    #[test]
+    fn a_blank_value_is_no_value() {
+        assert_eq!(query("limit=").integer("limit").unwrap(), None);
+        assert_eq!(Query::parse(None).last("limit"), None);
+    }
+
+    #[test]
+    fn values_are_decoded() {
+        assert_eq!(query("a=%C3%A9+b&%61b=%zz").last("a"), Some("é b"));
+        assert_eq!(query("%61b=%zz").last("ab"), Some("%zz"));
+    }
+
+    #[test]
+    fn integers_may_be_signed() {
+        assert_eq!(query("n=-5").integer("n").unwrap(), Some(-5));
+        assert_eq!(query("n=%2B5").integer("n").unwrap(), Some(5));
+        for text in ["n=1.0", "n=x", "n=1_0", "n=0x1"] {
+            let error = query(text).integer("n").unwrap_err().to_string();
+            assert_eq!(error, "The \"n\" parameter is invalid. The value must be an integer.");
+        }
+    }
+
+    #[test]
+    fn booleans_have_their_words() {
+        for word in ["true", "True", "t", "yes", "y", "1", "on"] {
+            assert_eq!(query(&format!("b={word}")).boolean("b").unwrap(), Some(true));
+        }
+        for word in ["false", "False", "f", "no", "n", "0", "off"] {
+            assert_eq!(query(&format!("b={word}")).boolean("b").unwrap(), Some(false));
+        }
+        for word in ["TRUE", "None", "2"] {
+            assert!(query(&format!("b={word}")).boolean("b").is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `sukkal serve`: exits with 0 after a drain, with 2 and one line on a bad option, else with 1.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::app;
+use crate::config::{Config, Log, LogFormat};
+
+const BAD_OPTION: u8 = 2;
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// A TOML file with options; config/default.toml explains each
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the API listens
+    #[arg(long, value_name = "HOST:PORT")]
+    bind: Option<String>,
+    /// Where messages are kept, such as redis://127.0.0.1:6379
+    #[arg(long, value_name = "URI")]
+    store: Option<String>,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let flags = [("bind", options.bind.clone()), ("store", options.store.clone())];
+    let config = match Config::load(options.config.as_deref(), environment(), &flags) {
+        Ok(config) => config,
+        Err(error) => return fail(BAD_OPTION, &error.to_string()),
+    };
+    if let Err(error) = start_log(&config.log) {
+        return fail(BAD_OPTION, &error);
+    }
+    match serve(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (app::Error::StoreUri(_) | app::Error::Bind { .. })) => fail(BAD_OPTION, &error.to_string()),
+        Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+#[tokio::main]
+async fn serve(config: &Config) -> Result<(), app::Error> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    app::serve(config, stop).await
+}
+
+/// The environment, without what is not text: no option could be.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn start_log(log: &Log) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
+    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let human = match log.format {
+        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    };
+    if human {
+        writer.init();
+    } else {
+        writer.json().init();
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "the log may not be there yet, and a person is reading")]
+fn fail(code: u8, reason: &str) -> ExitCode {
+    eprintln!("sukkal: {reason}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,267 @@
+//! What operators set: `config/default.toml`, then a file, then the environment, then flags.
+//!
+//! The default file is the only list of options. What is not in it is refused in a file and not
+//! looked at in the environment, where others leave variables too.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Table, Value};
+
+use crate::domain::{ClientIdRule, Limits};
+
+const DEFAULTS: &str = include_str!("../config/default.toml");
+const PREFIX: &str = "SUKKAL_";
+const SECTION_END: &str = "__";
+
+/// All options.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Config {
+    /// Where the HTTP API listens.
+    pub bind: SocketAddr,
+    /// Where messages are kept, as a URI.
+    pub store: String,
+    /// Whether the operators' routes are there.
+    pub admin_mode: bool,
+    /// How long requests under way may take to finish, in seconds.
+    #[serde(rename = "drain_timeout")]
+    pub drain_timeout_s: u64,
+    /// Limits and defaults of the API.
+    pub transport: Transport,
+    /// The background work.
+    pub janitor: Janitor,
+    /// What is logged, and how.
+    pub log: Log,
+}
+
+/// `[transport]`, as in Zaqar.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Transport {
+    /// Limits and defaults.
+    #[serde(flatten)]
+    pub limits: Limits,
+    client_id_uuid_safe: ClientIdCheck,
+    min_length_client_id: usize,
+    max_length_client_id: usize,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum ClientIdCheck {
+    Strict,
+    Off,
+}
+
+/// `[janitor]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Janitor {
+    /// How long it rests between two rounds, in seconds.
+    #[serde(rename = "pause")]
+    pub pause_s: u64,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Log {
+    /// What is logged, in the directives of `tracing`.
+    pub filter: String,
+    /// How it is written.
+    pub format: LogFormat,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Why the options make no sense; one line each.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read {}: {reason}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An option that there is not.
+    #[error("there is no option {name:?} (in {from})")]
+    Unknown {
+        /// The option, with its section.
+        name: String,
+        /// Where it was set.
+        from: String,
+    },
+    /// A value that the option does not take.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Config {
+    /// Reads all options. `environment` is the process's; `flags` are options of no section.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: &[(&str, Option<String>)],
+    ) -> Result<Self, Error> {
+        let mut options: Table = DEFAULTS.parse().expect("the default file is in order");
+        if let Some(path) = file {
+            merge(&mut options, read(path)?, "", &path.display().to_string())?;
+        }
+        for (name, text) in environment {
+            if let Some(option) = find(&mut options, &name) {
+                *option = typed(&text, option).ok_or_else(|| invalid(&name, &text, option))?;
+            }
+        }
+        for (name, value) in flags {
+            if let Some(value) = value {
+                options.insert((*name).to_owned(), Value::String(value.clone()));
+            }
+        }
+        let config = Self::deserialize(options).map_err(|error| Error::Invalid(one_line(&error)))?;
+        config.check()
+    }
+
+    fn check(self) -> Result<Self, Error> {
+        let limits = &self.transport.limits;
+        let (min, max) = (self.transport.min_length_client_id, self.transport.max_length_client_id);
+        let complaint = if limits.max_queues_per_page == 0 || limits.max_messages_per_page == 0 {
+            Some("a page holds one item at least: max_queues_per_page, max_messages_per_page".to_owned())
+        } else if limits.max_messages_per_page > PAGE_MAX || limits.max_queues_per_page > PAGE_MAX {
+            Some(format!("a page holds {PAGE_MAX} items at most: max_queues_per_page, max_messages_per_page"))
+        } else if min > max {
+            Some(format!("min_length_client_id is {min}, max_length_client_id is {max}"))
+        } else {
+            None
+        };
+        complaint.map_or(Ok(self), |complaint| Err(Error::Invalid(complaint)))
+    }
+}
+
+/// The longest page that may be configured: a page is read in one script.
+const PAGE_MAX: u32 = 1000;
+
+impl Transport {
+    /// Which texts are client ids.
+    #[must_use]
+    pub fn client_id(&self) -> ClientIdRule {
+        match self.client_id_uuid_safe {
+            ClientIdCheck::Strict => ClientIdRule::Uuid,
+            ClientIdCheck::Off => ClientIdRule::Text(self.min_length_client_id..=self.max_length_client_id),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Table, Error> {
+    let unreadable = |reason| Error::Unreadable { path: path.to_owned(), reason };
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    text.parse().map_err(|error: toml::de::Error| unreadable(one_line(&error)))
+}
+
+fn merge(options: &mut Table, overrides: Table, section: &str, from: &str) -> Result<(), Error> {
+    for (key, value) in overrides {
+        let name = if section.is_empty() { key.clone() } else { format!("{section}.{key}") };
+        match (options.get_mut(&key), value) {
+            (Some(Value::Table(options)), Value::Table(overrides)) => merge(options, overrides, &name, from)?,
+            (Some(Value::Table(_)), _) | (None, _) => return Err(Error::Unknown { name, from: from.to_owned() }),
+            (Some(option), value) => *option = value,
+        }
+    }
+    Ok(())
+}
+
+/// The option that an environment variable is named after.
+fn find<'a>(options: &'a mut Table, variable: &str) -> Option<&'a mut Value> {
+    let name = variable.strip_prefix(PREFIX)?.to_lowercase();
+    match name.split_once(SECTION_END) {
+        Some((section, name)) => options.get_mut(section)?.as_table_mut()?.get_mut(name),
+        None => options.get_mut(&name).filter(|option| !option.is_table()),
+    }
+}
+
+/// The text as a value of the kind that the option has.
+fn typed(text: &str, option: &Value) -> Option<Value> {
+    match option {
+        Value::Integer(_) => text.parse().ok().map(Value::Integer),
+        Value::Boolean(_) => text.parse().ok().map(Value::Boolean),
+        _ => Some(Value::String(text.to_owned())),
+    }
+}
+
+fn invalid(name: &str, text: &str, option: &Value) -> Error {
+    Error::Invalid(format!("{name} is {text:?}, it must be of type {}", option.type_str()))
+}
+
+fn one_line(error: &toml::de::Error) -> String {
+    error.to_string().trim().replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), file).unwrap();
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::load(Some(path.path()), environment, &[("store", store.map(str::to_owned))])
+    }
+
+    #[test]
+    fn flags_go_before_environment_before_file_before_defaults() {
+        let file = "bind = \"127.0.0.1:1\"\nstore = \"redis://file\"\n[transport]\nmax_message_ttl = 61";
+        let environment = [("SUKKAL_STORE", "redis://environment"), ("SUKKAL_TRANSPORT__MAX_MESSAGE_TTL", "62")];
+
+        let config = load(file, &environment, Some("redis://flag")).unwrap();
+
+        assert_eq!(config.bind, "127.0.0.1:1".parse().unwrap());
+        assert_eq!(config.store, "redis://flag");
+        assert_eq!(config.transport.limits.max_message_ttl, 62);
+        assert_eq!(config.transport.limits.default_message_ttl, 3600);
+    }
+
+    #[test]
+    fn an_option_that_there_is_not_is_refused_in_a_file() {
+        for (file, name) in
+            [("colour = 1", "colour"), ("[transport]\ncolour = 1", "transport.colour"), ("[bind]\na = 1", "bind")]
+        {
+            let error = load(file, &[], None).unwrap_err().to_string();
+
+            assert!(error.contains(&format!("{name:?}")) || error.contains("bind"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_of_somebody_else_is_not_ours() {
+        let environment = [("SUKKAL_PORT", "tcp://10.0.0.1:80"), ("SUKKAL_TRANSPORT", "x"), ("HOME", "/")];
+
+        assert!(load("", &environment, None).is_ok());
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_refused_in_one_line() {
+        let in_file = |file| load(file, &[], None).unwrap_err().to_string();
+        let in_environment = load("", &[("SUKKAL_ADMIN_MODE", "maybe")], None).unwrap_err().to_string();
+
+        for error in [
+            in_environment,
+            in_file("bind = \"nowhere\""),
+            in_file("admin_mode = 3"),
+            in_file("[transport]\nmax_messages_per_page = 0"),
+            in_file("[transport]\nclient_id_uuid_safe = \"perhaps\""),
+            in_file("not toml"),
+        ] {
+            assert!(!error.is_empty() && !error.contains('\n'), "{error}");
+        }
+    }
+}

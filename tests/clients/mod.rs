@@ -1,0 +1,1 @@
+//! Real clients of the API: python-zaqarclient, and schemathesis against the contract.

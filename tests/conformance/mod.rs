@@ -1,0 +1,1 @@
+//! The driver suite: every promise of the store traits, for every driver.

@@ -1,0 +1,1 @@
+//! Producers, observers and deleters at once; a checker judges the recorded history.

@@ -1,0 +1,103 @@
+//! A Redis Cluster of three masters without replicas, each a `RedisServer`. Needs Redis 7.
+//!
+//! To start one takes two seconds, whatever the machine: a new master refuses to serve for so long.
+//! Prefer `shared`.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use super::ports::{first_that_starts, free_port};
+use super::redis::{RedisServer, Reply, poll_until, share};
+
+/// The first and last slot of each node, as `redis-cli --cluster create` would deal them.
+const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
+
+/// How long a node may be silent. Short, so that a test sees it fail; not so short that a busy
+/// machine makes it fail.
+const NODE_TIMEOUT_MS: &str = "2000";
+
+/// Three running nodes; killed on drop.
+pub(crate) struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts the nodes and waits until each of them serves.
+    pub(crate) fn start() -> Self {
+        let (nodes, bus_ports): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| start_node()).unzip();
+        for (index, node) in nodes.iter().enumerate() {
+            let (first, last) = SLOTS[index];
+            let [first, last] = [first, last].map(|slot| slot.to_string());
+            ok(node, &["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            // Nodes with equal epochs would first have to agree on new ones.
+            let epoch = (index + 1).to_string();
+            ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            // Each pair is introduced, which is faster than gossip.
+            for (other, bus_port) in nodes.iter().zip(&bus_ports).skip(index + 1) {
+                let port = other.port().to_string();
+                ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port, bus_port]);
+            }
+        }
+        let cluster = Self { nodes };
+        cluster.wait_until_ok();
+        cluster
+    }
+
+    /// One cluster for all tests of this process that neither harm it nor mind each other's keys.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
+
+        share(&SHARED, Self::start)
+    }
+
+    /// `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`.
+    pub(crate) fn url(&self) -> String {
+        let addresses: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-cluster://{}", addresses.join(","))
+    }
+
+    /// The masters, in the order of their slots.
+    pub(crate) fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The master that holds `key`. Asks the first node, which must run.
+    pub(crate) fn node_of(&self, key: &str) -> &RedisServer {
+        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).as_int();
+        let holds = |&(first, last): &(u16, u16)| (i64::from(first)..=i64::from(last)).contains(&slot);
+        &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
+    }
+
+    /// Waits until every node serves and sees the others do so, for instance after a restart.
+    pub(crate) fn wait_until_ok(&self) {
+        let whole = ["cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n", "cluster_known_nodes:3\r\n"];
+        poll_until("the cluster is whole", || {
+            self.nodes.iter().all(|node| {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                whole.iter().all(|line| info.as_text().contains(line))
+            })
+        });
+    }
+}
+
+/// An empty node and the port of its cluster bus.
+fn start_node() -> (RedisServer, String) {
+    let mut bus_port = String::new();
+    let node = first_that_starts(|| {
+        bus_port = free_port().to_string();
+        RedisServer::try_start(&[
+            ("cluster-enabled", "yes"),
+            ("cluster-port", &bus_port),
+            ("cluster-announce-ip", "127.0.0.1"),
+            ("cluster-require-full-coverage", "yes"),
+            ("cluster-node-timeout", NODE_TIMEOUT_MS),
+        ])
+    });
+    (node, bus_port)
+}
+
+fn ok(node: &RedisServer, words: &[&str]) {
+    let reply = node.command(words);
+    assert_eq!(reply, Reply::Status("OK".to_owned()), "{words:?}");
+}

@@ -1,0 +1,8 @@
+//! The stage: Redis servers and clusters, Sukkal itself, a network that breaks, Python clients.
+
+pub(crate) mod cluster;
+pub(crate) mod ports;
+pub(crate) mod proxy;
+pub(crate) mod python;
+pub(crate) mod redis;
+pub(crate) mod sukkal;

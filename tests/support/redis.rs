@@ -1,0 +1,280 @@
+//! A private `redis-server` on a free port, in memory only, gone when dropped.
+//!
+//! `command` opens a connection of its own each time, so it sees the server past any proxy, pool or
+//! client library. It blocks, and panics when there is no answer in `ANSWER_TIMEOUT`.
+
+#![allow(clippy::panic, reason = "fails the test, in the server's words")]
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::ports::{first_that_starts, free_port};
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a busy machine may need.
+const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+const CONFIG_FILE: &str = "redis.conf";
+const LOG_FILE: &str = "redis.log";
+
+/// A `redis-server`; killed on drop, and its directory removed.
+pub(crate) struct RedisServer {
+    port: u16,
+    process: Mutex<Child>,
+    /// With the configuration, the log, and the data if an option asks for persistence.
+    dir: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server without persistence on 127.0.0.1.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with options as in `redis.conf`, such as `("maxmemory", "10mb")`.
+    pub(crate) fn start_with(options: &[(&str, &str)]) -> Self {
+        first_that_starts(|| Self::try_start(options))
+    }
+
+    /// One server for all tests of this process that neither harm it nor mind each other's keys.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+
+        share(&SHARED, Self::start)
+    }
+
+    /// One attempt; the error is what the server said before it gave up.
+    pub(super) fn try_start(options: &[(&str, &str)]) -> Result<Self, String> {
+        let port = free_port();
+        let mut config = format!("bind 127.0.0.1\nport {port}\nprotected-mode no\nsave \"\"\n");
+        for (name, value) in options {
+            writeln!(config, "{name} {value}").expect("a string can be written to");
+        }
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory can be written to");
+
+        let process = Mutex::new(launch(dir.path()));
+        let server = Self { port, process, dir };
+        server.wait_until_ready().map(|()| server)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Stops the process where it stands: connections stay open, nothing is answered.
+    pub(crate) fn pause(&self) {
+        let pid = self.signal("STOP");
+        // Until the signal arrives a command could still be answered.
+        poll_until("the server stands still", || {
+            let status = fs::read_to_string(format!("/proc/{pid}/stat"));
+            status.map_or(true, |status| status.contains(") T "))
+        });
+    }
+
+    /// Lets a paused process run on; it then answers what has arrived meanwhile.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Ends the process as a crash would. Does nothing when it is dead already.
+    pub(crate) fn kill(&self) {
+        let mut process = self.process();
+        process.kill().expect("a process of ours can be killed");
+        process.wait().expect("a killed process can be waited for");
+    }
+
+    /// Starts the server anew, killing it if it runs, with the same port, options and directory.
+    pub(crate) fn restart(&self) {
+        self.kill();
+        *self.process() = launch(self.dir.path());
+        self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not start again: {log}"));
+    }
+
+    /// Sends one command and returns the reply, which may be a `Reply::Error`.
+    pub(crate) fn command(&self, words: &[&str]) -> Reply {
+        self.try_command(words).unwrap_or_else(|error| panic!("{words:?} to port {}: {error}", self.port))
+    }
+
+    fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            write!(request, "${}\r\n{word}\r\n", word.len()).expect("a string can be written to");
+        }
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(request.as_bytes())?;
+        Reply::read(&mut BufReader::new(stream))
+    }
+
+    fn wait_until_ready(&self) -> Result<(), String> {
+        // If somebody else was faster to take the port, then it is their server that answers,
+        // and ours that ends.
+        let ours = format!("\r\nprocess_id:{}\r\n", self.process().id());
+        let is_ready = |info: &str| info.contains(&ours) && info.contains("\r\nloading:0\r\n");
+        poll_until("the server is ready", || {
+            let info = self.try_command(&["INFO"]);
+            self.has_exited() || info.is_ok_and(|info| is_ready(info.as_text()))
+        });
+        if self.has_exited() {
+            let log = fs::read_to_string(self.dir.path().join(LOG_FILE));
+            return Err(log.expect("the log was made at the launch"));
+        }
+        Ok(())
+    }
+
+    fn signal(&self, name: &str) -> u32 {
+        assert!(!self.has_exited(), "the server is dead already");
+        let pid = self.process().id();
+        // The shell's own `kill`, since not every image has the program.
+        let kill = format!("kill -{name} {pid}");
+        let status = Command::new("sh").args(["-c", &kill]).status();
+        assert!(status.is_ok_and(|status| status.success()), "{kill}");
+        pid
+    }
+
+    fn has_exited(&self) -> bool {
+        let status = self.process().try_wait();
+        status.expect("a process of ours can be asked").is_some()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Child> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn launch(dir: &Path) -> Child {
+    let stdout = File::create(dir.join(LOG_FILE)).expect("the directory can be written to");
+    let stderr = stdout.try_clone().expect("a file can be shared");
+    let mut server = tethered("redis-server");
+    server.arg(CONFIG_FILE).current_dir(dir).stdout(stdout).stderr(stderr);
+    spawn(server).expect("redis-server is installed")
+}
+
+/// What others use already, or else a new one; it ends with its last user.
+pub(super) fn share<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    place.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(start());
+        *place = Arc::downgrade(&started);
+        started
+    })
+}
+
+/// Asks again and again until it is so.
+pub(crate) fn poll_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + POLL_TIMEOUT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in {POLL_TIMEOUT:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A command that the kernel kills when this process ends, however it ends; see `spawn`.
+pub(crate) fn tethered(program: impl AsRef<OsStr>) -> Command {
+    // Not every system has setpriv, and Busybox's lacks the option.
+    static WORKS: LazyLock<bool> = LazyLock::new(|| {
+        let trial = through_setpriv("true").output();
+        trial.is_ok_and(|output| output.status.success())
+    });
+    if *WORKS { through_setpriv(program) } else { Command::new(program) }
+}
+
+fn through_setpriv(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// Starts a command from a thread that never ends.
+///
+/// What a tethered process hangs on is the thread that started it, and a test's thread ends with
+/// the test: a server that other tests share would die under them.
+pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+    type Order = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                answer.send(command.spawn()).expect("the caller waits");
+            }
+        });
+        orders
+    });
+
+    let (answer, child) = mpsc::channel();
+    SPAWNER.send((command, answer)).expect("it never ends");
+    child.recv().expect("the spawner answers every order")
+}
+
+/// A RESP2 reply. A nil array is `Bulk(None)` too.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Status(String),
+    Error(String),
+    Int(i64),
+    Bulk(Option<Vec<u8>>),
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    pub(crate) fn as_int(&self) -> i64 {
+        match self {
+            Self::Int(number) => *number,
+            other => panic!("not an integer: {other:?}"),
+        }
+    }
+
+    /// The text of a status or a bulk string.
+    pub(crate) fn as_text(&self) -> &str {
+        match self {
+            Self::Status(text) => text,
+            Self::Bulk(Some(bytes)) => str::from_utf8(bytes).expect("the reply is UTF-8"),
+            other => panic!("not a text: {other:?}"),
+        }
+    }
+
+    fn read(from: &mut impl BufRead) -> io::Result<Self> {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let (kind, rest) = line.trim_end().split_at_checked(1).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let length = || rest.parse::<usize>().map_err(io::Error::other);
+        Ok(match kind {
+            "+" => Self::Status(rest.to_owned()),
+            "-" => Self::Error(rest.to_owned()),
+            ":" => Self::Int(rest.parse().map_err(io::Error::other)?),
+            "$" | "*" if rest == "-1" => Self::Bulk(None),
+            "$" => {
+                let mut bytes = vec![0; length()? + "\r\n".len()];
+                from.read_exact(&mut bytes)?;
+                bytes.truncate(length()?);
+                Self::Bulk(Some(bytes))
+            }
+            "*" => {
+                let items = (0..length()?).map(|_| Self::read(from));
+                Self::Array(items.collect::<Result<_, _>>()?)
+            }
+            _ => return Err(io::Error::other(format!("not RESP2: {line}"))),
+        })
+    }
+}

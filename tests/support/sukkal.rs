@@ -1,0 +1,141 @@
+//! A Sukkal process of a test's own, on a free port, and a client that sends what every request needs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::Value;
+
+use super::redis::{spawn, tethered};
+
+/// The client of requests that do not say who they come from.
+pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
+
+/// A running server; it is killed when dropped.
+pub(crate) struct Sukkal {
+    process: Child,
+    address: String,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Sukkal {
+    /// Starts a server over the store, with all options at their defaults.
+    pub(crate) fn start(store: &str) -> Self {
+        Self::start_with(store, &[])
+    }
+
+    /// Starts a server with environment variables set, such as `SUKKAL_ADMIN_MODE`.
+    pub(crate) fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
+        let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+        command.args(["serve", "--bind", "127.0.0.1:0", "--store", store]);
+        command.envs(environment.iter().copied());
+        let mut process = spawn_logging(command);
+        let mut lines = BufReader::new(process.stderr.take().expect("stderr is piped")).lines();
+        let mut log = Vec::new();
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else {
+                panic!("sukkal did not start: {log:#?}");
+            };
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            log.push(line);
+            if event["fields"]["message"] == "listening" {
+                break event["fields"]["address"].as_str().expect("the address is logged").to_owned();
+            }
+        };
+        let log = Arc::new(Mutex::new(log));
+        follow(lines, log.clone());
+        Self { process, address, log }
+    }
+
+    /// `http://127.0.0.1:PORT` and the path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A caller of one project, with the usual client id.
+    pub(crate) fn project(&self, project: &str) -> Api {
+        Api { base: self.url(""), project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks it to stop (SIGTERM) without waiting.
+    pub(crate) fn terminate(&self) {
+        let id = self.process.id().to_string();
+        Command::new("kill").args(["-TERM", &id]).status().expect("kill is there");
+    }
+
+    /// Waits until it has stopped by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.process.wait().expect("it is our child")
+    }
+
+    /// Stops it as a power cut would (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        let _dead_already = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+impl Drop for Sukkal {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn_logging(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    spawn(command).expect("the binary under test starts")
+}
+
+fn follow(lines: std::io::Lines<BufReader<ChildStderr>>, log: Arc<Mutex<Vec<String>>>) {
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    });
+}
+
+/// A caller: adds the headers that every request needs.
+#[derive(Clone)]
+pub(crate) struct Api {
+    base: String,
+    project: String,
+    client: String,
+    http: reqwest::Client,
+}
+
+impl Api {
+    /// The same caller under another client id.
+    pub(crate) fn client(&self, client: &str) -> Self {
+        Self { client: client.to_owned(), ..self.clone() }
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http
+            .request(method, format!("{}{path}", self.base))
+            .header("Client-ID", &self.client)
+            .header("X-Project-ID", &self.project)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+        self.request(Method::GET, path)
+    }
+
+    pub(crate) fn put(&self, path: &str) -> RequestBuilder {
+        self.request(Method::PUT, path)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.request(Method::POST, path).json(body)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> RequestBuilder {
+        self.request(Method::DELETE, path)
+    }
+}
