@@ -135,10 +135,13 @@ impl Config {
     fn check(self) -> Result<Self, Error> {
         let limits = &self.transport.limits;
         let (min, max) = (self.transport.min_length_client_id, self.transport.max_length_client_id);
-        let complaint = if limits.max_queues_per_page == 0 || limits.max_messages_per_page == 0 {
-            Some("a page holds one item at least: max_queues_per_page, max_messages_per_page".to_owned())
-        } else if limits.max_messages_per_page > PAGE_MAX || limits.max_queues_per_page > PAGE_MAX {
-            Some(format!("a page holds {PAGE_MAX} items at most: max_queues_per_page, max_messages_per_page"))
+        let pages = [
+            ("max_queues_per_page", limits.max_queues_per_page),
+            ("max_messages_per_page", limits.max_messages_per_page),
+            ("max_messages_per_claim_or_pop", limits.max_messages_per_claim_or_pop),
+        ];
+        let complaint = if let Some((name, most)) = pages.iter().find(|(_, most)| !(1..=PAGE_MAX).contains(most)) {
+            Some(format!("{name} is {most}, it must be 1 to {PAGE_MAX}"))
         } else if min > max {
             Some(format!("min_length_client_id is {min}, max_length_client_id is {max}"))
         } else {

@@ -25,6 +25,9 @@ pub enum Error {
     /// None of the messages is there.
     #[error("{0}")]
     NoMessage(String),
+    /// The message is not under the claim that is to allow its deletion.
+    #[error("A claim was specified, but the message is not currently claimed.")]
+    NotClaimed,
     /// The caller's roles do not allow it.
     #[error("You are not authorized to complete this action.")]
     Forbidden,

@@ -113,10 +113,21 @@ impl Broker {
         Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Deletes the message with that id, if it is there.
-    pub async fn delete_message(&self, queue: QueueId, id: &str) -> Result<(), Error> {
-        let ids = MessageId::parse(id, &queue).into_iter().collect();
+    /// Deletes the message with that id, if it is there. Nothing is claimed yet, so a claim that the
+    /// caller names cannot be the message's.
+    pub async fn delete_message(&self, queue: QueueId, id: &str, claim: Option<&str>) -> Result<(), Error> {
+        let ids: Vec<MessageId> = MessageId::parse(id, &queue).into_iter().collect();
+        if claim.is_some() && !self.store.get_messages(&queue, &ids).await?.is_empty() {
+            return Err(Error::NotClaimed);
+        }
         self.delete_all(queue, ids).await
+    }
+
+    /// Hands out the oldest messages and deletes them in the same step.
+    pub async fn pop_messages(&self, queue: QueueId, count: i64) -> Result<Vec<Message>, Error> {
+        let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
+        let store = self.store.clone();
+        self.to_the_end(async move { Ok(store.pop_messages(&queue, limit as usize).await?) }).await
     }
 
     /// Deletes those of the messages with these ids that are there.

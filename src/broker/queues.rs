@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::{Metadata, MetadataPatch, ProjectId, Queue, QueueId, QueueName};
-use crate::storage::{self, Creation, Update};
+use crate::storage::{self, Creation, Stats, Update};
 
 /// How often a change is tried again when others change the same queue meanwhile. Each time one of
 /// them has succeeded.
@@ -95,6 +95,11 @@ impl Broker {
                 return Ok(page);
             }
         }
+    }
+
+    /// What the queue holds; nothing, when it does not exist.
+    pub async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
+        Ok(self.store.get_stats(queue).await?)
     }
 
     /// How many queues the project has.

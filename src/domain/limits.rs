@@ -26,6 +26,8 @@ pub struct Limits {
     pub max_queue_metadata: u64,
     /// The longest page of queues.
     pub max_queues_per_page: u32,
+    /// The most messages that one request takes out of a queue.
+    pub max_messages_per_claim_or_pop: u32,
     /// The longest page of messages, and the most ids in one request.
     pub max_messages_per_page: u32,
 }

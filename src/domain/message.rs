@@ -41,6 +41,8 @@ pub struct Message {
     pub id: MessageId,
     /// How long it lives, in seconds.
     pub ttl_s: u32,
+    /// When it was posted, in whole seconds since 1970 by the store's clock.
+    pub created_s: u64,
     /// How long ago it was posted, in whole seconds of the store's clock.
     pub age_s: u64,
     /// What it says.

@@ -76,8 +76,15 @@ pub trait MessageStore: Send + Sync {
     /// Deletes those of the messages that are there.
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error>;
 
+    /// Hands out up to `limit` of the oldest messages and deletes them in the same step. Of one whose
+    /// answer is lost nobody can say whether it happened: it is not tried again.
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
+
     /// How many messages there are. Does not scan.
     async fn count_messages(&self, queue: &QueueId) -> Result<u64, Error>;
+
+    /// How many messages there are, and the first and last of them. Exact, and does not scan.
+    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error>;
 }
 
 /// Keeps the store itself in order.
@@ -116,6 +123,17 @@ pub enum Posting {
     Posted(Vec<MessageId>),
     /// Nothing is stored, because this is what the queue is now (`None`: not there).
     Stale(Option<Queue>),
+}
+
+/// What a queue holds at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// How many messages there are.
+    pub total: u64,
+    /// The first of them in the feed.
+    pub oldest: Option<Message>,
+    /// The last.
+    pub newest: Option<Message>,
 }
 
 /// What a reader of a feed wants next.

@@ -46,12 +46,13 @@ pub(super) fn message(id: MessageId, record: &Bytes, now_us: u64) -> Result<Mess
     if record.len() <= BODY || record[..HEAD.len()] != HEAD {
         return Err(Error::Corrupt(format!("message {id} is no record of version 1")));
     }
-    let created_us = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes"));
+    let created_s = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes")) / 1_000_000;
     let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
     Ok(Message {
         id,
         ttl_s,
-        age_s: (now_us / 1_000_000).saturating_sub(created_us / 1_000_000),
+        created_s,
+        age_s: (now_us / 1_000_000).saturating_sub(created_s),
         body: Body::from_msgpack(record.slice(BODY..)),
     })
 }

@@ -97,19 +97,30 @@ async fn delete_one(
     State(broker): State<Broker>,
     queue: QueueId,
     Path((_, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Error> {
-    broker.delete_message(queue, &id).await?;
+    let query = Query::parse(query.as_deref());
+    broker.delete_message(queue, &id, query.last("claim_id")).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes the messages of `ids`; those that are not there are passed over.
+/// Deletes the messages of `ids`, those that are not there passed over; or pops as many as `pop` says.
 async fn delete_many(
     State(broker): State<Broker>,
     queue: QueueId,
     RawQuery(query): RawQuery,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
-    broker.delete_messages(queue, &ids).await?;
-    Ok(StatusCode::NO_CONTENT)
+    match query.integer("pop")? {
+        Some(count) if ids.is_empty() => {
+            let popped = broker.pop_messages(queue, count).await?;
+            Ok(Json(json!({ "messages": messages::popped(&popped) })).into_response())
+        }
+        None if !ids.is_empty() => {
+            broker.delete_messages(queue, &ids).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        _ => Err(Error::Request("Either \"ids\" or \"pop\" is needed, and not both.".to_owned())),
+    }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::resource::{Resource, resource};
 use crate::api::Error;
 use crate::api::wire::query::Query;
-use crate::api::wire::{body, json, links, metadata_patch};
+use crate::api::wire::{self, body, json, links, metadata_patch};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::queues::QueueQuery;
@@ -30,6 +30,7 @@ pub(super) fn routes() -> Vec<Resource> {
             "DELETE, GET, OPTIONS, PATCH, PUT",
             get(show).put(create).patch(update).delete(delete),
         ),
+        resource("/v2/queues/{queue_name}/stats", "GET, OPTIONS", get(stats)),
     ]
 }
 
@@ -114,6 +115,12 @@ async fn update(
         Err(crate::broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What a queue holds, whether it exists or not.
+async fn stats(State(broker): State<Broker>, queue: QueueId) -> Result<Json<Value>, Error> {
+    let stats = broker.get_stats(&queue).await?;
+    Ok(Json(wire::stats::document(&queue, &stats)))
 }
 
 /// Deletes a queue with all it holds; one that is not there is left so.

@@ -9,7 +9,7 @@ type Resource = (&'static str, &'static str, &'static [(&'static str, &'static s
 const QUEUE: (&str, &str) = ("queue_name", "queue_name");
 const MESSAGE: (&str, &str) = ("message_id", "message_id");
 
-const RESOURCES: [Resource; 8] = [
+const RESOURCES: [Resource; 9] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -17,6 +17,7 @@ const RESOURCES: [Resource; 8] = [
         &["GET"],
     ),
     ("rel/queue", "/v2/queues/{queue_name}", &[QUEUE], &["GET", "PUT", "DELETE", "PATCH"]),
+    ("rel/queue_stats", "/v2/queues/{queue_name}/stats", &[QUEUE], &["GET"]),
     (
         "rel/messages",
         "/v2/queues/{queue_name}/messages{?marker,limit,echo,include_claimed}",
@@ -30,8 +31,18 @@ const RESOURCES: [Resource; 8] = [
         &["GET"],
     ),
     ("rel/post_messages", "/v2/queues/{queue_name}/messages", &[QUEUE], &["POST"]),
-    ("rel/messages_delete", "/v2/queues/{queue_name}/messages{?ids}", &[QUEUE, ("ids", "ids")], &["DELETE"]),
-    ("rel/message_delete", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["DELETE"]),
+    (
+        "rel/messages_delete",
+        "/v2/queues/{queue_name}/messages{?ids,pop}",
+        &[QUEUE, ("ids", "ids"), ("pop", "pop")],
+        &["DELETE"],
+    ),
+    (
+        "rel/message_delete",
+        "/v2/queues/{queue_name}/messages/{message_id}{?claim}",
+        &[QUEUE, MESSAGE, ("claim", "claim_id")],
+        &["DELETE"],
+    ),
     ("rel/message_get", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["GET"]),
     ("rel/ping", "/v2/ping", &[], &["GET"]),
 ];

@@ -1,10 +1,10 @@
 //! Message documents.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::json;
-use crate::api::Error;
+use crate::api::{Error, wire};
 use crate::broker::messages::Draft;
 use crate::domain::{Message, MessageId, QueueId};
 
@@ -30,7 +30,7 @@ impl MessageDocument {
             href: href(queue, message.id),
             ttl: message.ttl_s,
             age: message.age_s,
-            body: json::from_body(&message.body),
+            body: wire::json::from_body(&message.body),
         }
     }
 }
@@ -39,6 +39,24 @@ impl MessageDocument {
 #[must_use]
 pub fn documents(queue: &QueueId, messages: &[Message]) -> Vec<MessageDocument> {
     messages.iter().map(|message| MessageDocument::new(queue, message)).collect()
+}
+
+/// The documents of popped messages. They are nowhere any more, so they have no path; the claim is one
+/// that nobody else ever had.
+#[must_use]
+pub fn popped(messages: &[Message]) -> Value {
+    let claim = Uuid::new_v4().to_string();
+    let document = |message: &Message| {
+        json!({
+            "id": message.id.to_string(),
+            "age": message.age_s,
+            "ttl": message.ttl_s,
+            "body": wire::json::from_body(&message.body),
+            "claim_id": claim,
+            "claim_count": 0,
+        })
+    };
+    messages.iter().map(document).collect()
 }
 
 /// The path of a queue's messages.
@@ -62,7 +80,7 @@ pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
 
 /// Reads `{"messages": [{"body": …, "ttl": …}, …]}`; other fields are dropped.
 pub fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
-    let mut document = match json::parse(bytes)? {
+    let mut document = match wire::json::parse(bytes)? {
         Value::Object(document) => document,
         _ => return Err(no_messages()),
     };
@@ -82,7 +100,7 @@ fn parse_draft(message: Value) -> Result<Draft, Error> {
         Some(ttl) => Some(parse_integer("ttl", ttl)?),
     };
     let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
-    Ok(Draft { ttl_s, body: json::to_body(body) })
+    Ok(Draft { ttl_s, body: wire::json::to_body(body) })
 }
 
 fn parse_integer(field: &str, value: &Value) -> Result<i64, Error> {

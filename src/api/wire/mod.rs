@@ -8,3 +8,4 @@ pub mod links;
 pub mod messages;
 pub mod metadata_patch;
 pub mod query;
+pub mod stats;

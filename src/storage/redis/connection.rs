@@ -68,6 +68,18 @@ impl Connection {
         self.persist(script.name, || self.evaluate(script, keys.clone(), args.clone())).await
     }
 
+    /// Runs a script that must not be run twice; if its answer is lost, so is what it did.
+    pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
+        let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
+        let args: Vec<Value> = args.into_iter().map(Value::from).collect();
+        match timeout(ATTEMPT, self.evaluate(script, keys, args)).await {
+            Ok(Ok(value)) => Ok(Reply::new(value)),
+            Ok(Err(error)) if is_final(&error) => Err(refusal(script.name, &error)),
+            Ok(Err(error)) => Err(Error::Unavailable(format!("{}: {error}", script.name))),
+            Err(_elapsed) => Err(Error::Unavailable(format!("{}: no answer in time", script.name))),
+        }
+    }
+
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
     pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
         let command = CustomCommand::new_static(name, ClusterHash::from(key), false);

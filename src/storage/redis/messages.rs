@@ -5,11 +5,11 @@ use bytes::Bytes;
 
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{MESSAGE_COUNT, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POST};
+use super::script::{MESSAGE_COUNT, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS};
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
 use crate::domain::{ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
-use crate::storage::{Error, Listing, MessageStore, Posting, record};
+use crate::storage::{Error, Listing, MessageStore, Posting, Stats, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
@@ -83,22 +83,46 @@ impl MessageStore for RedisStore {
         Ok(())
     }
 
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
+        let keys = QueueKeys::of(queue).all();
+        loop {
+            let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit)]).await?;
+            match reply.text()?.as_str() {
+                "again" => {}
+                _popped => return read_page(queue, reply),
+            }
+        }
+    }
+
     async fn count_messages(&self, queue: &QueueId) -> Result<u64, Error> {
         let (_count, mut reply) = self.run_settled(&MESSAGE_COUNT, queue, &[]).await?;
         reply.number()
+    }
+
+    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
+        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
+        let now = reply.number()?;
+        let total = reply.number()?;
+        let mut ends = read_messages(queue, now, reply)?.into_iter();
+        Ok(Stats { total, oldest: ends.next(), newest: ends.next() })
     }
 }
 
 fn read_page(queue: &QueueId, mut reply: Reply) -> Result<Vec<Message>, Error> {
     let now = reply.number()?;
+    read_messages(queue, now, reply)
+}
+
+/// The messages of an answer that has come to its keys and records.
+fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
     let fingerprint = queue.fingerprint();
-    let mut page = Vec::new();
+    let mut messages = Vec::new();
     while !reply.is_empty() {
         let (rank, nonce) = parse_key(&reply.bytes()?)?;
         let id = MessageId::with_fingerprint(fingerprint, rank, nonce);
-        page.push(record::message(id, &reply.bytes()?, now)?);
+        messages.push(record::message(id, &reply.bytes()?, now_us)?);
     }
-    Ok(page)
+    Ok(messages)
 }
 
 /// What a message is called inside its queue: its rank in seven bytes and its nonce in five.

@@ -74,11 +74,13 @@ scripts! {
     MESSAGE_DELETE = "message_delete" + [queue, settle, compact];
     MESSAGE_GET = "message_get" + [queue, settle];
     MESSAGE_LIST = "message_list" + [queue, settle];
+    MESSAGE_POP = "message_pop" + [queue, settle, compact];
     MESSAGE_POST = "message_post" + [queue];
     QUEUE_CREATE = "queue_create" + [queue];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
     QUEUE_SETTLE = "queue_settle" + [queue, settle, compact];
+    QUEUE_STATS = "queue_stats" + [queue, settle];
     QUEUE_UNREGISTER = "queue_unregister" + [];
     QUEUE_UPDATE = "queue_update" + [queue];
 }
