@@ -176,7 +176,7 @@ fn merge(options: &mut Table, overrides: Table, section: &str, from: &str) -> Re
         let name = if section.is_empty() { key.clone() } else { format!("{section}.{key}") };
         match (options.get_mut(&key), value) {
             (Some(Value::Table(options)), Value::Table(overrides)) => merge(options, overrides, &name, from)?,
-            (Some(Value::Table(_)), _) | (None, _) => return Err(Error::Unknown { name, from: from.to_owned() }),
+            (Some(Value::Table(_)) | None, _) => return Err(Error::Unknown { name, from: from.to_owned() }),
             (Some(option), value) => *option = value,
         }
     }

@@ -1,10 +1,8 @@
 //! All integration tests, in one binary: it is linked once, and its tests share servers.
 
-#[allow(
-    dead_code,
-    clippy::panic,
-    reason = "each part of the support serves some of the tests; a broken stage is no result"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on is a test that fails")]
+
+#[allow(dead_code, reason = "each part of the stage serves some of the tests")]
 mod support;
 
 mod clients;

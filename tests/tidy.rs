@@ -1,1 +1,153 @@
 //! The house rules, held by a test: which layer may use what, and how files begin and end.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES_MAX: usize = 600;
+
+/// Each layer with those below it that it may use; `config` and `storage::record` are leaves of theirs.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("domain", &[]),
+    ("auth", &["domain"]),
+    ("storage", &["domain"]),
+    ("broker", &["auth", "domain", "storage"]),
+    ("api", &["auth", "broker", "domain", "storage"]),
+    ("config", &["domain"]),
+    ("janitor", &["domain", "storage"]),
+    ("app", &["api", "broker", "config", "domain", "janitor", "storage"]),
+    ("cli", &["app", "config"]),
+];
+
+/// Crates that belong to one place.
+const CRATES: [(&str, &[&str]); 4] = [
+    ("axum", &["src/api/", "src/app.rs"]),
+    ("tower_http", &["src/api/"]),
+    ("fred", &["src/storage/redis/"]),
+    ("clap", &["src/cli/"]),
+];
+
+fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_str().unwrap().ends_with(ending) {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no {ending} below {folder}");
+    found
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    ["src", "tests", "benches"].iter().flat_map(|folder| files(folder, ".rs")).collect()
+}
+
+/// The modules of this crate that a source names, by `crate::` paths.
+fn modules_used(text: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (at, prefix) in text.match_indices("crate::") {
+        let rest = &text[at + prefix.len()..];
+        let group = rest.strip_prefix('{').map(|group| group.split('}').next().unwrap_or_default());
+        for path in group.unwrap_or(rest).split(',') {
+            let name: String = path.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            used.insert(name);
+            if group.is_none() {
+                break;
+            }
+        }
+    }
+    used
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_is_short() {
+    for (path, text) in sources() {
+        assert!(text.starts_with("//! "), "{} does not begin with //!", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= FILE_LINES_MAX, "{} has {lines} lines", path.display());
+    }
+}
+
+#[test]
+fn arrows_only_point_down() {
+    for (path, text) in files("src", ".rs") {
+        let place = path.strip_prefix("src").unwrap();
+        let own = place.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        let Some((_, below)) = LAYERS.iter().find(|(layer, _)| *layer == own) else {
+            assert!(["main", "lib"].contains(&own), "{} is in no layer", path.display());
+            continue;
+        };
+        for used in modules_used(&text) {
+            let is_layer = LAYERS.iter().any(|(layer, _)| *layer == used);
+            assert!(!is_layer || used == own || below.contains(&used.as_str()), "{} uses {used}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_crate_stays_where_it_belongs() {
+    for (path, text) in files("src", ".rs") {
+        for (name, places) in CRATES {
+            let uses = text.contains(&format!("use {name}::")) || text.contains(&format!(" {name}::"));
+            let at_home = places.iter().any(|place| path.starts_with(place.trim_end_matches('/')));
+            assert!(!uses || at_home, "{} uses {name}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_script_states_its_contract_and_is_used() {
+    let table = fs::read_to_string(root().join("src/storage/redis/script.rs")).unwrap();
+    for (path, text) in files("scripts", ".lua") {
+        let name = path.strip_prefix("scripts").unwrap().with_extension("");
+        let shown = path.display();
+        assert!(text.starts_with("-- "), "{shown} does not begin with a comment");
+        if name.starts_with("shared") {
+            assert!(table.contains(&format!("lua!(\"{}\")", name.display())), "{shown} is not used");
+            continue;
+        }
+        for part in ["-- KEYS  ", "-- Returns ", "assert(#KEYS == "] {
+            assert!(text.contains(part), "{shown} has no {part:?}");
+        }
+        assert!(table.contains(&format!("\"{}\"", name.display())), "{shown} is not used");
+    }
+}
+
+#[test]
+fn only_the_movable_clock_reads_what_tests_set() {
+    for (path, text) in files("scripts", ".lua") {
+        let movable = path.ends_with("clock_movable.lua");
+        assert_eq!(text.contains(":clock"), movable, "{}", path.display());
+        assert!(movable || path.ends_with("clock.lua") || !text.contains("'TIME'"), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_folders_hold_what_they_are_for() {
+    let endings = |folder: &str| -> BTreeSet<String> {
+        let ending = |path: PathBuf| path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        files(folder, "").into_iter().map(|(path, _)| ending(path)).collect()
+    };
+
+    assert_eq!(endings("scripts"), BTreeSet::from(["lua".to_owned()]));
+    assert_eq!(endings("config"), BTreeSet::from(["toml".to_owned()]));
+    assert_eq!(endings("src"), BTreeSet::from(["rs".to_owned()]));
+}
+
+#[test]
+fn nothing_is_skipped() {
+    for (path, text) in sources() {
+        assert!(!text.contains(concat!("#[ig", "nore")), "{} skips a test", path.display());
+    }
+}

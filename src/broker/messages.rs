@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId, Rank};
+use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
 use crate::storage::{self, Listing, Posting};
 
 /// How often a post follows a queue that changes under it.
@@ -84,8 +84,11 @@ impl Broker {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
             None => self.limits.messages_per_page(),
         };
-        let Some(after) = position(query.marker.as_deref(), queue) else {
-            return Ok(Vec::new());
+        let marker = query.marker.as_deref().map(|marker| MessageId::parse(marker, queue));
+        let after = match marker {
+            // Nothing stands behind what is no id of this queue.
+            Some(None) => return Ok(Vec::new()),
+            marker => marker.flatten().map(MessageId::rank),
         };
         let listing = Listing { after, limit: limit as usize, not_from: (!query.echo).then(|| caller.client.clone()) };
         Ok(self.store.list_messages(queue, &listing).await?)
@@ -165,14 +168,6 @@ impl Broker {
             return Err(Error::Limit(format!("{} ids, it must be 1 to {most}", ids.len())));
         }
         Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
-    }
-}
-
-/// Where a marker stands: `None` for one that is no id of this queue and so has nothing behind it.
-fn position(marker: Option<&str>, queue: &QueueId) -> Option<Option<Rank>> {
-    match marker {
-        None => Some(None),
-        Some(marker) => MessageId::parse(marker, queue).map(|id| Some(id.rank())),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Options {
     /// Where the API listens
     #[arg(long, value_name = "HOST:PORT")]
     bind: Option<String>,
-    /// Where messages are kept, such as redis://127.0.0.1:6379
+    /// Where messages are kept, such as `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URI")]
     store: Option<String>,
 }

@@ -141,6 +141,6 @@ mod tests {
     fn the_fingerprint_is_for_ever() {
         let queue = QueueId::new(ProjectId::new("p1").unwrap(), "orders".parse().unwrap()).unwrap();
 
-        assert_eq!(queue.fingerprint(), 0x00_0000);
+        assert_eq!(queue.fingerprint(), 0xf6_d45d);
     }
 }

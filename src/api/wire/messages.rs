@@ -80,9 +80,8 @@ pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
 
 /// Reads `{"messages": [{"body": …, "ttl": …}, …]}`; other fields are dropped.
 pub fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
-    let mut document = match wire::json::parse(bytes)? {
-        Value::Object(document) => document,
-        _ => return Err(no_messages()),
+    let Value::Object(mut document) = wire::json::parse(bytes)? else {
+        return Err(no_messages());
     };
     match document.remove("messages") {
         None => Err(no_messages()),

@@ -52,7 +52,7 @@ impl MessageStore for RedisStore {
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Vec<Message>, Error> {
         let mut after = text(listing.after.map_or(0, Rank::micros));
-        let limit = text(listing.limit);
+        let limit = text(listing.limit as u64);
         let not_from = listing.not_from.as_ref().map(|client| record::client_digest(client).to_vec());
         let not_from = Bytes::from(not_from.unwrap_or_default());
         loop {
@@ -86,7 +86,7 @@ impl MessageStore for RedisStore {
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
         let keys = QueueKeys::of(queue).all();
         loop {
-            let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit)]).await?;
+            let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit as u64)]).await?;
             match reply.text()?.as_str() {
                 "again" => {}
                 _popped => return read_page(queue, reply),
@@ -149,6 +149,6 @@ fn rank(micros: u64) -> Result<Rank, Error> {
     Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))
 }
 
-fn text(number: impl ToString) -> Bytes {
+fn text(number: u64) -> Bytes {
     number.to_string().into()
 }

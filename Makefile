@@ -1,0 +1,76 @@
+# Everything a desk or a CI does with Sukkal. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help run test lint unit docs bench soak conformance conformance-update redis python components
+
+# Where the published conformance suite lies (conform.py and its baseline).
+SUITE ?= ../shared/conformance
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+INSTALL := $(AS_ROOT) apt-get -qq update && $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends
+# Tests move the store's clock; the service that users run cannot.
+TEST_FEATURES := --features movable-clock
+
+help:
+	@echo "make run          build and run Sukkal over a Redis of its own, until Ctrl-C"
+	@echo "make test         format, lint, all tests, docs"
+	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
+	@echo "make soak         the long form of the race tests"
+	@echo "make bench        the benchmarks"
+
+run: redis
+	@cargo build --release
+	folder=$$(mktemp -d)
+	trap 'kill $$(jobs -p) 2>/dev/null || true; wait; rm -rf "$$folder"' EXIT
+	trap 'exit 0' INT TERM
+	listens() { (: < "/dev/tcp/127.0.0.1/$$1") 2>/dev/null; }
+	if listens 8888; then echo "port 8888 is taken: stop what listens there" >&2; exit 1; fi
+	for port in $$(shuf -i 20000-31999 -n 20); do listens "$$port" || break; done
+	redis-server --bind 127.0.0.1 --port "$$port" --dir "$$folder" --save '' --logfile redis.log &
+	until listens "$$port"; do sleep 0.05; done
+	target/release/sukkal serve --store "redis://127.0.0.1:$$port" &
+	until listens 8888; do kill -0 $$! || exit 1; sleep 0.05; done
+	cat <<'TEXT'
+
+	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it and its Redis, and drops the messages). Try:
+
+	  curl -i -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo' http://127.0.0.1:8888/v2/queues/hello/messages -d '{"messages": [{"body": "Hello, world!"}]}' -H 'Content-Type: application/json'
+	TEXT
+	wait -n
+
+test: lint unit docs
+
+lint: components
+	@cargo fmt --check
+	cargo clippy --all-targets --quiet -- -D warnings
+	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
+
+unit: redis python
+	@cargo test $(TEST_FEATURES)
+
+docs:
+	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
+
+# A million observed messages per store, checked.
+soak: redis
+	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race:: --nocapture --test-threads 1
+
+bench: redis
+	@cargo bench
+
+conformance: redis python
+	@cargo build --quiet
+	python3 tests/clients/conformance.py $(SUITE) target/debug/sukkal tests/clients/conformance_passed.txt $(FLAGS)
+
+conformance-update:
+	@$(MAKE) conformance FLAGS=--update
+
+redis:
+	@command -v redis-server > /dev/null || { $(INSTALL) redis-server; }
+
+python:
+	@python3 -c 'import ensurepip, venv' 2> /dev/null || { $(INSTALL) python3 python3-venv; }
+
+components:
+	@cargo fmt --version > /dev/null 2>&1 && cargo clippy --version > /dev/null 2>&1 || rustup component add rustfmt clippy
