@@ -1,17 +1,16 @@
 //! Puts the service together and runs it: store, broker, HTTP, janitor; and takes it down in order.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::api::http::{Service, Settings, router};
+use crate::api::http::{self, Service, Settings};
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::janitor;
@@ -35,17 +34,18 @@ pub enum Error {
         /// Why.
         reason: io::Error,
     },
-    /// The network broke down.
+    /// The operating system refused something.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 /// Serves until `stop` is over, then finishes what is under way.
-pub async fn serve(config: &Config, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let uri: RedisUri = config.store.parse()?;
     let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
     let broker = Broker::new(store.clone(), config.transport.limits.clone());
-    let settings = Settings { admin_mode: config.admin_mode, client_id: config.transport.client_id() };
+    let client_timeout = Duration::from_secs(config.client_timeout_s);
+    let settings = Settings { admin_mode: config.admin_mode, client_id: config.transport.client_id(), client_timeout };
     let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
 
     let listener =
@@ -53,24 +53,10 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()> + Send + 'sta
     info!(address = %listener.local_addr()?, store = %uri, "listening");
     let janitor = tokio::spawn(janitor::run(store, Duration::from_secs(config.janitor.pause_s)));
 
-    let (stopping, mut stopped) = watch::channel(false);
-    let signal = async move {
-        stop.await;
-        info!("draining");
-        stopping.send_replace(true);
-    };
-    let listener = listener.tap_io(|stream| {
-        // Answers are small and complete; waiting for more to send would only delay them.
-        let _best_effort = stream.set_nodelay(true);
-    });
-    let server = axum::serve(listener, router(service)).with_graceful_shutdown(signal);
-    let patience = async {
-        let _sender_lives = stopped.wait_for(|stopping| *stopping).await;
-        tokio::time::sleep(Duration::from_secs(config.drain_timeout_s)).await;
-    };
-    tokio::select! {
-        outcome = server.into_future() => outcome?,
-        () = patience => warn!("some requests did not finish in time"),
+    let unfinished = http::serve(listener, http::router(service), client_timeout, stop).await;
+    info!("draining");
+    if timeout(Duration::from_secs(config.drain_timeout_s), unfinished).await.is_err() {
+        warn!("some requests did not finish in time");
     }
     janitor.abort();
     broker.drain().await;

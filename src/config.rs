@@ -28,6 +28,9 @@ pub struct Config {
     /// How long requests under way may take to finish, in seconds.
     #[serde(rename = "drain_timeout")]
     pub drain_timeout_s: u64,
+    /// How long a client may pause while it sends a request, in seconds.
+    #[serde(rename = "client_timeout")]
+    pub client_timeout_s: u64,
     /// Limits and defaults of the API.
     pub transport: Transport,
     /// The background work.

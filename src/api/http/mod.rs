@@ -6,6 +6,7 @@ mod messages;
 mod queues;
 mod request_log;
 mod resource;
+mod server;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +19,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use self::resource::Resource;
+pub use self::server::serve;
 use super::Error;
 use super::error::internal;
 use crate::broker::Broker;
 use crate::domain::ClientIdRule;
-
-/// How long a client may pause while it sends a body.
-const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What handlers work with.
 #[derive(Clone)]
@@ -48,6 +47,8 @@ pub struct Settings {
     pub admin_mode: bool,
     /// Which texts are client ids.
     pub client_id: ClientIdRule,
+    /// How long a client may pause while it sends a request.
+    pub client_timeout: Duration,
 }
 
 /// The whole HTTP service.
@@ -62,7 +63,7 @@ pub fn router(service: Service) -> Router {
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))
         .fallback(|| async { Error::NoRoute })
-        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
+        .layer(RequestBodyTimeoutLayer::new(service.settings.client_timeout))
         .layer(CatchPanicLayer::custom(|_panic| internal()))
         .layer(middleware::from_fn(request_log::log))
         .with_state(service)

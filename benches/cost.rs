@@ -1,0 +1,133 @@
+//! Cost follows the work: what posting 1, listing 10 and getting 1 cost Redis in a queue of 1,000,000
+//! messages, compared with a queue of 1,000.
+//!
+//! Redis' own time per script, by `INFO commandstats`, so that it does not matter who shares the cores.
+//! Both queues take turns; medians of the rounds.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
+
+use std::sync::Arc;
+
+use sukkal::domain::{
+    Body, ClientId, ClientIdRule, MessageId, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision,
+};
+use sukkal::storage::redis::RedisStore;
+use sukkal::storage::{Listing, MessageStore, Posting, QueueStore};
+
+#[allow(dead_code, clippy::panic, reason = "the tests' stage, of which this uses a part")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use support::redis::RedisServer;
+
+const SMALL: usize = 1_000;
+const LARGE: usize = 1_000_000;
+const ROUNDS: usize = 7;
+const CALLS_PER_ROUND: usize = 1_600;
+const BATCH: usize = 500;
+const BODY_BYTES: usize = 1_000;
+const TASKS: usize = 16;
+
+/// A queue of known size, with ids spread over all of it.
+struct Filled {
+    queue: QueueId,
+    revision: Revision,
+    ids: Vec<MessageId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Post,
+    List,
+    Get,
+}
+
+#[tokio::main]
+async fn main() {
+    let server = RedisServer::start();
+    let store = Arc::new(RedisStore::open(&server.url().parse().unwrap()).unwrap());
+    let large = Arc::new(fill(&store, "large", LARGE).await);
+
+    println!("| operation | µs at {SMALL} | µs at {LARGE} | ratio |\n|---|---|---|---|");
+    for (name, operation) in
+        [("post 1 (1 KB)", Operation::Post), ("list 10", Operation::List), ("get 1", Operation::Get)]
+    {
+        let (mut at_small, mut at_large) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            // A new one, because posting lets it grow.
+            let small = Arc::new(fill(&store, &format!("small-{operation:?}-{round}"), SMALL).await);
+            at_small.push(measure(&server, &store, &small, operation).await);
+            at_large.push(measure(&server, &store, &large, operation).await);
+        }
+        let (at_small, at_large) = (median(at_small), median(at_large));
+        println!("| {name} | {at_small:.2} | {at_large:.2} | {:.2} |", at_large / at_small);
+    }
+}
+
+async fn fill(store: &RedisStore, name: &str, size: usize) -> Filled {
+    let queue = QueueId::new(ProjectId::new("cost").unwrap(), name.parse().unwrap()).unwrap();
+    store.create_queue(&queue, &Metadata::default()).await.unwrap();
+    let revision = store.get_queue(&queue).await.unwrap().unwrap().revision;
+    let mut ids = Vec::new();
+    for _ in 0..size / BATCH {
+        let Posting::Posted(posted) =
+            store.post_messages(&queue, revision, &client(), &vec![message(); BATCH]).await.unwrap()
+        else {
+            unreachable!("nobody changes the queue");
+        };
+        ids.extend(posted);
+    }
+    Filled { queue, revision, ids }
+}
+
+/// Redis' time per script, in µs, while tasks call the operation side by side.
+async fn measure(server: &RedisServer, store: &Arc<RedisStore>, filled: &Arc<Filled>, operation: Operation) -> f64 {
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..TASKS).map(|task| {
+        let (store, filled) = (store.clone(), filled.clone());
+        tokio::spawn(async move {
+            for call in 0..CALLS_PER_ROUND / TASKS {
+                // A stride that is prime to the sizes visits all parts of the queue.
+                let id = filled.ids[(task * 7_919 + call * 104_729) % filled.ids.len()];
+                perform(&store, &filled, operation, id).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    time_per_script(&server.command(&["INFO", "commandstats"]).as_text())
+}
+
+async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: MessageId) {
+    match operation {
+        Operation::Post => {
+            store.post_messages(&filled.queue, filled.revision, &client(), &[message()]).await.unwrap();
+        }
+        Operation::List => {
+            let after = Rank::new(id.rank().micros() - 1);
+            store.list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None }).await.unwrap();
+        }
+        Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id]).await.unwrap().len(), 1),
+    }
+}
+
+fn time_per_script(stats: &str) -> f64 {
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts were called");
+    let figure = line.split(',').find_map(|part| part.strip_prefix("usec_per_call=")).unwrap();
+    figure.parse().unwrap()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn client() -> ClientId {
+    ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap()
+}
+
+fn message() -> NewMessage {
+    let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
+    NewMessage { ttl_s: 3600, body: Body::from_msgpack(body.into()) }
+}

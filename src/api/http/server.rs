@@ -1,0 +1,69 @@
+//! The accept loop: one task a connection, a bound on how long a request's head may take, and an end
+//! that lets what is under way finish.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+/// How long to wait when no connection can be accepted, which is when file descriptors run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections until `stop` is over. Then takes no more, and returns what waits for the requests
+/// that are under way. A client that takes longer than `head_timeout` to send a request's head, or to
+/// begin with the next one, is hung up on.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    head_timeout: Duration,
+    stop: impl Future<Output = ()>,
+) -> impl Future<Output = ()> {
+    let service = TowerToHyperService::new(router);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(head_timeout);
+    let connections = GracefulShutdown::new();
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, _peer)) => {
+                set_nodelay(&stream);
+                let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+                let connection = connections.watch(connection);
+                tokio::spawn(async move {
+                    if let Err(error) = connection.await {
+                        debug!(%error, "connection ended early");
+                    }
+                });
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+    connections.shutdown()
+}
+
+/// Answers are small and complete; waiting for more to send would only delay them.
+fn set_nodelay(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "the connection keeps its delay");
+    }
+}
+
+async fn pause(error: &io::Error) {
+    let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
+    if !of_the_peer.contains(&error.kind()) {
+        warn!(%error, "cannot accept connections");
+        sleep(ACCEPT_PAUSE).await;
+    }
+}
