@@ -1,0 +1,353 @@
+//! Histories made by hand: a sound one, and for each rule one that breaks it.
+
+use std::ops::Range;
+
+use uuid::Uuid;
+
+use super::{Rule, check};
+use crate::race::history::{ClockMove, Delete, Draft, History, Observer, Page, Post, Seen, Span};
+
+const HOUR: u32 = 3600;
+const MINUTE: u32 = 60;
+const SECOND: u64 = 1_000_000;
+
+/// Message `n` has the id `n`; a tag is by default the id's number.
+fn id(number: u64) -> Uuid {
+    Uuid::from_u128(number.into())
+}
+
+fn answered(time: &Range<u64>) -> Span {
+    Span { invoked: time.start, answered: Some(time.end) }
+}
+
+/// Observer 0 hears all producers, observer 1 all but producer 1.
+fn story() -> History {
+    let observers = vec![Observer { deaf_to: None }, Observer { deaf_to: Some(1) }];
+    History { observers, quiet: 1000, ..History::default() }
+}
+
+/// The sound history: two posts, one message deleted and missed by observer 1, everybody at the end.
+fn sound() -> History {
+    let mut story = story();
+    story.post(0, 10..20, HOUR, &[1, 2, 3]);
+    story.post(1, 30..40, HOUR, &[4, 5]);
+    story.list(0, 35..45, 2, &[1, 2]);
+    story.delete(50..60, &[2]);
+    story.list(0, 70..80, 20, &[3, 4, 5]);
+    story.list(1, 70..80, 20, &[1, 3]);
+    story.list(0, 1001..1002, 20, &[]);
+    story.list(1, 1001..1002, 20, &[]);
+    story
+}
+
+impl History {
+    fn post(&mut self, producer: usize, time: Range<u64>, ttl_s: u32, ids: &[u64]) {
+        let drafts = ids.iter().map(|tag| Draft { tag: *tag, ttl_s }).collect();
+        let ids = ids.iter().map(|number| id(*number)).collect();
+        self.posts.push(Post { span: answered(&time), producer, drafts, ids });
+    }
+
+    /// A post whose answer was lost.
+    fn post_somehow(&mut self, producer: usize, invoked: u64, tags: &[u64]) {
+        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s: HOUR }).collect();
+        self.posts.push(Post { span: Span { invoked, answered: None }, producer, drafts, ids: Vec::new() });
+    }
+
+    fn delete(&mut self, time: Range<u64>, ids: &[u64]) {
+        let ids = ids.iter().map(|number| id(*number)).collect();
+        self.deletes.push(Delete { span: answered(&time), ids });
+    }
+
+    fn set_clock_ahead(&mut self, time: Range<u64>, offset_s: i64) {
+        self.moves.push(ClockMove { invoked: time.start, answered: time.end, offset_us: offset_s * 1_000_000 });
+    }
+
+    /// A list from where the observer was.
+    fn list(&mut self, observer: usize, time: Range<u64>, limit: usize, ids: &[u64]) {
+        let own = self.pages.iter().filter(|page| page.observer == observer);
+        let marker = own.flat_map(|page| &page.messages).last().map(|seen| seen.id);
+        let messages = ids.iter().map(|number| Seen { id: id(*number), tag: *number }).collect();
+        self.pages.push(Page { invoked: time.start, answered: time.end, observer, marker, limit, messages });
+    }
+
+    /// Both observers find nothing more, after the quiet point.
+    fn end(mut self) -> Self {
+        let end = self.quiet + 1;
+        self.list(0, end..end + 1, 20, &[]);
+        self.list(1, end..end + 1, 20, &[]);
+        self
+    }
+}
+
+fn broken_rule(history: &History) -> Option<Rule> {
+    check(history).err().map(|violation| violation.rule)
+}
+
+/// The sound history with one thing changed.
+fn rule_broken_by(change: impl FnOnce(&mut History)) -> Option<Rule> {
+    let mut history = sound();
+    change(&mut history);
+    broken_rule(&history)
+}
+
+#[test]
+fn a_sound_history_is_counted() {
+    let summary = check(&sound()).unwrap();
+
+    assert_eq!((summary.posted, summary.observed), (5, 7));
+    assert_eq!((summary.pages, summary.pages_empty), (5, 2));
+    assert_eq!((summary.markers_deleted, summary.passed_over), (1, 1));
+}
+
+#[test]
+fn a_message_that_a_page_leaves_out_is_missed() {
+    assert_eq!(rule_broken_by(|history| lose(&mut history.pages[1].messages, 0)), Some(Rule::Missed));
+    assert_eq!(rule_broken_by(|history| lose(&mut history.pages[2].messages, 0)), Some(Rule::Missed));
+    // Acknowledged before the list, and left out at the end of a page that was not full.
+    assert_eq!(rule_broken_by(|history| lose(&mut history.pages[1].messages, 2)), Some(Rule::Missed));
+}
+
+#[test]
+fn a_message_deleted_only_after_the_answer_is_missed_all_the_same() {
+    assert_eq!(rule_broken_by(|history| history.deletes[0].span.invoked = 81), Some(Rule::Missed));
+    assert_eq!(rule_broken_by(|history| history.deletes[0].span.invoked = 80), None);
+}
+
+#[test]
+fn a_message_that_lands_behind_an_observer_is_missed() {
+    let mut history = story();
+    history.post(0, 10..50, HOUR, &[1]);
+    history.post(1, 20..30, HOUR, &[2]);
+    history.list(0, 35..40, 20, &[2]);
+
+    assert_eq!(broken_rule(&history), Some(Rule::Missed));
+}
+
+#[test]
+fn an_empty_page_need_not_show_what_is_not_yet_answered() {
+    let mut history = story();
+    history.list(0, 15..18, 20, &[]);
+    history.post(0, 10..20, HOUR, &[1]);
+    history.list(0, 30..31, 20, &[1]);
+    history.list(1, 30..31, 20, &[1]);
+
+    assert_eq!(broken_rule(&history.end()), None);
+}
+
+#[test]
+fn what_one_observer_has_seen_is_there_for_the_next() {
+    let mut history = story();
+    history.post(0, 10..100, HOUR, &[1]);
+    history.list(0, 15..20, 20, &[1]);
+    history.list(1, 25..30, 20, &[]);
+
+    assert_eq!(broken_rule(&history), Some(Rule::Missed));
+}
+
+#[test]
+fn a_filtered_page_may_be_short_but_not_empty_before_the_end() {
+    let mut history = story();
+    history.post(0, 10..20, HOUR, &[1, 2]);
+    history.list(0, 30..31, 20, &[1, 2]);
+    history.list(1, 30..31, 20, &[1]);
+    let mut short = history.clone();
+    short.list(1, 40..41, 20, &[2]);
+    history.list(1, 40..41, 20, &[]);
+
+    assert_eq!(broken_rule(&short.end()), None);
+    assert_eq!(broken_rule(&history), Some(Rule::Missed));
+}
+
+#[test]
+fn a_message_delivered_again_is_repeated() {
+    assert_eq!(rule_broken_by(|history| history.list(0, 1003..1004, 20, &[5])), Some(Rule::Repeated));
+    assert_eq!(rule_broken_by(|history| history.pages[1].messages.insert(0, seen(1))), Some(Rule::Repeated));
+}
+
+#[test]
+fn a_page_whose_ids_do_not_ascend_is_unordered() {
+    assert_eq!(rule_broken_by(|history| history.pages[1].messages.swap(0, 1)), Some(Rule::Unordered));
+}
+
+#[test]
+fn a_deleted_message_is_not_delivered() {
+    assert_eq!(rule_broken_by(|history| history.pages[2].messages.insert(1, seen(2))), Some(Rule::Ended));
+    // While it is being deleted it may be.
+    let while_it_is_deleted = rule_broken_by(|history| {
+        history.deletes[0].span.answered = Some(75);
+        history.pages[2].messages.insert(1, seen(2));
+    });
+    assert_eq!(while_it_is_deleted, None);
+}
+
+#[test]
+fn a_deletion_of_unknown_outcome_allows_either() {
+    let unknown = |history: &mut History| history.deletes[0].span.answered = None;
+
+    assert_eq!(rule_broken_by(unknown), None);
+    let delivered = rule_broken_by(|history| {
+        unknown(history);
+        history.pages[2].messages.insert(1, seen(2));
+    });
+    assert_eq!(delivered, None);
+}
+
+#[test]
+fn what_was_gone_for_one_observer_is_gone_for_the_next() {
+    let mut history = story();
+    history.post(0, 10..20, HOUR, &[1, 2]);
+    history.deletes.push(Delete { span: Span { invoked: 30, answered: None }, ids: vec![id(1)] });
+    history.list(0, 40..50, 20, &[2]);
+    history.list(1, 60..70, 20, &[1, 2]);
+
+    assert_eq!(broken_rule(&history), Some(Rule::Ended));
+}
+
+#[test]
+fn a_message_may_be_missing_once_it_may_have_expired() {
+    let late = 70 * SECOND;
+    let history = |listed_at: u64, ids: &[u64]| {
+        let mut history = story();
+        history.post(0, 10..20, MINUTE, &[1]);
+        history.post(0, 30..40, HOUR, &[2]);
+        history.list(0, listed_at..listed_at + 1, 20, ids);
+        history.list(1, late..late + 1, 20, &[2]);
+        history.quiet = late;
+        history.end()
+    };
+
+    assert_eq!(broken_rule(&history(SECOND, &[2])), Some(Rule::Missed));
+    assert_eq!(broken_rule(&history(60 * SECOND, &[2])), None);
+    assert_eq!(broken_rule(&history(60 * SECOND, &[1, 2])), None);
+    assert_eq!(broken_rule(&history(64 * SECOND, &[1, 2])), Some(Rule::Ended));
+}
+
+#[test]
+fn a_clock_that_was_moved_expires_messages() {
+    let history = |listed: Range<u64>, ids: &[u64]| {
+        let mut history = story();
+        history.post(0, 10..20, MINUTE, &[1]);
+        history.set_clock_ahead(30..40, 70);
+        history.list(0, listed, 20, ids);
+        history.list(1, 35..36, 20, &[1]);
+        history.end()
+    };
+
+    assert_eq!(broken_rule(&history(25..29, &[])), Some(Rule::Missed));
+    assert_eq!(broken_rule(&history(25..33, &[1])), None);
+    assert_eq!(broken_rule(&history(37..38, &[])), None);
+    assert_eq!(broken_rule(&history(50..60, &[1])), Some(Rule::Ended));
+}
+
+#[test]
+fn a_later_post_stands_behind_an_answered_one() {
+    let overtaken = rule_broken_by(|history| history.posts[1].span = answered(&(5..8)));
+
+    assert_eq!(overtaken, Some(Rule::Overtaken));
+    // As long as they overlap, either order will do.
+    assert_eq!(rule_broken_by(|history| history.posts[1].span = answered(&(5..12))), None);
+}
+
+#[test]
+fn the_messages_of_a_request_stay_together_and_in_order() {
+    let mut split = story();
+    split.post(0, 10..20, HOUR, &[1, 3]);
+    split.post(1, 10..20, HOUR, &[2]);
+    let mut reversed_receipt = story();
+    reversed_receipt.post(0, 10..20, HOUR, &[2, 1]);
+    let mut reversed_unanswered = story();
+    reversed_unanswered.post_somehow(0, 10, &[8, 9]);
+    reversed_unanswered.list(0, 30..40, 20, &[1, 2]);
+    reversed_unanswered.pages[0].messages[0].tag = 9;
+    reversed_unanswered.pages[0].messages[1].tag = 8;
+
+    assert_eq!(broken_rule(&split), Some(Rule::BatchSplit));
+    assert_eq!(broken_rule(&reversed_receipt), Some(Rule::BatchUnordered));
+    assert_eq!(broken_rule(&reversed_unanswered), Some(Rule::BatchUnordered));
+}
+
+#[test]
+fn a_receipt_names_every_message() {
+    assert_eq!(rule_broken_by(|history| history.posts[0].ids.truncate(2)), Some(Rule::Receipt));
+}
+
+#[test]
+fn an_id_and_a_message_belong_together() {
+    assert_eq!(rule_broken_by(|history| history.pages[0].messages[0].tag = 99), Some(Rule::Invented));
+    assert_eq!(rule_broken_by(|history| history.posts[1].span.invoked = 100), Some(Rule::Invented));
+    assert_eq!(rule_broken_by(|history| history.pages[0].messages[0].id = id(9)), Some(Rule::TwoIds));
+    let mut twice = story();
+    twice.post(0, 10..20, HOUR, &[1]);
+    twice.post(0, 30..40, HOUR, &[1]);
+    twice.posts[1].drafts[0].tag = 2;
+    assert_eq!(broken_rule(&twice), Some(Rule::IdTwice));
+}
+
+#[test]
+fn a_post_of_unknown_outcome_may_be_there_as_a_whole_or_not_at_all() {
+    let mut absent = sound();
+    absent.post_somehow(0, 50, &[6, 7]);
+    let seen_by_everybody = |ids: &[u64]| {
+        let mut history = story();
+        history.post_somehow(0, 10, &[1, 2]);
+        history.list(0, 30..40, 20, ids);
+        history.list(1, 30..40, 20, ids);
+        history.end()
+    };
+
+    assert_eq!(broken_rule(&absent), None);
+    assert_eq!(broken_rule(&seen_by_everybody(&[1, 2])), None);
+    assert_eq!(broken_rule(&seen_by_everybody(&[2])), Some(Rule::Halved));
+}
+
+#[test]
+fn a_post_of_unknown_outcome_is_missed_where_others_saw_it() {
+    let mut history = story();
+    history.post_somehow(0, 10, &[1]);
+    history.post(0, 20..30, HOUR, &[2]);
+    history.list(0, 40..50, 20, &[1, 2]);
+    history.list(1, 40..50, 20, &[2]);
+
+    assert_eq!(broken_rule(&history), Some(Rule::Missed));
+}
+
+#[test]
+fn own_messages_are_not_echoed() {
+    assert_eq!(rule_broken_by(|history| history.pages[2].messages.push(seen(4))), Some(Rule::Echoed));
+}
+
+#[test]
+fn an_observer_asks_for_what_follows_and_gets_no_more_than_that() {
+    assert_eq!(rule_broken_by(|history| history.pages[1].marker = Some(id(1))), Some(Rule::Marker));
+    assert_eq!(rule_broken_by(|history| history.pages[0].limit = 1), Some(Rule::Limit));
+}
+
+#[test]
+fn everybody_reads_to_the_end() {
+    assert_eq!(rule_broken_by(|history| history.pages.truncate(4)), Some(Rule::Unfinished));
+    assert_eq!(rule_broken_by(|history| history.pages[4].invoked = 1000), Some(Rule::Unfinished));
+    assert_eq!(rule_broken_by(|history| history.observers.push(Observer { deaf_to: None })), Some(Rule::Unfinished));
+}
+
+#[test]
+fn a_violation_tells_what_happened() {
+    let mut history = sound();
+    history.seed = 7;
+    history.pages[2].messages.insert(1, seen(2));
+
+    let text = check(&history).unwrap_err().to_string();
+
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "Ended: 2 was gone by 0.000060, observer 1 got it (seed 7)");
+    assert!(lines[1].contains("list by observer 1 after nothing, limit 20: 1 ("), "{text}");
+    assert!(lines[2].contains("[0.000010 - 0.000020] post by producer 0: 1 ("), "{text}");
+    assert!(lines[3].contains("[0.000050 - 0.000060] delete: 00000000-"), "{text}");
+}
+
+fn lose(page: &mut Vec<Seen>, index: usize) {
+    page.remove(index);
+}
+
+fn seen(number: u64) -> Seen {
+    Seen { id: id(number), tag: number }
+}

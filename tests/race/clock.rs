@@ -1,0 +1,77 @@
+//! Which time it may have been in the store, whose clock is moved while requests are under way.
+
+use super::history::{ClockMove, History};
+
+/// The store's clock and the test's are read at different moments, and either may be slewed.
+const SLACK_US: i64 = 1_000_000;
+
+/// The store's clock, as far as the history tells.
+pub(super) struct StoreClock {
+    wall_us: i64,
+    /// Each setting of the clock with the first and the last moment at which it may have held.
+    settings: Vec<(u64, u64, i64)>,
+}
+
+impl StoreClock {
+    pub(super) fn of(history: &History) -> Self {
+        let ends = history.moves.iter().map(|next| next.answered).chain([u64::MAX]);
+        let offsets = [ClockMove { invoked: 0, answered: 0, offset_us: 0 }];
+        let moves = offsets.iter().chain(&history.moves);
+        let settings = moves.zip(ends).map(|(step, end)| (step.invoked, end, step.offset_us)).collect();
+        Self { wall_us: history.wall_us, settings }
+    }
+
+    /// The earliest and the latest time it can have been in the store between the two moments.
+    pub(super) fn between(&self, from: u64, to: u64) -> (i64, i64) {
+        let held = self.settings.iter().filter(|(begin, end, _)| *begin <= to && from <= *end);
+        let times = held.map(|(begin, end, offset)| {
+            (self.time(from.max(*begin), offset - SLACK_US), self.time(to.min(*end), offset + SLACK_US))
+        });
+        times
+            .reduce(|(earliest, latest), (early, late)| (earliest.min(early), latest.max(late)))
+            .expect("the clock always has a setting")
+    }
+
+    /// The first moment at which the store's clock may have reached `time`.
+    pub(super) fn may_reach(&self, time: i64) -> u64 {
+        let reached = self.settings.iter().filter_map(|(begin, end, offset)| {
+            let moment = u64::try_from(time - SLACK_US - self.wall_us - offset).unwrap_or(0).max(*begin);
+            (moment <= *end).then_some(moment)
+        });
+        reached.min().unwrap_or(u64::MAX)
+    }
+
+    fn time(&self, moment: u64, offset_us: i64) -> i64 {
+        let moment = i64::try_from(moment).unwrap_or(i64::MAX);
+        moment.saturating_add(self.wall_us).saturating_add(offset_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock_set_ahead_by_ten_seconds_between_5_and_6() -> StoreClock {
+        let moves = vec![ClockMove { invoked: 5_000_000, answered: 6_000_000, offset_us: 10_000_000 }];
+        StoreClock::of(&History { moves, ..History::default() })
+    }
+
+    #[test]
+    fn a_move_may_have_taken_effect_at_any_moment_until_it_is_answered() {
+        let clock = clock_set_ahead_by_ten_seconds_between_5_and_6();
+
+        assert_eq!(clock.between(1_000_000, 2_000_000), (0, 3_000_000));
+        assert_eq!(clock.between(1_000_000, 5_500_000), (0, 16_500_000));
+        assert_eq!(clock.between(5_500_000, 7_000_000), (4_500_000, 18_000_000));
+        assert_eq!(clock.between(6_000_001, 7_000_000), (15_000_001, 18_000_000));
+    }
+
+    #[test]
+    fn a_time_may_be_reached_by_a_move_or_by_waiting() {
+        let clock = clock_set_ahead_by_ten_seconds_between_5_and_6();
+
+        assert_eq!(clock.may_reach(4_000_000), 3_000_000);
+        assert_eq!(clock.may_reach(12_000_000), 5_000_000);
+        assert_eq!(clock.may_reach(20_000_000), 9_000_000);
+    }
+}

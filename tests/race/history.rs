@@ -1,0 +1,161 @@
+//! What happened in a race, as its actors saw it. Times are microseconds of the test's own clock,
+//! taken before a request is sent and after its answer is read.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use uuid::Uuid;
+
+/// Everything that happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    pub(super) seed: u64,
+    /// The store's clock (µs since 1970) when the test's own stood at 0.
+    pub(super) wall_us: i64,
+    pub(super) observers: Vec<Observer>,
+    pub(super) posts: Vec<Post>,
+    pub(super) deletes: Vec<Delete>,
+    /// One after the other.
+    pub(super) moves: Vec<ClockMove>,
+    pub(super) pages: Vec<Page>,
+    /// When all that changes the queue had ended.
+    pub(super) quiet: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observer {
+    /// The producer whose client id it shares: with `echo=false` it does not see that one's messages.
+    pub(super) deaf_to: Option<usize>,
+}
+
+/// From sending a request to reading its answer, if there was one that tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) invoked: u64,
+    pub(super) answered: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Post {
+    pub(super) span: Span,
+    pub(super) producer: usize,
+    pub(super) drafts: Vec<Draft>,
+    /// What the answer named.
+    pub(super) ids: Vec<Uuid>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draft {
+    /// The body: a number that no other message of the race has.
+    pub(super) tag: u64,
+    pub(super) ttl_s: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Delete {
+    pub(super) span: Span,
+    pub(super) ids: Vec<Uuid>,
+}
+
+/// The store's clock was set to run this much ahead of its own time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockMove {
+    pub(super) invoked: u64,
+    pub(super) answered: u64,
+    pub(super) offset_us: i64,
+}
+
+/// A list that was answered; one that was not tells nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub(super) invoked: u64,
+    pub(super) answered: u64,
+    pub(super) observer: usize,
+    pub(super) marker: Option<Uuid>,
+    pub(super) limit: usize,
+    pub(super) messages: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) id: Uuid,
+    pub(super) tag: u64,
+}
+
+impl Observer {
+    pub(super) fn hears(self, producer: usize) -> bool {
+        self.deaf_to != Some(producer)
+    }
+}
+
+impl History {
+    /// Writes all events, one a line, in the order of their beginnings.
+    pub(super) fn dump(&self, to: &mut impl Write) -> io::Result<()> {
+        writeln!(to, "seed {}, clock {} µs, quiet from {}", self.seed, self.wall_us, Moment(self.quiet))?;
+        for (index, observer) in self.observers.iter().enumerate() {
+            writeln!(to, "observer {index} is deaf to {:?}", observer.deaf_to)?;
+        }
+        let mut events: Vec<(u64, &dyn fmt::Display)> = Vec::new();
+        events.extend(self.posts.iter().map(|post| (post.span.invoked, post as &dyn fmt::Display)));
+        events.extend(self.deletes.iter().map(|delete| (delete.span.invoked, delete as &dyn fmt::Display)));
+        events.extend(self.moves.iter().map(|step| (step.invoked, step as &dyn fmt::Display)));
+        events.extend(self.pages.iter().map(|page| (page.invoked, page as &dyn fmt::Display)));
+        events.sort_by_key(|(invoked, _)| *invoked);
+        for (_, event) in events {
+            writeln!(to, "{event}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} post by producer {}:", self.span, self.producer)?;
+        for (index, draft) in self.drafts.iter().enumerate() {
+            let id = self.ids.get(index).map_or("id unknown".to_owned(), Uuid::to_string);
+            write!(f, " {} ({id}, ttl {} s)", draft.tag, draft.ttl_s)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Delete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} delete:", self.span)?;
+        self.ids.iter().try_for_each(|id| write!(f, " {id}"))
+    }
+}
+
+impl fmt::Display for ClockMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = Span { invoked: self.invoked, answered: Some(self.answered) };
+        write!(f, "{span} clock set {} s ahead", self.offset_us / 1_000_000)
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = Span { invoked: self.invoked, answered: Some(self.answered) };
+        let marker = self.marker.map_or("nothing".to_owned(), |marker| marker.to_string());
+        write!(f, "{span} list by observer {} after {marker}, limit {}:", self.observer, self.limit)?;
+        self.messages.iter().try_for_each(|seen| write!(f, " {} ({})", seen.tag, seen.id))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.answered {
+            Some(answered) => write!(f, "[{} - {}]", Moment(self.invoked), Moment(answered)),
+            None => write!(f, "[{} - no answer]", Moment(self.invoked)),
+        }
+    }
+}
+
+/// Seconds with six places.
+pub(super) struct Moment(pub(super) u64);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}

@@ -1,0 +1,141 @@
+//! The requests of a race, over HTTP. Answers are scanned, not parsed: the test shall be cheap
+//! beside what it tests.
+
+use std::fmt::Write;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, StatusCode};
+use uuid::Uuid;
+
+use super::choices::Choices;
+use super::history::{Draft, Seen};
+
+const PROJECT: &str = "race";
+const ID_CHARS: usize = 36;
+/// A server answers within two seconds; a machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// All servers; each request goes to any of them.
+pub(super) struct Wire {
+    client: Client,
+    path: String,
+    servers: RwLock<Vec<String>>,
+}
+
+/// No answer that says what happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unknown(pub(super) String);
+
+impl From<reqwest::Error> for Unknown {
+    fn from(error: reqwest::Error) -> Self {
+        Self(format!("{error:?}"))
+    }
+}
+
+impl Wire {
+    /// Talks to one queue.
+    pub(super) fn new(queue: &str, servers: Vec<String>) -> Self {
+        let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
+        Self { client, path: format!("/v2/queues/{queue}/messages"), servers: RwLock::new(servers) }
+    }
+
+    /// The project that all requests name.
+    pub(super) fn project() -> &'static str {
+        PROJECT
+    }
+
+    pub(super) fn join(&self, server: String) {
+        self.servers.write().unwrap_or_else(PoisonError::into_inner).push(server);
+    }
+
+    /// No new request goes there.
+    pub(super) fn leave(&self, server: &str) {
+        self.servers.write().unwrap_or_else(PoisonError::into_inner).retain(|other| other != server);
+    }
+
+    pub(super) async fn post(&self, by: &Uuid, choices: &mut Choices, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
+        let mut body = "{\"messages\":[".to_owned();
+        for (index, Draft { tag, ttl_s }) in drafts.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(body, "{comma}{{\"ttl\":{ttl_s},\"body\":{tag}}}").expect("a string can be written to");
+        }
+        body.push_str("]}");
+        let request = self.client.post(self.url(choices, "")).header("Content-Type", "application/json").body(body);
+        let answer = send(request, by, StatusCode::CREATED).await?;
+        // Behind the last slash of each path.
+        let paths = answer.split("/messages/").skip(1);
+        paths.map(|text| parse_id(text).ok_or_else(|| Unknown(format!("no id: {text}")))).collect()
+    }
+
+    pub(super) async fn list(
+        &self,
+        by: &Uuid,
+        choices: &mut Choices,
+        marker: Option<Uuid>,
+        limit: usize,
+        echo: bool,
+    ) -> Result<Vec<Seen>, Unknown> {
+        let mut query = format!("?limit={limit}&echo={echo}&include_claimed=true");
+        if let Some(marker) = marker {
+            write!(query, "&marker={marker}").expect("a string can be written to");
+        }
+        let request = self.client.get(self.url(choices, &query));
+        scan_page(&send(request, by, StatusCode::OK).await?)
+    }
+
+    pub(super) async fn delete(&self, by: &Uuid, choices: &mut Choices, ids: &[Uuid]) -> Result<(), Unknown> {
+        let rest = match ids {
+            [id] => format!("/{id}"),
+            ids => format!("?ids={}", ids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",")),
+        };
+        send(self.client.delete(self.url(choices, &rest)), by, StatusCode::NO_CONTENT).await?;
+        Ok(())
+    }
+
+    fn url(&self, choices: &mut Choices, rest: &str) -> String {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let server = choices.among(&servers).expect("there is always a server");
+        [server, self.path.as_str(), rest].concat()
+    }
+}
+
+async fn send(request: RequestBuilder, by: &Uuid, expected: StatusCode) -> Result<String, Unknown> {
+    let answer = request.header("Client-ID", by.to_string()).header("X-Project-ID", PROJECT).send().await?;
+    let status = answer.status();
+    let text = answer.text().await?;
+    assert!(status == expected || status.is_server_error(), "{status}, not {expected}: {text}");
+    if status == expected { Ok(text) } else { Err(Unknown(format!("{status}: {text}"))) }
+}
+
+/// The ids and bodies of a page. A body is a number, and the last thing in its document.
+fn scan_page(text: &str) -> Result<Vec<Seen>, Unknown> {
+    let documents = text.split("{\"id\":\"").skip(1);
+    let scanned = documents.map(|document| {
+        let id = parse_id(document)?;
+        let (_, body) = document.split_once("\"body\":")?;
+        let (tag, _) = body.split_once('}')?;
+        Some(Seen { id, tag: tag.parse().ok()? })
+    });
+    scanned.collect::<Option<_>>().ok_or_else(|| Unknown(format!("no page: {text}")))
+}
+
+fn parse_id(text: &str) -> Option<Uuid> {
+    Uuid::try_parse(text.get(..ID_CHARS)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_scanned_for_ids_and_bodies() {
+        let [a, b] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        let document = |id| format!(r#"{{"id":"{id}","href":"/v2/queues/q/messages/{id}","ttl":60,"age":0,"body":"#);
+        let page = format!(r#"{{"messages":[{}17}},{}4}}],"links":[{{"rel":"next"}}]}}"#, document(a), document(b));
+
+        assert_eq!(scan_page(&page), Ok(vec![Seen { id: a, tag: 17 }, Seen { id: b, tag: 4 }]));
+        assert_eq!(scan_page(r#"{"messages":[],"links":[]}"#), Ok(Vec::new()));
+        assert!(scan_page(&page.replace("17", "\"x\"")).is_err());
+    }
+}
