@@ -96,7 +96,7 @@ async fn measure(server: &RedisServer, store: &Arc<RedisStore>, filled: &Arc<Fil
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    time_per_script(&server.command(&["INFO", "commandstats"]).as_text())
+    time_per_script(server.command(&["INFO", "commandstats"]).as_text())
 }
 
 async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: MessageId) {
