@@ -61,7 +61,9 @@ pub(super) fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
 fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
     let client = client(headers, settings)?;
     let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
-    let project = ProjectId::new(&String::from_utf8_lossy(project.as_bytes())).ok_or(Error::ProjectEmpty)?;
+    // Not lossy: two projects must never be taken for one.
+    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectNotText)?;
+    let project = ProjectId::new(project).ok_or(Error::ProjectEmpty)?;
     let roles = text(headers, ROLES).unwrap_or_default();
     let roles = roles.split(',').map(|role| role.trim().to_owned()).collect();
     Ok(Caller { project, client, roles })
@@ -69,7 +71,8 @@ fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
 
 fn client(headers: &HeaderMap, settings: &Settings) -> Result<ClientId, Error> {
     let client = headers.get(CLIENT_ID).ok_or(Error::ClientIdMissing)?;
-    settings.client_id.parse(&String::from_utf8_lossy(client.as_bytes())).ok_or(Error::ClientIdInvalid)
+    let client = str::from_utf8(client.as_bytes()).map_err(|_| Error::ClientIdInvalid)?;
+    settings.client_id.parse(client).ok_or(Error::ClientIdInvalid)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -114,7 +117,28 @@ impl<S: Sync> FromRequestParts<S> for QueueId {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use axum::http::HeaderValue;
+
     use super::*;
+    use crate::domain::ClientIdRule;
+
+    #[test]
+    fn ids_that_are_not_utf_8_are_refused_not_mixed_up() {
+        let client_id = ClientIdRule::Text(1..=36);
+        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX };
+        let call = |project: &[u8], client: &[u8]| {
+            let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
+            let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];
+            let headers = headers.map(|(name, value)| (header::HeaderName::from_static(name), value));
+            caller(&HeaderMap::from_iter(headers), &settings)
+        };
+
+        assert_eq!(call("café".as_bytes(), b"me").unwrap().project.as_str(), "café");
+        assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectNotText)));
+        assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid)));
+    }
 
     #[test]
     fn the_most_specific_range_decides() {
