@@ -1,1 +1,3 @@
 //! Real clients of the API: python-zaqarclient, and schemathesis against the contract.
+
+mod contract;

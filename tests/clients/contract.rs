@@ -1,0 +1,77 @@
+//! `openapi.yaml` and the service say the same: the same paths, methods and limits.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sukkal::api::http::{Settings, routes};
+use sukkal::config::Config;
+use sukkal::domain::ClientIdRule;
+use sukkal::domain::limits::MESSAGE_TTL_S_MIN;
+
+pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
+
+/// What a path of the contract may hold beside its methods.
+const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"];
+
+#[test]
+fn the_contract_has_each_route_and_no_other() {
+    let settings = Settings { admin_mode: true, client_id: ClientIdRule::Uuid, client_timeout: Duration::MAX };
+
+    let served: BTreeSet<String> = routes(&settings)
+        .into_iter()
+        .flat_map(|(path, allow)| allow.split(", ").map(move |method| format!("{method} {path}")))
+        .filter(|operation| !operation.starts_with("OPTIONS "))
+        .collect();
+    let promised: BTreeSet<String> = operations(&contract()).into_iter().map(|operation| operation.name).collect();
+
+    assert_eq!(served.difference(&promised).collect::<Vec<_>>(), [""; 0], "served, but not in openapi.yaml");
+    assert_eq!(promised.difference(&served).collect::<Vec<_>>(), [""; 0], "in openapi.yaml, but not served");
+}
+
+#[test]
+fn the_contract_names_the_default_limits() {
+    let limits = Config::load(None, [], &[]).unwrap().transport.limits;
+    let contract = contract();
+    let of = |pointer: &str| contract.pointer(pointer).cloned().unwrap_or_default();
+
+    let schemas = "/components/schemas";
+    assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_messages_per_page));
+    assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_queues_per_page));
+    assert_eq!(of("/components/parameters/Limit/schema/default"), json!(limits.messages_per_page()));
+    assert_eq!(of(&format!("{schemas}/MessageIds/maxItems")), json!(limits.max_messages_per_page));
+    assert_eq!(of(&format!("{schemas}/PopCount/maximum")), json!(limits.max_messages_per_claim_or_pop));
+    assert_eq!(of(&format!("{schemas}/Ttl/minimum")), json!(MESSAGE_TTL_S_MIN));
+    assert_eq!(of(&format!("{schemas}/Ttl/maximum")), json!(limits.max_message_ttl));
+    assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));
+    assert_eq!(of(&format!("{schemas}/PostSize/maximum")), json!(limits.max_messages_post_size));
+}
+
+/// A path with a method, and what it may answer.
+pub(super) struct Operation {
+    /// `GET /v2/queues`.
+    pub(super) name: String,
+    /// `200`, `404`, …
+    pub(super) statuses: Vec<String>,
+}
+
+/// `openapi.yaml`, as a tree.
+pub(super) fn contract() -> Value {
+    let text = std::fs::read_to_string(PATH).expect("openapi.yaml is there");
+    serde_saphyr::from_str(&text).expect("openapi.yaml is YAML")
+}
+
+/// All operations of the contract.
+pub(super) fn operations(contract: &Value) -> Vec<Operation> {
+    let paths = contract["paths"].as_object().expect("the contract has paths");
+    let methods = |(path, item): (&String, &Value)| {
+        let item = item.as_object().expect("a path has methods").clone();
+        let path = path.clone();
+        item.into_iter().filter(|(method, _)| !NO_METHODS.contains(&method.as_str())).map(move |(method, operation)| {
+            let responses = operation["responses"].as_object().expect("an operation has responses");
+            let name = format!("{} {path}", method.to_uppercase());
+            Operation { name, statuses: responses.keys().cloned().collect() }
+        })
+    };
+    paths.iter().flat_map(methods).collect()
+}
