@@ -1,3 +1,4 @@
 //! Real clients of the API: python-zaqarclient, and schemathesis against the contract.
 
 mod contract;
+mod zaqarclient;
