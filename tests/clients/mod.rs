@@ -1,4 +1,5 @@
 //! Real clients of the API: python-zaqarclient, and schemathesis against the contract.
 
 mod contract;
+mod schemathesis;
 mod zaqarclient;

@@ -1,0 +1,96 @@
+//! Schemathesis tries the service against `openapi.yaml`: no 5xx, and every answer as the document says.
+//!
+//! `schemathesis.toml` says what is tried and how often, `schemathesis_hooks.py` what it cannot know.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use super::contract::{self, contract, operations};
+use crate::support::python;
+use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::sukkal::Sukkal;
+
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis.toml");
+const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
+
+/// Where most requests go, says `schemathesis.toml`.
+const PROJECT: &str = "demo";
+const QUEUE: &str = "orders";
+/// More messages than a run pops.
+const POPPED_MAX: usize = 1000;
+
+/// Answers that a run could have had in vain, because there was nothing in them.
+const LISTS: [&str; 4] = [
+    "GET /v2/queues 200",
+    "GET /v2/queues/{queue_name}/stats 200",
+    "GET /v2/queues/{queue_name}/messages 200",
+    "DELETE /v2/queues/{queue_name}/messages 200",
+];
+
+#[tokio::test]
+async fn every_answer_is_as_the_contract_says() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record.har");
+    let messages = json!({ "messages": vec![json!({ "body": "to be popped" }); POPPED_MAX] });
+    let post = sukkal.project(PROJECT).post(&format!("/v2/queues/{QUEUE}/messages"), &messages);
+    post.send().await.unwrap().error_for_status().unwrap();
+
+    let output = run_schemathesis(&sukkal, dir.path(), &record);
+
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let seen = answers(&record);
+    let missed: Vec<_> = successes().difference(&seen).cloned().collect();
+    assert_eq!(missed, [""; 0], "the run has proved nothing about these");
+}
+
+fn run_schemathesis(sukkal: &Sukkal, dir: &Path, record: &Path) -> Output {
+    let mut command = tethered(python::venv());
+    command.args(["-m", "schemathesis.cli", "--config-file", CONFIG]);
+    command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color", "--report-har-path"]);
+    command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).current_dir(dir);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command).expect("the interpreter starts").wait_with_output().expect("it is our child")
+}
+
+/// Each way in which an operation of the contract succeeds, such as `GET /v2/queues 200`; those that
+/// list something also with items in them.
+fn successes() -> BTreeSet<String> {
+    let statuses = |operation: contract::Operation| {
+        let name = operation.name;
+        let statuses = operation.statuses.into_iter().filter(|status| !status.starts_with(['4', '5']));
+        statuses.map(move |status| format!("{name} {status}"))
+    };
+    operations(&contract()).into_iter().flat_map(statuses).chain(LISTS.map(|list| format!("{list}, filled"))).collect()
+}
+
+/// What was answered in the recorded run, by operation.
+fn answers(record: &Path) -> BTreeSet<String> {
+    let contract = contract();
+    let paths: Vec<&String> = contract["paths"].as_object().expect("the contract has paths").keys().collect();
+    let record: Value = serde_json::from_slice(&std::fs::read(record).expect("the run was recorded")).unwrap();
+    let entries = record["log"]["entries"].as_array().expect("the record has entries");
+    let answer = |entry: &Value| {
+        let url = reqwest::Url::parse(entry["request"]["url"].as_str()?).ok()?;
+        let path = paths.iter().find(|path| matches(path, url.path()))?;
+        let answer = format!("{} {path} {}", entry["request"]["method"].as_str()?, entry["response"]["status"]);
+        let body = entry["response"]["content"]["text"].as_str().unwrap_or_default();
+        let filled = (body.contains("[{") || body.contains("newest")).then(|| format!("{answer}, filled"));
+        Some([Some(answer), filled])
+    };
+    entries.iter().filter_map(answer).flatten().flatten().collect()
+}
+
+fn matches(template: &str, path: &str) -> bool {
+    let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+    template.len() == path.len()
+        && template.iter().zip(&path).all(|(wanted, segment)| wanted.starts_with('{') || wanted == segment)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
