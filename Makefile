@@ -54,7 +54,7 @@ docs:
 
 # A million observed messages per store, checked.
 soak: redis
-	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race:: --nocapture --test-threads 1
+	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
 
 bench: redis
 	@cargo bench

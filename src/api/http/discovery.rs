@@ -57,6 +57,6 @@ async fn alive() -> StatusCode {
 }
 
 async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {
-    let health = broker.check_health(&caller).await?;
-    Ok(Json(wire::health::document(&health)).into_response())
+    let operations = broker.check_health(&caller).await?;
+    Ok(Json(wire::health::document(&operations)).into_response())
 }
