@@ -46,9 +46,9 @@ pub enum Error {
     /// `X-Project-ID` is empty.
     #[error("The header X-Project-ID is empty.")]
     ProjectEmpty,
-    /// `X-Project-ID` is not UTF-8.
+    /// `X-Project-ID` is no text.
     #[error("The header X-Project-ID is not UTF-8.")]
-    ProjectNotText,
+    ProjectInvalid,
     /// The path's queue name, or the project, can name no queue.
     #[error("{0}")]
     QueueId(#[from] InvalidQueueId),
@@ -102,7 +102,7 @@ impl Error {
             Self::ClientIdInvalid => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
             Self::ProjectMissing => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
             Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),
-            Self::ProjectNotText => (StatusCode::BAD_REQUEST, "Malformed project header"),
+            Self::ProjectInvalid => (StatusCode::BAD_REQUEST, "Invalid project identification"),
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {

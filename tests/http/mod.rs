@@ -1,1 +1,217 @@
-//! The API on the wire, route by route: each row of the fact sheet.
+//! The API on the wire: every row of the fact sheet that the service serves, against a real server process.
+//!
+//! Each file names in its header which rows its tests hold, `row → test`. All tests of this process share
+//! one server; each is a tenant of its own.
+
+mod bad_input;
+mod discovery;
+mod headers;
+mod json_rules;
+mod limits;
+mod message_delete;
+mod message_get;
+mod message_list;
+mod message_pop;
+mod message_post;
+mod metadata_patch;
+mod order;
+mod query_rules;
+mod queue_create;
+mod queue_delete;
+mod queue_list;
+mod queue_metadata;
+mod queue_stats;
+mod raw;
+mod reserved_metadata;
+mod tenants;
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, Weak};
+
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::redis::{RedisServer, share};
+use crate::support::sukkal::{Api, Sukkal};
+
+const INVALID_REQUEST: &str = "Invalid API request";
+const INVALID_BODY: &str = "Invalid request body";
+const INVALID_PARAMETER: &str = "Invalid parameter";
+const INVALID_QUEUE: &str = "Invalid queue identification";
+const NO_ROUTE: &str = "404 Not Found";
+const NOT_FOUND: &str = "Not found";
+const CONFLICT: &str = "Resource conflict";
+
+const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
+/// Another client than the usual one.
+const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
+
+/// A server over a store that others use too.
+struct Stage {
+    sukkal: Sukkal,
+    _redis: Arc<RedisServer>,
+}
+
+impl Stage {
+    /// The server of all tests that can do with the default options.
+    fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Stage>> = Mutex::new(Weak::new());
+
+        share(&SHARED, || Self::start(&[]))
+    }
+
+    fn start(environment: &[(&str, &str)]) -> Self {
+        let redis = RedisServer::shared();
+        Self { sukkal: Sukkal::start_with(&redis.url(), environment), _redis: redis }
+    }
+}
+
+/// A project of a test's own, and the server that it is on.
+struct Tenant {
+    stage: Arc<Stage>,
+    api: Api,
+}
+
+/// A new project on the shared server.
+fn tenant() -> Tenant {
+    Tenant::of(&Stage::shared(), &format!("project-{}", Uuid::new_v4()))
+}
+
+impl Tenant {
+    fn of(stage: &Arc<Stage>, project: &str) -> Self {
+        Self { stage: Arc::clone(stage), api: stage.sukkal.project(project) }
+    }
+
+    /// A request without any header.
+    fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+        reqwest::Client::new().request(method, self.stage.sukkal.url(path))
+    }
+
+    async fn create(&self, queue: &str, metadata: &Value) {
+        let created = self.put(&format!("/v2/queues/{queue}")).json(metadata);
+        answered(created, 201).await;
+    }
+
+    /// Posts a message for each body and returns their ids.
+    async fn post_bodies(&self, queue: &str, bodies: &[Value]) -> Vec<String> {
+        post_as(self, queue, bodies).await
+    }
+
+    fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {
+        let request = self.request(Method::PATCH, &format!("/v2/queues/{queue}"));
+        request.header("Content-Type", PATCH_TYPE).body(patch.to_string())
+    }
+
+    /// All that the project has, without what changes by itself.
+    async fn everything(&self) -> Value {
+        let mut queues = follow(self, "/v2/queues?limit=20&detailed=true", "queues").await;
+        for queue in &mut queues {
+            let path = format!("{}/messages?limit=20&echo=true", text(&queue["href"]));
+            let mut messages = follow(self, &path, "messages").await;
+            for message in &mut messages {
+                message["age"] = Value::Null;
+            }
+            queue["messages"] = messages.into();
+        }
+        queues.into()
+    }
+}
+
+impl Deref for Tenant {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.api
+    }
+}
+
+/// Posts as any client and returns the ids.
+async fn post_as(api: &Api, queue: &str, bodies: &[Value]) -> Vec<String> {
+    let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
+    let posted = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
+    let resources = answered(posted, 201).await.json()["resources"].take();
+    let id = |href: &Value| text(href).rsplit('/').next().expect("an href ends in the id").to_owned();
+    resources.as_array().expect("resources are a list").iter().map(id).collect()
+}
+
+/// The items of all pages from `path` on.
+async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut path = path.to_owned();
+    loop {
+        let mut page = answered(api.get(&path), 200).await.json();
+        let Some(href) = page["links"][0]["href"].as_str() else {
+            return found;
+        };
+        path = href.to_owned();
+        found.append(page[items].as_array_mut().expect("items are a list"));
+    }
+}
+
+/// A complete answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        Self { status, headers, text: response.text().await.expect("the answer arrives whole") }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("our headers are ASCII"))
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Checks that it is an error document of that title and no other keys, and returns its description.
+    fn refusal(&self, status: u16, title: &str) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        assert_eq!(self.header("vary"), Some("Accept"), "{self:?}");
+        let document = self.json();
+        assert_eq!(document["title"], title, "{self:?}");
+        let keys: Vec<&str> = document.as_object().expect("an error is an object").keys().map(String::as_str).collect();
+        match status {
+            _ if [NO_ROUTE, "405 Method Not Allowed"].contains(&title) => assert_eq!(keys, ["title"]),
+            406 => assert_eq!(keys, ["title", "description", "link"]),
+            _ => assert_eq!(keys, ["title", "description"]),
+        }
+        document["description"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Sends and reads the answer, whatever it is.
+async fn send(request: RequestBuilder) -> Answer {
+    Answer::of(request.send().await.expect("the server answers")).await
+}
+
+/// Sends what must be answered with `status`.
+async fn answered(request: RequestBuilder, status: u16) -> Answer {
+    let answer = send(request).await;
+    assert_eq!(answer.status, status, "{answer:?}");
+    answer
+}
+
+/// Sends what must be refused with an error document of this title, and returns its description.
+async fn refused(request: RequestBuilder, status: u16, title: &str) -> String {
+    send(request).await.refusal(status, title)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// One value of each item.
+fn pick(items: &Value, key: &str) -> Vec<Value> {
+    items.as_array().expect("items are a list").iter().map(|item| item[key].clone()).collect()
+}

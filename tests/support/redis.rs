@@ -172,7 +172,7 @@ fn launch(dir: &Path) -> Child {
 }
 
 /// What others use already, or else a new one; it ends with its last user.
-pub(super) fn share<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+pub(crate) fn share<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
     let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
     place.upgrade().unwrap_or_else(|| {
         let started = Arc::new(start());

@@ -1,11 +1,12 @@
 //! What every request has to bring, checked in the order of the API: who calls, and which queue is
 //! meant. Handlers get both as values that are valid.
 
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use percent_encoding::percent_decode_str;
 
 use super::{Service, Settings};
 use crate::api::Error;
@@ -18,23 +19,22 @@ const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
 const ROLES: &str = "x-roles";
 const SIGNATURE: &str = "url-signature";
-const QUEUE_PARAMETER: &str = "queue_name";
+
+/// The id at the end of a path, as the caller spells it.
+pub(super) struct LastSegment(pub(super) String);
 
 /// Lets a request through to its handler, or answers what it lacks.
-pub(super) async fn admit(
-    State(service): State<Service>,
-    parameters: RawPathParams,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Error> {
-    let headers = request.headers();
-    check_representation(headers)?;
-    let caller = caller(headers, &service.settings)?;
-    if let Some((_, name)) = parameters.iter().find(|(parameter, _)| *parameter == QUEUE_PARAMETER) {
-        // A slash that came in disguise would have been a path of its own.
-        if name.contains('/') {
-            return Err(Error::NoRoute);
-        }
+pub(super) async fn admit(State(service): State<Service>, mut request: Request, next: Next) -> Result<Response, Error> {
+    let segments: Vec<String> = request.uri().path().split('/').skip(1).map(decoded).collect();
+    // A slash that came in disguise makes it a path of its own, and there is none like that.
+    if segments.iter().any(|segment| segment.contains('/')) {
+        return Err(Error::NoRoute);
+    }
+    check_representation(request.headers())?;
+    let caller = caller(request.headers(), &service.settings)?;
+    if let [_v2, queues, name, ..] = &segments[..]
+        && queues == "queues"
+    {
         let queue = QueueId::new(caller.project.clone(), name.parse()?)?;
         request.extensions_mut().insert(queue);
     }
@@ -42,8 +42,19 @@ pub(super) async fn admit(
     Ok(next.run(request).await)
 }
 
+/// Lets a request through that needs no caller.
+pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Response, Error> {
+    check_representation(request.headers())?;
+    Ok(next.run(request).await)
+}
+
+/// A segment of a path. What is not UTF-8 becomes a character that no name and no id has.
+fn decoded(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
 /// Checks what the client sends and takes. A signed URL is refused as one that nobody has signed.
-pub(super) fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
+fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
     if headers.contains_key(SIGNATURE) {
         return Err(Error::NoRoute);
     }
@@ -51,8 +62,9 @@ pub(super) fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
     if body::length(headers).is_some() && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(Error::FormContent);
     }
-    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or_default();
-    if !accept.is_empty() && !accepts_json(accept) {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
+    if !accept.is_empty() && !accepts_json(&accept) {
         return Err(Error::NotAcceptable);
     }
     Ok(())
@@ -61,8 +73,8 @@ pub(super) fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
 fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
     let client = client(headers, settings)?;
     let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
-    // Not lossy: two projects must never be taken for one.
-    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectNotText)?;
+    // Two ids that are no text must not become one by being mended.
+    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
     let project = ProjectId::new(project).ok_or(Error::ProjectEmpty)?;
     let roles = text(headers, ROLES).unwrap_or_default();
     let roles = roles.split(',').map(|role| role.trim().to_owned()).collect();
@@ -107,6 +119,14 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
+impl<S: Sync> FromRequestParts<S> for LastSegment {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(Self(decoded(parts.uri.path().rsplit('/').next().unwrap_or_default())))
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for QueueId {
     type Rejection = Error;
 
@@ -136,7 +156,7 @@ mod tests {
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().project.as_str(), "café");
-        assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectNotText)));
+        assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectInvalid)));
         assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid)));
     }
 

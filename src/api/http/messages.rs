@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
 
+use super::admission::LastSegment;
 use super::resource::{Resource, resource};
 use crate::api::Error;
 use crate::api::wire::messages::{self, MessageDocument};
@@ -86,7 +87,7 @@ async fn list(
 async fn show(
     State(broker): State<Broker>,
     queue: QueueId,
-    Path((_, id)): Path<(String, String)>,
+    LastSegment(id): LastSegment,
 ) -> Result<Json<MessageDocument>, Error> {
     let message = broker.get_message(&queue, &id).await?;
     Ok(Json(MessageDocument::new(&queue, &message)))
@@ -96,7 +97,7 @@ async fn show(
 async fn delete_one(
     State(broker): State<Broker>,
     queue: QueueId,
-    Path((_, id)): Path<(String, String)>,
+    LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Error> {
     let query = Query::parse(query.as_deref());

@@ -2,6 +2,7 @@
 
 mod admission;
 mod discovery;
+mod hearing;
 mod messages;
 mod queues;
 mod request_log;
@@ -63,6 +64,7 @@ pub fn router(service: Service) -> Router {
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))
         .fallback(|| async { Error::NoRoute })
+        .layer(middleware::from_fn(hearing::hear_out))
         .layer(RequestBodyTimeoutLayer::new(service.settings.client_timeout))
         .layer(CatchPanicLayer::custom(|_panic| internal()))
         .layer(middleware::from_fn(request_log::log))

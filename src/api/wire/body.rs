@@ -4,13 +4,9 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 
 use crate::api::Error;
-
-/// A refused body up to this size is read and thrown away, so that the client, which is still
-/// sending, gets to read why.
-const DISCARDED_BYTES_MAX: usize = 1 << 20;
 
 /// How many bytes the request says it brings; `None` if it does not say.
 #[must_use]
@@ -28,7 +24,6 @@ pub async fn read(
     match length(headers) {
         None | Some(0) => Ok(None),
         Some(length) if length > bytes_max => {
-            discard(body).await;
             Err(too_large(format!("the body has {length} bytes, the most is {bytes_max}")))
         }
         Some(_) => match body.collect().await {
@@ -48,9 +43,4 @@ pub async fn read_required(
     read(headers, body, bytes_max, too_large)
         .await?
         .ok_or_else(|| Error::Body("Request body can not be empty".to_owned()))
-}
-
-async fn discard(body: Body) {
-    let mut rest = Limited::new(body, DISCARDED_BYTES_MAX);
-    while let Some(Ok(_frame)) = rest.frame().await {}
 }

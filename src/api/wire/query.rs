@@ -35,8 +35,10 @@ impl Query {
 
     /// The value of a parameter that takes an integer.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Error> {
-        let parse =
-            |value: &str| value.parse().map_err(|_| Error::Parameter { name: name.to_owned(), expected: "an integer" });
+        // A plus sign that nobody encoded has arrived as a space.
+        let parse = |value: &str| {
+            value.trim().parse().map_err(|_| Error::Parameter { name: name.to_owned(), expected: "an integer" })
+        };
         self.last(name).map(parse).transpose()
     }
 
@@ -104,6 +106,7 @@ mod tests {
     fn integers_may_be_signed() {
         assert_eq!(query("n=-5").integer("n").unwrap(), Some(-5));
         assert_eq!(query("n=%2B5").integer("n").unwrap(), Some(5));
+        assert_eq!(query("n=+5").integer("n").unwrap(), Some(5));
         for text in ["n=1.0", "n=x", "n=1_0", "n=0x1"] {
             let error = query(text).integer("n").unwrap_err().to_string();
             assert_eq!(error, "The \"n\" parameter is invalid. The value must be an integer.");

@@ -1,0 +1,238 @@
+//! What no honest client sends: each time a clear 4xx that the client gets to read, and nothing changed.
+//!
+//! | row of the fact sheet | test |
+//! |---|---|
+//! | 1.2 no Content-Length 400 | `a_body_of_unknown_length_is_no_body` |
+//! | 6.1, 4.2 too large 400, to the end of 300 KB | `a_body_is_heard_out_before_it_is_refused` |
+//! | 6.3, 6.5 too many ids 400 | `ten_thousand_ids_are_too_many` |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::raw::read_answer;
+use super::{INVALID_BODY, INVALID_REQUEST, NO_ROUTE, PATCH_TYPE, Stage, Tenant, answered, refused, send, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+const SEED: [u8; 32] = [7; 32];
+/// What a busy machine may need.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+async fn with_queue() -> Tenant {
+    let api = tenant();
+    api.create("q", &json!({"k": 1})).await;
+    api.post_bodies("q", &[json!("before")]).await;
+    api
+}
+
+/// What comes until the server closes the connection.
+async fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    timeout(END_TIMEOUT, stream.read_to_end(&mut rest)).await.expect("the server closes").expect("without a reset");
+    rest
+}
+
+#[tokio::test]
+async fn random_bytes_are_no_document() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &SEED);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 1..2000),
+        "[\\[\\]{}\",:0-9a-z\\\\ .eE+-]{1,200}".prop_map(String::into_bytes),
+    ];
+
+    for _ in 0..200 {
+        let body = bytes.new_tree(&mut runner).unwrap().current();
+        for (method, path) in [(Method::POST, PATH), (Method::PUT, "/v2/queues/new"), (Method::PATCH, "/v2/queues/q")] {
+            let request = api.request(method, path).header("Content-Type", PATCH_TYPE).body(body.clone());
+            let answer = send(request).await;
+            assert_eq!(answer.status, 400, "{answer:?} to {body:?}");
+            assert_eq!(answer.json().as_object().unwrap().len(), 2, "{answer:?}");
+        }
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_body_is_heard_out_before_it_is_refused() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let body = format!(r#"{{"messages": [{{"body": "{}"}}]}}"#, "x".repeat(300_000));
+    let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let nobody = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+
+    for (head, status, title) in [
+        (api.head("POST", PATH), 400, INVALID_REQUEST),
+        (api.head("PUT", "/v2/queues/new"), 400, INVALID_REQUEST),
+        (format!("{}Content-Type: {PATCH_TYPE}\r\n", api.head("PATCH", "/v2/queues/q")), 400, INVALID_BODY),
+        (nobody.to_owned(), 400, "Missing header value"),
+        (format!("{}Accept: text/html\r\n", api.head("POST", PATH)), 406, "Media type not acceptable"),
+        (api.head("POST", "/v2/queues/%20/messages"), 400, "Invalid queue identification"),
+        (api.head("PUT", PATH), 405, "405 Method Not Allowed"),
+        (api.head("POST", "/v2/nothing"), 404, "404 Not Found"),
+    ] {
+        api.send_slowly(format!("{head}{length}")).await.refusal(status, title);
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_no_body() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let document = r#"{"messages": [{"body": 1}]}"#;
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{document}\r\n0\r\n\r\n", document.len());
+
+    for rest in [chunked.clone(), format!("Content-Length: {}\r\n{chunked}", document.len()), "\r\n".to_owned()] {
+        let answer = api.send_raw(format!("{}{rest}", api.head("POST", PATH))).await;
+        assert_eq!(answer.refusal(400, INVALID_BODY), "Request body can not be empty");
+    }
+    let patch = format!("{}Content-Type: {PATCH_TYPE}\r\n{chunked}", api.head("PATCH", "/v2/queues/q"));
+    let answer = api.send_raw(patch).await;
+    assert_eq!(answer.refusal(400, INVALID_BODY), "PATCH body could not be empty for update.");
+    assert_eq!(api.everything().await, before);
+    // Where a body is optional, there is none.
+    assert_eq!(api.send_raw(format!("{}{chunked}", api.head("PUT", "/v2/queues/new"))).await.status, 201);
+}
+
+#[tokio::test]
+async fn ten_thousand_ids_are_too_many() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let short = vec!["1"; 10_000].join(",");
+    let long = vec!["0199f3a6-0000-7000-8000-000000000000"; 10_000].join(",");
+
+    for method in ["GET", "DELETE"] {
+        let request = api.request(method.parse().unwrap(), &format!("{PATH}?ids={short}"));
+        refused(request, 400, INVALID_REQUEST).await;
+        // Longer than a request line may be.
+        let answer = api.send_raw(format!("{}\r\n", api.head(method, &format!("{PATH}?ids={long}")))).await;
+        assert_eq!(answer.status, 414, "{answer:?}");
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_query_of_junk_is_taken_for_what_it_is() {
+    let api = with_queue().await;
+
+    for query in
+        ["&&&", "=", "===", "%", "%zz=%zz", "a&b&c", "%00=%00", "%FF=%FF", "limit", "?limit=1", "é=漢", ";", ","]
+    {
+        let request = format!("{}\r\n", api.head("GET", &format!("{PATH}?{query}")));
+        assert_eq!(api.send_raw(request).await.status, 200, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let head = api.head("DELETE", "/v2/queues/q");
+
+    for request in [
+        b"\r\n\r\nhello\r\n\r\n".to_vec(),
+        b"GET\r\n\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec(),
+        format!("{}\r\n", head.replace("HTTP/1.1", "HTTP/9.9")).into_bytes(),
+        format!("{head}no colon\r\n\r\n").into_bytes(),
+        format!("{head}bad name: 1\r\n\r\n").into_bytes(),
+        format!("{head}X-Null: \0\r\n\r\n").into_bytes(),
+        format!("{head}Content-Length: -1\r\n\r\n").into_bytes(),
+        format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n").into_bytes(),
+        format!("{head}Transfer-Encoding: gzip\r\n\r\n").into_bytes(),
+        [b"DELETE /v2/queues/\xff HTTP/1.1\r\n".as_slice(), b"Host: h\r\nConnection: close\r\n\r\n"].concat(),
+    ] {
+        let answer = api.send_raw(&request).await;
+        assert_eq!(answer.status, 400, "{:?}", String::from_utf8_lossy(&request));
+    }
+    for junk in ["X-Junk: 1\r\n".repeat(200), format!("X-Long: {}\r\n", "x".repeat(1 << 20))] {
+        let mut stream = api.connect().await;
+        // It may stop reading half-way.
+        let _ = stream.write_all(format!("{head}{junk}\r\n").as_bytes()).await;
+        let answer = timeout(END_TIMEOUT, read_answer(&mut stream)).await.unwrap();
+        assert_eq!(answer.status, 431);
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn odd_targets_are_no_routes() {
+    let api = tenant();
+
+    for (method, target) in [("OPTIONS", "*"), ("CONNECT", "localhost:80"), ("BREW", "/v2/coffee")] {
+        let request = api.head(method, "/@").replace("/@", target);
+        let answer = api.send_raw(format!("{request}\r\n")).await;
+        assert!((400..500).contains(&answer.status), "{method} {target}: {answer:?}");
+    }
+    let absolute = api.head("GET", "/@").replace("/@", "http://localhost/v2/queues");
+    assert_eq!(api.send_raw(format!("{absolute}\r\n")).await.status, 200);
+}
+
+#[tokio::test]
+async fn headers_full_of_junk_do_no_harm() {
+    let api = with_queue().await;
+
+    let junk = [
+        "X-Junk: \u{1}\u{2}".replace(['\u{1}', '\u{2}'], "\t"),
+        "Content-Type: ;;;,,,\u{e9}".to_owned(),
+        "Accept: ,,,;q=,application/json;q=x".to_owned(),
+        "X-Roles: ,,,".to_owned(),
+        "Cookie: =;=;".to_owned(),
+        format!("X-Long: {}", "x".repeat(50_000)),
+    ];
+    for header in junk {
+        let answer = api.send_raw(format!("{}{header}\r\n\r\n", api.head("GET", PATH))).await;
+        assert_eq!(answer.status, 200, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_is_not_waited_for() {
+    let stage = Arc::new(Stage::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]));
+    let api = Tenant::of(&stage, &uuid::Uuid::new_v4().to_string());
+    api.create("q", &json!({})).await;
+    let before = api.everything().await;
+    let head = api.head("POST", PATH);
+
+    let in_its_body = api.send_raw(format!("{head}Content-Length: 1000\r\n\r\n{{\"messages\": [")).await;
+    assert_eq!(in_its_body.refusal(408, "Request timeout"), "The request body was cut off.");
+    // Nobody reads this body, so nobody has to wait for it for long either.
+    let in_a_body_for_nobody = api.send_raw(format!("{}Content-Length: 9\r\n\r\n", api.head("POST", "/v1"))).await;
+    in_a_body_for_nobody.refusal(404, NO_ROUTE);
+    for silent in [head.as_str(), "POST /v2/que", ""] {
+        let mut stream = api.connect().await;
+        stream.write_all(silent.as_bytes()).await.unwrap();
+        assert_eq!(rest_of(&mut stream).await, b"", "{silent:?}");
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_body_changes_nothing() {
+    let api = with_queue().await;
+    let before = api.everything().await;
+    let document = r#"{"messages": [{"body": 1}]}"#;
+
+    for cut in [0, 1, document.len() - 1] {
+        let length = document.len();
+        let request = format!("{}Content-Length: {length}\r\n\r\n{}", api.head("POST", PATH), &document[..cut]);
+        let mut stream = api.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = rest_of(&mut stream).await;
+        assert!(!answer.starts_with(b"HTTP/1.1 2"), "{answer:?}");
+    }
+    assert_eq!(api.everything().await, before);
+    answered(api.get("/v2/ping"), 204).await;
+}

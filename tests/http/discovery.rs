@@ -1,0 +1,126 @@
+//! Fact sheet 3: what the service is, and whether it works.
+//!
+//! | row | test |
+//! |---|---|
+//! | 3.1 `/` 300 | `the_root_names_the_versions` |
+//! | 3.2 `/v2/` | `the_home_document_lists_what_is_served` |
+//! | 3.3 ping | `ping_answers_nothing`, `probes_need_no_headers` |
+//! | 3.3 health 404, 403, 200 | `health_is_there_for_operators_only` |
+
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{NO_ROUTE, Stage, Tenant, answered, refused, tenant, text};
+
+#[tokio::test]
+async fn the_root_names_the_versions() {
+    let api = tenant();
+
+    let root = answered(api.bare(Method::GET, "/"), 300).await;
+
+    assert_eq!(root.header("content-type"), Some("application/json"));
+    let versions = json!({"versions": [{
+        "id": "2", "status": "CURRENT", "updated": "2014-9-24T04:06:47Z",
+        "media-types": [{"base": "application/json", "type": "application/vnd.openstack.messaging-v2+json"}],
+        "links": [{"href": "/v2/", "rel": "self"}],
+    }]});
+    assert_eq!(root.json(), versions);
+}
+
+#[tokio::test]
+async fn the_home_document_lists_what_is_served() {
+    let api = tenant();
+
+    let home = answered(api.get("/v2/"), 200).await;
+
+    assert_eq!(home.header("content-type"), Some("application/json-home"));
+    assert_eq!(home.header("cache-control"), Some("max-age=86400"));
+    let resources = &home.json()["resources"];
+    let queues = json!({
+        "href-template": "/v2/queues{?marker,limit,detailed}",
+        "href-vars": {"marker": "param/marker", "limit": "param/queue_limit", "detailed": "param/detailed"},
+        "hints": {"allow": ["GET"], "formats": {"application/json": {}}},
+    });
+    assert_eq!(resources["rel/queues"], queues);
+    assert_eq!(resources["rel/queue"]["hints"]["allow"], json!(["GET", "PUT", "DELETE", "PATCH"]));
+    assert_eq!(resources["rel/post_messages"]["hints"]["accept-post"], json!(["application/json"]));
+    let ping = json!({
+        "href-template": "/v2/ping",
+        "hints": {"allow": ["GET"], "formats": {"application/json": {}}},
+    });
+    assert_eq!(resources["rel/ping"], ping);
+    assert_eq!(resources["rel/health"], Value::Null);
+    for (relation, resource) in resources.as_object().unwrap() {
+        assert!(text(&resource["href-template"]).starts_with("/v2/"), "{relation}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_home_document_lists_is_there() {
+    let api = tenant();
+
+    let home = answered(api.get("/v2/"), 200).await.json();
+
+    for (relation, resource) in home["resources"].as_object().unwrap() {
+        let template = text(&resource["href-template"]).split("{?").next().unwrap();
+        let path = template.replace("{queue_name}", "q").replace("{message_id}", "m");
+        let options = answered(api.request(Method::OPTIONS, &path), 200).await;
+        for method in resource["hints"]["allow"].as_array().unwrap() {
+            let allowed = options.header("allow").unwrap().split(", ").any(|name| name == method);
+            assert!(allowed, "{relation}: {method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn ping_answers_nothing() {
+    let api = tenant();
+
+    for method in [Method::GET, Method::HEAD] {
+        let pong = answered(api.request(method, "/v2/ping"), 204).await;
+        assert_eq!(pong.text, "");
+    }
+}
+
+#[tokio::test]
+async fn probes_need_no_headers() {
+    let api = tenant();
+
+    for path in ["/healthz", "/readyz"] {
+        let probe = answered(api.bare(Method::GET, path), 204).await;
+        assert_eq!(probe.text, "");
+    }
+}
+
+#[tokio::test]
+async fn health_is_there_for_operators_only() {
+    let api = tenant();
+    let stage = Arc::new(Stage::start(&[("SUKKAL_ADMIN_MODE", "true")]));
+    let operator = Tenant::of(&stage, "operator");
+
+    refused(api.get("/v2/health").header("X-Roles", "admin"), 404, NO_ROUTE).await;
+    for roles in [None, Some(""), Some("member"), Some("administrator,member"), Some("not admin")] {
+        let request = operator.get("/v2/health");
+        let request = roles.into_iter().fold(request, |request, roles| request.header("X-Roles", roles));
+
+        let description = refused(request, 403, "Not authorized").await;
+
+        assert_eq!(description, "You are not authorized to complete this action.");
+    }
+    for roles in ["admin", "member, Admin"] {
+        let health = answered(operator.get("/v2/health").header("X-Roles", roles), 200).await.json();
+
+        assert_eq!(health["storage_reachable"], true);
+        for operation in ["create_queue", "post_messages", "list_messages", "bulk_delete_messages", "delete_queue"] {
+            let status = &health["operation_status"][operation];
+            assert_eq!(status["succeeded"], true, "{operation}");
+            assert!(status["seconds"].is_f64(), "{operation}");
+            assert_eq!(status["ref"], Value::Null, "{operation}");
+        }
+    }
+    let home = answered(operator.get("/v2/"), 200).await.json();
+    assert_eq!(home["resources"]["rel/health"]["href"], "/v2/health");
+    assert_eq!(operator.everything().await, json!([]));
+}

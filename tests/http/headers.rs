@@ -1,0 +1,188 @@
+//! Fact sheet 1.3 and 1.4: who calls, and what they accept.
+//!
+//! | row | test |
+//! |---|---|
+//! | `Client-ID` missing 400 | `a_client_id_is_needed_everywhere_under_v2` |
+//! | `Client-ID` no UUID 400 | `what_is_no_uuid_is_no_client` |
+//! | `Client-ID` spellings | `all_spellings_of_a_client_id_are_one_client` |
+//! | `X-Project-ID` missing 400, empty 400 | `a_project_is_needed_everywhere_under_v2` |
+//! | `X-Tenant-Id`, `X-Tenant` | `a_project_may_come_under_its_older_names` |
+//! | project id over 256 characters 400 | `a_project_id_is_limited_where_a_queue_is_named` |
+//! | `Accept` | `json_must_be_acceptable` |
+//! | `Content-Type` form 400 | `a_form_is_refused_and_other_types_are_not_looked_at` |
+//! | `X-OpenStack-Request-ID` | `every_answer_has_a_request_id_of_its_own` |
+
+use std::collections::HashSet;
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{INVALID_QUEUE, answered, refused, send, tenant};
+use crate::support::sukkal::CLIENT;
+
+const NEEDING_A_CALLER: [&str; 5] =
+    ["/v2/", "/v2/ping", "/v2/queues", "/v2/queues/q/messages", "/v2/queues/q/messages/m"];
+
+#[tokio::test]
+async fn a_client_id_is_needed_everywhere_under_v2() {
+    let api = tenant();
+
+    for path in NEEDING_A_CALLER {
+        let request = api.bare(Method::GET, path).header("X-Project-ID", "p");
+
+        let description = refused(request, 400, "Missing header value").await;
+
+        assert_eq!(description, "The \"Client-Id\" header is required.");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_uuid_is_no_client() {
+    let api = tenant();
+
+    for client in ["", "me", "3381af92-2b9e-11e3-b191-7186130073", "zzzzaf92-2b9e-11e3-b191-71861300734c"] {
+        let description = refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;
+
+        assert_eq!(description, "Malformed hexadecimal UUID.");
+    }
+}
+
+#[tokio::test]
+async fn all_spellings_of_a_client_id_are_one_client() {
+    let api = tenant();
+    api.post_bodies("q", &[json!("mine")]).await;
+
+    for client in [
+        CLIENT.to_owned(),
+        CLIENT.to_uppercase(),
+        CLIENT.replace('-', ""),
+        format!("{{{CLIENT}}}"),
+        format!("urn:uuid:{CLIENT}"),
+    ] {
+        let page = answered(api.client(&client).get("/v2/queues/q/messages"), 200).await;
+
+        assert_eq!(page.json()["messages"], json!([]), "{client}");
+    }
+}
+
+#[tokio::test]
+async fn a_project_is_needed_everywhere_under_v2() {
+    let api = tenant();
+
+    for path in NEEDING_A_CALLER {
+        let request = || api.bare(Method::GET, path).header("Client-ID", CLIENT);
+
+        refused(request(), 400, "Project-Id Missing").await;
+        refused(request().header("X-Project-ID", ""), 400, "Empty project header not allowed").await;
+    }
+}
+
+#[tokio::test]
+async fn a_project_may_come_under_its_older_names() {
+    let api = tenant();
+    let request = |method, path| api.bare(method, path).header("Client-ID", CLIENT);
+    let project = uuid::Uuid::new_v4().to_string();
+    answered(request(Method::PUT, "/v2/queues/q").header("X-Tenant-Id", &project), 201).await;
+
+    for headers in [
+        &[("X-Project-ID", project.as_str())][..],
+        &[("X-Tenant", &project)],
+        &[("X-Tenant", "other"), ("X-Tenant-Id", "other"), ("X-Project-ID", &project)],
+    ] {
+        let list = headers.iter().fold(request(Method::GET, "/v2/queues"), |list, (name, id)| list.header(*name, *id));
+
+        assert_eq!(answered(list, 200).await.json()["queues"][0]["name"], "q", "{headers:?}");
+    }
+    let blank = request(Method::GET, "/v2/queues").header("X-Project-ID", "").header("X-Tenant-Id", &project);
+    refused(blank, 400, "Empty project header not allowed").await;
+}
+
+#[tokio::test]
+async fn a_project_id_is_limited_where_a_queue_is_named() {
+    let api = tenant();
+    let long = api.stage.sukkal.project(&format!("{}{}", uuid::Uuid::new_v4(), "p".repeat(256 - 36)));
+    let too_long = api.stage.sukkal.project(&"p".repeat(257));
+
+    answered(long.put("/v2/queues/q"), 201).await;
+    refused(too_long.put("/v2/queues/q"), 400, INVALID_QUEUE).await;
+    refused(too_long.get("/v2/queues/q/messages"), 400, INVALID_QUEUE).await;
+    answered(too_long.get("/v2/queues"), 200).await;
+}
+
+#[tokio::test]
+async fn a_header_that_is_not_utf_8_names_nobody() {
+    let api = tenant();
+    let head = "GET /v2/queues HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+
+    let client = [head.as_bytes(), b"X-Project-ID: p\r\nClient-ID: \xff\xfe\r\n\r\n"].concat();
+    api.send_raw(client).await.refusal(400, "Wrong UUID value");
+    let project = [head.as_bytes(), b"Client-ID: ", CLIENT.as_bytes(), b"\r\nX-Project-ID: \xff\r\n\r\n"].concat();
+    api.send_raw(project).await.refusal(400, "Invalid project identification");
+}
+
+#[tokio::test]
+async fn json_must_be_acceptable() {
+    let api = tenant();
+
+    for accept in ["application/json", "*/*", "application/*;q=0.1", "text/html, application/json", "APPLICATION/JSON"]
+    {
+        answered(api.get("/v2/queues").header("Accept", accept), 200).await;
+    }
+    for accept in ["application/xml", "text/*", "application/json;q=0", "junk", "application/json-home"] {
+        let answer = send(api.get("/v2/queues").header("Accept", accept)).await;
+
+        answer.refusal(406, "Media type not acceptable");
+        let link = &answer.json()["link"];
+        assert_eq!(link["rel"], "help", "{accept}");
+        assert!(link["text"].is_string() && link["href"].is_string(), "{accept}");
+    }
+    for accept in ["", "Accept: \r\n", "Accept: text/html\r\nAccept: application/json\r\n"] {
+        let list = api.send_raw(format!("{}{accept}\r\n", api.head("GET", "/v2/queues"))).await;
+        assert_eq!(list.status, 200, "{accept:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_is_refused_and_other_types_are_not_looked_at() {
+    let api = tenant();
+    let message = r#"{"messages": [{"body": 1}]}"#;
+    let post = |content_type: &str| {
+        let post = api.request(Method::POST, "/v2/queues/q/messages").header("Content-Type", content_type);
+        post.body(message)
+    };
+
+    for form in ["application/x-www-form-urlencoded", "Application/X-WWW-Form-URLEncoded"] {
+        refused(post(form), 400, "Invalid Content-Type").await;
+        let get = format!("{}Content-Type: {form}\r\n", api.head("GET", "/v2/queues"));
+        api.send_raw(format!("{get}Content-Length: 0\r\n\r\n")).await.refusal(400, "Invalid Content-Type");
+        assert_eq!(api.send_raw(format!("{get}\r\n")).await.status, 200);
+    }
+    assert_eq!(api.everything().await, json!([]));
+    for other in ["application/x-www-form-urlencoded; charset=utf-8", "text/plain", "nonsense", ""] {
+        answered(post(other), 201).await;
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id_of_its_own() {
+    let api = tenant();
+    let requests = [
+        api.get("/v2/queues"),
+        api.get("/nothing"),
+        api.put("/v2/queues/%20"),
+        api.request(Method::PATCH, "/v2/ping"),
+        api.bare(Method::GET, "/"),
+        api.bare(Method::GET, "/v2/queues"),
+        api.get("/healthz"),
+    ];
+
+    let mut seen = HashSet::new();
+    for request in requests {
+        let answer = send(request).await;
+
+        let id = answer.header("x-openstack-request-id").expect("there is an id");
+        let uuid = id.strip_prefix("req-").and_then(|uuid| uuid::Uuid::try_parse(uuid).ok());
+        assert_eq!(uuid.expect("it is req- and a UUID").get_version_num(), 4);
+        assert!(seen.insert(id.to_owned()));
+    }
+}

@@ -1,0 +1,135 @@
+//! Fact sheet 1.2: JSON as every body has it. Each row of the table of body texts is a line of `broken`, sent
+//! to each route that takes a body; "no Content-Length" is in `bad_input.rs`.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::{INVALID_BODY, PATCH_TYPE, Tenant, answered, send, tenant};
+
+const UNREADABLE: &str = "Request body could not be parsed.";
+const TOO_LARGE: &str = "JSON contains integer that is too large.";
+
+/// The routes that take JSON, each with a document around a value.
+fn requests(api: &Tenant, value: &[u8]) -> [RequestBuilder; 3] {
+    let body = |before: &str, after: &str| [before.as_bytes(), value, after.as_bytes()].concat();
+    [
+        api.put("/v2/queues/new").body(body(r#"{"k": "#, "}")),
+        api.request(Method::PATCH, "/v2/queues/q")
+            .header("Content-Type", PATCH_TYPE)
+            .body(body(r#"[{"op": "add", "path": "/metadata/k", "value": "#, "}]")),
+        api.request(Method::POST, "/v2/queues/q/messages").body(body(r#"{"messages": [{"body": "#, "}]}")),
+    ]
+}
+
+fn broken() -> Vec<(Vec<u8>, &'static str)> {
+    let deep = "[".repeat(60_000).into_bytes();
+    let closed = ["[".repeat(5000), "]".repeat(5000)].concat().into_bytes();
+    let mut values: Vec<(Vec<u8>, &str)> = vec![(deep, UNREADABLE), (closed, UNREADABLE)];
+    for text in [
+        "",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e400",
+        "-1e400",
+        "01",
+        "+1",
+        "1.",
+        ".5",
+        "0x1",
+        "'x'",
+        "tru",
+        "None",
+        "{k: 1}",
+        "[1,]",
+        "{\"a\": 1,}",
+        "1 // note",
+        "\"\\ud800\"",
+        "\"\\udc00\\ud800\"",
+        "\"\\x41\"",
+        "\"a\nb\"",
+        "\"unfinished",
+        "1 2",
+        "\u{feff}1",
+    ] {
+        values.push((text.as_bytes().to_vec(), UNREADABLE));
+    }
+    for bytes in [&b"\"\xff\""[..], b"\"\xc3\"", b"\"\xed\xa0\x80\"", b"\"\xc0\xaf\"", b"\0", b"\"\0\""] {
+        values.push((bytes.to_vec(), UNREADABLE));
+    }
+    for text in ["9223372036854775808", "-9223372036854775809", "[{\"a\": 1000000000000000000000000}]"] {
+        values.push((text.as_bytes().to_vec(), TOO_LARGE));
+    }
+    values
+}
+
+#[tokio::test]
+async fn broken_json_is_refused_and_changes_nothing() {
+    let api = tenant();
+    api.create("q", &json!({"k": 0})).await;
+    let before = api.everything().await;
+
+    for (value, description) in broken() {
+        for request in requests(&api, &value) {
+            let answer = send(request).await;
+            let shown = String::from_utf8_lossy(&value[..value.len().min(40)]);
+            assert_eq!(answer.status, 400, "{shown}: {answer:?}");
+            assert_eq!(answer.refusal(400, INVALID_BODY), description, "{shown}");
+        }
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_body_is_an_object_or_an_array() {
+    let api = tenant();
+    api.create("q", &json!({})).await;
+
+    for body in ["null", "5", "\"x\"", "true", " ", "\n", "{}{}", "[] []"] {
+        for (method, path) in [(Method::PUT, "/v2/queues/q"), (Method::POST, "/v2/queues/q/messages")] {
+            let answer = send(api.request(method, path).body(body)).await;
+            assert_eq!(answer.refusal(400, INVALID_BODY), UNREADABLE, "{body:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_json_can_say_comes_back() {
+    let api = tenant();
+    api.create("q", &json!({})).await;
+    let nested = ["[".repeat(100), "]".repeat(100)].concat();
+
+    for (sent, shown) in [
+        ("9223372036854775807", "9223372036854775807"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("0.1", "0.1"),
+        ("1.0", "1.0"),
+        ("9223372036854775808.5", "9.223372036854776e+18"),
+        ("\"9223372036854775808\"", "\"9223372036854775808\""),
+        ("{\"a\": 1, \"b\": 2, \"a\": 3}", "{\"a\":3,\"b\":2}"),
+        ("\"\\ud83d\\ude00 \\u00e9 \\/ \\u0000\"", "\"😀 é / \\u0000\""),
+        ("[ ]", "[]"),
+        (&nested, &nested),
+    ] {
+        let post = requests(&api, sent.as_bytes()).into_iter().last().unwrap();
+        let href = answered(post, 201).await.json()["resources"][0].take();
+
+        let message = answered(api.get(href.as_str().unwrap()), 200).await;
+
+        assert!(message.text.ends_with(&format!("\"body\":{shown}}}")), "{sent}: {}", message.text);
+    }
+}
+
+#[tokio::test]
+async fn the_last_of_two_equal_keys_counts() {
+    let api = tenant();
+
+    let body = r#"{"k": 1, "_default_message_ttl": 1, "k": 2, "_default_message_ttl": 60}"#;
+    answered(api.put("/v2/queues/q").body(body), 201).await;
+    let body = r#"{"messages": 5, "messages": [{"body": 1, "ttl": "x", "body": 2, "ttl": 61}]}"#;
+    answered(api.request(Method::POST, "/v2/queues/q/messages").body(body), 201).await;
+
+    let queue = api.everything().await[0].take();
+    assert_eq!(queue["metadata"]["k"], 2);
+    assert_eq!((&queue["messages"][0]["body"], &queue["messages"][0]["ttl"]), (&Value::from(2), &Value::from(61)));
+}

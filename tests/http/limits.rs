@@ -1,0 +1,114 @@
+//! Fact sheet 2: the operator's options are in force. Each test starts a server of its own.
+//!
+//! | row | test |
+//! |---|---|
+//! | `max_queue_metadata`, `max_messages_post_size` 400 | `bodies_are_limited_as_the_operator_says` |
+//! | `max_queues_per_page`, `max_messages_per_page`, `max_messages_per_claim_or_pop` 400 | `pages_are_limited_as_the_operator_says` |
+//! | `default_message_ttl`, `max_message_ttl`, `default_message_delay`, `max_message_delay` 400 | `times_are_limited_as_the_operator_says` |
+//! | `client_id_uuid_safe`, `min_length_client_id`, `max_length_client_id` 400 | `a_client_id_may_be_any_text_of_the_right_length` |
+//! | `admin_mode` | `discovery.rs` |
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Stage, Tenant, answered, follow, pick, refused};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+fn tenant_with(options: &[(&str, &str)]) -> Tenant {
+    let options: Vec<(String, &str)> =
+        options.iter().map(|(name, value)| (format!("SUKKAL_TRANSPORT__{}", name.to_uppercase()), *value)).collect();
+    let environment: Vec<(&str, &str)> = options.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    Tenant::of(&Arc::new(Stage::start(&environment)), &Uuid::new_v4().to_string())
+}
+
+fn posting(count: usize) -> Value {
+    json!({"messages": vec![json!({"body": 1}); count]})
+}
+
+#[tokio::test]
+async fn bodies_are_limited_as_the_operator_says() {
+    let api = tenant_with(&[("max_queue_metadata", "20"), ("max_messages_post_size", "400000")]);
+    let large = json!({"messages": [{"body": "x".repeat(390_000)}]});
+    let too_large = json!({"messages": [{"body": "x".repeat(400_000)}]});
+
+    answered(api.put("/v2/queues/q").body(r#"{"k": "0123456789a"}"#), 201).await;
+    refused(api.put("/v2/queues/r").body(r#"{"k": "0123456789abc"}"#), 400, INVALID_REQUEST).await;
+    let patch = api.request(reqwest::Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
+    refused(patch.body("[                    ]"), 400, INVALID_BODY).await;
+    answered(api.post(PATH, &large), 201).await;
+    refused(api.post(PATH, &too_large), 400, INVALID_REQUEST).await;
+    let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
+    assert_eq!(metadata["_max_messages_post_size"], 400_000);
+}
+
+#[tokio::test]
+async fn pages_are_limited_as_the_operator_says() {
+    let options =
+        [("max_queues_per_page", "2"), ("max_messages_per_page", "30"), ("max_messages_per_claim_or_pop", "3")];
+    let api = tenant_with(&options);
+    let ids = api.post_bodies("q", &vec![json!(1); 40]).await;
+    for name in ["r", "s"] {
+        answered(api.put(&format!("/v2/queues/{name}")), 201).await;
+    }
+
+    let queues = answered(api.get("/v2/queues"), 200).await.json();
+    assert_eq!(pick(&queues["queues"], "name"), ["q", "r"]);
+    refused(api.get("/v2/queues?limit=3"), 400, INVALID_REQUEST).await;
+    let messages = answered(api.get(&format!("{PATH}?echo=true&limit=30")), 200).await.json();
+    assert_eq!(messages["messages"].as_array().unwrap().len(), 30);
+    refused(api.get(&format!("{PATH}?limit=31")), 400, INVALID_REQUEST).await;
+    answered(api.get(&format!("{PATH}?ids={}", ids[..30].join(","))), 200).await;
+    refused(api.get(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
+    refused(api.delete(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
+    refused(api.delete(&format!("{PATH}?pop=4")), 400, INVALID_REQUEST).await;
+    answered(api.delete(&format!("{PATH}?pop=3")), 200).await;
+    answered(api.delete(&format!("{PATH}?ids={}", ids[3..33].join(","))), 204).await;
+    assert_eq!(follow(&api, &format!("{PATH}?echo=true"), "messages").await.len(), 7);
+}
+
+#[tokio::test]
+async fn times_are_limited_as_the_operator_says() {
+    let api = tenant_with(&[
+        ("default_message_ttl", "70"),
+        ("max_message_ttl", "80"),
+        ("default_message_delay", "5"),
+        ("max_message_delay", "10"),
+    ]);
+
+    answered(api.post(PATH, &posting(1)), 201).await;
+    answered(api.post(PATH, &json!({"messages": [{"body": 1, "ttl": 80}]})), 201).await;
+    refused(api.post(PATH, &json!({"messages": [{"body": 1, "ttl": 81}]})), 400, INVALID_REQUEST).await;
+    for metadata in [
+        json!({"_default_message_ttl": 81}),
+        json!({"_dead_letter_queue_messages_ttl": 81}),
+        json!({"_default_message_delay": 11}),
+    ] {
+        refused(api.put("/v2/queues/r").json(&metadata), 400, INVALID_REQUEST).await;
+    }
+
+    let messages = follow(&api, &format!("{PATH}?echo=true"), "messages").await;
+    assert_eq!(pick(&messages.into(), "ttl"), [70, 80]);
+    let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
+    assert_eq!((&metadata["_default_message_ttl"], &metadata["_default_message_delay"]), (&json!(70), &json!(5)));
+}
+
+#[tokio::test]
+async fn a_client_id_may_be_any_text_of_the_right_length() {
+    let options = [("client_id_uuid_safe", "off"), ("min_length_client_id", "3"), ("max_length_client_id", "5")];
+    let api = tenant_with(&options);
+
+    for client in ["", "ab", "abcdef", crate::support::sukkal::CLIENT] {
+        refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;
+    }
+    for client in ["abc", "a b c", "ABCDE"] {
+        answered(api.client(client).get("/v2/queues"), 200).await;
+    }
+    answered(api.client("abc").post(PATH, &posting(1)), 201).await;
+    let own = answered(api.client("abc").get(PATH), 200).await.json();
+    assert_eq!(own["messages"], json!([]));
+    let others = answered(api.client("ABC").get(PATH), 200).await.json();
+    assert_eq!(others["messages"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,102 @@
+//! Fact sheet 6.5 and 6.6, as far as there are no claims: deleting messages.
+//!
+//! | row | test |
+//! |---|---|
+//! | 6.5 `ids` and `pop` or neither 400 | `a_request_names_what_to_delete_in_one_way` |
+//! | 6.5 1 to 20 ids, else 400 | `a_request_names_up_to_20_ids` |
+//! | 6.5 204 | `the_named_messages_are_deleted_and_no_others` |
+//! | 6.6 `claim_id` no UUID 400 · not claimed 400 | `a_claim_that_does_not_hold_the_message_deletes_nothing` |
+//! | 6.6 204 | `a_message_is_deleted_once_and_then_stays_so`, `an_id_that_names_nothing_here_deletes_nothing` |
+
+use serde_json::json;
+
+use super::{INVALID_REQUEST, answered, pick, refused, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+#[tokio::test]
+async fn a_message_is_deleted_once_and_then_stays_so() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
+
+    for _ in 0..2 {
+        let deleted = answered(api.delete(&format!("{PATH}/{}", ids[0])), 204).await;
+        assert_eq!(deleted.text, "");
+    }
+
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&listed["messages"], "body"), [2]);
+}
+
+#[tokio::test]
+async fn an_id_that_names_nothing_here_deletes_nothing() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    api.post_bodies("other", &[json!(2)]).await;
+    let before = api.everything().await;
+
+    let upper = id.to_uppercase();
+    for id in [upper.as_str(), "x", "%FF", "%", "%20", "%E6%BC%A2", "9f8c3c1e-0000-4000-8000-000000000000"] {
+        answered(api.delete(&format!("{PATH}/{id}")), 204).await;
+        answered(api.delete(&format!("{PATH}?ids={id}")), 204).await;
+    }
+    answered(api.delete(&format!("/v2/queues/other/messages/{id}")), 204).await;
+    answered(api.delete(&format!("/v2/queues/other/messages?ids={id}")), 204).await;
+    answered(api.delete(&format!("/v2/queues/missing/messages/{id}")), 204).await;
+    answered(api.delete(&format!("/v2/queues/missing/messages?ids={id}")), 204).await;
+
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn the_named_messages_are_deleted_and_no_others() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &[json!(0), json!(1), json!(2), json!(3)]).await;
+
+    let query = format!("ids={},nothing,{}&ids={}&claim_ids=x", ids[0], ids[2], ids[0]);
+    let deleted = answered(api.delete(&format!("{PATH}?{query}")), 204).await;
+
+    assert_eq!(deleted.text, "");
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&listed["messages"], "body"), [1, 3]);
+}
+
+#[tokio::test]
+async fn a_request_names_up_to_20_ids() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &vec![json!(1); 21]).await;
+    let before = api.everything().await;
+
+    refused(api.delete(&format!("{PATH}?ids={}", ids.join(","))), 400, INVALID_REQUEST).await;
+    assert_eq!(api.everything().await, before);
+
+    answered(api.delete(&format!("{PATH}?ids={}", ids[..20].join(","))), 204).await;
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&listed["messages"], "id"), [ids[20].as_str()]);
+}
+
+#[tokio::test]
+async fn a_request_names_what_to_delete_in_one_way() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let before = api.everything().await;
+
+    for query in [String::new(), "?ids=".to_owned(), "?limit=1".to_owned(), format!("?ids={id}&pop=1")] {
+        refused(api.delete(&format!("{PATH}{query}")), 400, INVALID_REQUEST).await;
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_claim_that_does_not_hold_the_message_deletes_nothing() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let before = api.everything().await;
+
+    for claim in ["9f8c3c1e-0000-4000-8000-000000000000", "x", "%20", "x,y"] {
+        refused(api.delete(&format!("{PATH}/{id}?claim_id={claim}")), 400, "Unable to delete").await;
+    }
+    assert_eq!(api.everything().await, before);
+    // A blank claim is none.
+    answered(api.delete(&format!("{PATH}/{id}?claim_id=")), 204).await;
+}

@@ -1,0 +1,82 @@
+//! Fact sheet 6.3 and 6.4: messages by id.
+//!
+//! | row | test |
+//! |---|---|
+//! | 6.3 1 to 20 ids, else 400 | `a_request_names_up_to_20_ids` |
+//! | 6.3 none found 404, queue missing 404 | `no_message_found_is_404_and_says_which` |
+//! | 6.3 order, duplicates, unknown | `messages_come_in_the_order_of_the_request` |
+//! | 6.4 404 | `an_id_that_names_nothing_here_is_not_found` |
+
+use serde_json::json;
+
+use super::{INVALID_REQUEST, NOT_FOUND, answered, pick, refused, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+#[tokio::test]
+async fn one_message_is_its_document() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!({"k": [1]})]).await.remove(0);
+
+    let mut message = answered(api.get(&format!("{PATH}/{id}")), 200).await.json();
+
+    message["age"] = json!(0);
+    assert_eq!(message, json!({"id": id, "href": format!("{PATH}/{id}"), "ttl": 3600, "age": 0, "body": {"k": [1]}}));
+}
+
+#[tokio::test]
+async fn an_id_that_names_nothing_here_is_not_found() {
+    let api = tenant();
+    let here = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let elsewhere = api.post_bodies("other", &[json!(2)]).await.remove(0);
+    let deleted = api.post_bodies("q", &[json!(3)]).await.remove(0);
+    answered(api.delete(&format!("{PATH}/{deleted}")), 204).await;
+
+    let random = uuid::Uuid::new_v4().to_string();
+    let upper = here.to_uppercase();
+    let ids = [&elsewhere, &deleted, &random, &upper, "x", "%20", "%FF", "%", "%E6%BC%A2", "%00", &"9".repeat(5000)];
+    for id in ids {
+        refused(api.get(&format!("{PATH}/{id}")), 404, NOT_FOUND).await;
+    }
+    refused(api.get(&format!("/v2/queues/missing/messages/{here}")), 404, NOT_FOUND).await;
+}
+
+#[tokio::test]
+async fn messages_come_in_the_order_of_the_request() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &[json!("a"), json!("b"), json!("c")]).await;
+    let elsewhere = api.post_bodies("other", &[json!("x")]).await.remove(0);
+
+    let query = format!("{},nothing,{},{elsewhere},{},{}", ids[2], ids[0], ids[2], ids[1]);
+    let found = answered(api.get(&format!("{PATH}?ids={query}&limit=1&marker={}", ids[2])), 200).await.json();
+
+    assert_eq!(pick(&found["messages"], "body"), ["c", "a", "c", "b"]);
+    assert_eq!(found.get("links"), None);
+    assert_eq!(found["messages"][0]["href"], format!("{PATH}/{}", ids[2]));
+}
+
+#[tokio::test]
+async fn no_message_found_is_404_and_says_which() {
+    let api = tenant();
+    api.post_bodies("q", &[json!(1)]).await;
+
+    for queue in ["q", "missing"] {
+        let request = api.get(&format!("/v2/queues/{queue}/messages?ids=a,b"));
+
+        let description = refused(request, 404, NOT_FOUND).await;
+
+        let beginning = format!("No messages with IDs: ['a', 'b'] found in the queue {queue} for project project-");
+        assert!(description.starts_with(&beginning), "{description}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_names_up_to_20_ids() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let query = |count| vec![id.as_str(); count].join(",");
+
+    let found = answered(api.get(&format!("{PATH}?ids={}", query(20))), 200).await.json();
+    assert_eq!(found["messages"].as_array().unwrap().len(), 20);
+    refused(api.get(&format!("{PATH}?ids={}", query(21))), 400, INVALID_REQUEST).await;
+}

@@ -1,0 +1,150 @@
+//! Fact sheet 6.2 and 1.7: following a queue by marker.
+//!
+//! | row | test |
+//! |---|---|
+//! | documents | `a_document_has_five_keys_in_their_order` |
+//! | always 200 | `an_empty_and_a_missing_queue_have_an_empty_page` |
+//! | links | `links_repeat_the_parameters_in_their_order` |
+//! | `echo` | `own_messages_are_hidden_unless_asked_for`, `a_page_of_own_messages_does_not_end_the_feed` |
+//! | markers | `a_marker_stays_where_its_message_was`, `what_is_no_marker_of_this_queue_has_nothing_behind_it` |
+//! | limits, types 400 | `query_rules.rs` |
+
+use serde_json::{Value, json};
+
+use super::{OTHER_CLIENT, Tenant, answered, follow, pick, post_as, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+async fn list(api: &Tenant, query: &str) -> Value {
+    answered(api.get(&format!("{PATH}{query}")), 200).await.json()
+}
+
+fn numbers(to: usize) -> Vec<Value> {
+    (0..to).map(Value::from).collect()
+}
+
+#[tokio::test]
+async fn a_document_has_five_keys_in_their_order() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!({"b": 1, "a": 2})]).await.remove(0);
+
+    let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await;
+
+    let age = page.json()["messages"][0]["age"].as_u64().unwrap();
+    let message = format!(r#"{{"id":"{id}","href":"{PATH}/{id}","ttl":3600,"age":{age},"body":{{"b":1,"a":2}}}}"#);
+    assert!(page.text.contains(&message), "{}", page.text);
+    assert!(age < 60);
+    assert_eq!(page.json().as_object().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn an_empty_and_a_missing_queue_have_an_empty_page() {
+    let api = tenant();
+    let empty = json!({"messages": [], "links": []});
+
+    assert_eq!(list(&api, "?echo=true").await, empty);
+    assert_eq!(api.everything().await, json!([]));
+    api.create("q", &json!({})).await;
+    assert_eq!(list(&api, "?echo=true&limit=20").await, empty);
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_to_the_end() {
+    let api = tenant();
+    api.post_bodies("q", &numbers(25)).await;
+
+    let page = list(&api, "?echo=true").await;
+
+    assert_eq!(pick(&page["messages"], "body"), numbers(10));
+    for limit in [1, 3, 7, 20] {
+        let all = follow(&api, &format!("{PATH}?limit={limit}&echo=true"), "messages").await;
+        assert_eq!(pick(&all.into(), "body"), numbers(25), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn links_repeat_the_parameters_in_their_order() {
+    let api = tenant();
+    let ids = post_as(&api.client(OTHER_CLIENT), "q", &numbers(2)).await;
+    let (first, second) = (&ids[0], &ids[1]);
+
+    for (query, href) in [
+        ("?limit=1".to_owned(), format!("?limit=1&include_delayed=true&marker={first}")),
+        ("?limit=1&echo=true".to_owned(), format!("?limit=1&echo=true&include_delayed=true&marker={first}")),
+        (
+            format!("?echo=0&marker={first}&limit=1"),
+            format!("?marker={second}&limit=1&echo=false&include_delayed=true"),
+        ),
+        (
+            "?include_delayed=false&include_claimed=yes&echo=no&limit=1&k=v".to_owned(),
+            format!("?limit=1&echo=false&include_claimed=true&include_delayed=true&marker={first}"),
+        ),
+        (String::new(), format!("?include_delayed=true&marker={second}")),
+    ] {
+        let links = list(&api, &query).await["links"].take();
+        assert_eq!(links, json!([{"rel": "next", "href": format!("{PATH}{href}")}]), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn own_messages_are_hidden_unless_asked_for() {
+    let api = tenant();
+    let other = api.client(OTHER_CLIENT);
+    post_as(&api, "q", &[json!("mine 1")]).await;
+    post_as(&other, "q", &[json!("theirs 1"), json!("theirs 2")]).await;
+    post_as(&api, "q", &[json!("mine 2")]).await;
+    let seen = async |client: &crate::support::sukkal::Api, query: &str| {
+        let page = answered(client.get(&format!("{PATH}{query}")), 200).await.json();
+        pick(&page["messages"], "body")
+    };
+
+    for query in ["", "?echo=false"] {
+        assert_eq!(seen(&api, query).await, ["theirs 1", "theirs 2"]);
+        assert_eq!(seen(&other, query).await, ["mine 1", "mine 2"]);
+    }
+    for client in [&*api, &other] {
+        assert_eq!(seen(client, "?echo=true").await, ["mine 1", "theirs 1", "theirs 2", "mine 2"]);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_own_messages_does_not_end_the_feed() {
+    let api = tenant();
+    let other = api.client(OTHER_CLIENT);
+    for n in 0..3 {
+        api.post_bodies("q", &numbers(700)).await;
+        post_as(&other, "q", &[json!(format!("theirs {n}"))]).await;
+    }
+    api.post_bodies("q", &numbers(700)).await;
+
+    for limit in [1, 2, 20] {
+        let theirs = follow(&api, &format!("{PATH}?limit={limit}"), "messages").await;
+        assert_eq!(pick(&theirs.into(), "body"), ["theirs 0", "theirs 1", "theirs 2"], "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_marker_stays_where_its_message_was() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &numbers(4)).await;
+    answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
+
+    for (marker, rest) in [(0, &[2, 3][..]), (1, &[2, 3]), (2, &[3]), (3, &[])] {
+        let page = list(&api, &format!("?echo=true&marker={}", ids[marker])).await;
+        assert_eq!(pick(&page["messages"], "body"), *rest, "{marker}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_marker_of_this_queue_has_nothing_behind_it() {
+    let api = tenant();
+    api.post_bodies("other", &numbers(1)).await;
+    api.post_bodies("q", &numbers(2)).await;
+    let elsewhere = api.post_bodies("other", &numbers(1)).await.remove(0);
+
+    let random = uuid::Uuid::new_v4().to_string();
+    for marker in [&elsewhere, &random, "0", "-1", "x", "%00", "%F0%9F%98%80", &"9".repeat(5000)] {
+        let page = list(&api, &format!("?echo=true&marker={marker}")).await;
+        assert_eq!(page, json!({"messages": [], "links": []}), "{marker}");
+    }
+}

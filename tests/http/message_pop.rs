@@ -1,0 +1,58 @@
+//! Fact sheet 6.5, `pop`: the oldest messages handed out and deleted in one step.
+//!
+//! | row | test |
+//! |---|---|
+//! | 200, keys | `popped_messages_are_handed_out_once_oldest_first` |
+//! | empty or missing queue | `nothing_to_pop_is_an_empty_list` |
+//! | 1 to 20, else 400 | `a_request_pops_1_to_20` |
+//! | with `ids` 400 | `message_delete.rs` |
+
+use serde_json::{Value, json};
+
+use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, pick, refused, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+#[tokio::test]
+async fn popped_messages_are_handed_out_once_oldest_first() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &(0..5).map(Value::from).collect::<Vec<_>>()).await;
+
+    let first = answered(api.delete(&format!("{PATH}?pop=2")), 200).await.json();
+    let second = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
+    let third = answered(api.delete(&format!("{PATH}?pop=1")), 200).await.json();
+
+    assert_eq!(pick(&first["messages"], "id"), ids[..2]);
+    assert_eq!(pick(&second["messages"], "body"), [2, 3, 4]);
+    assert_eq!(third, json!({"messages": []}));
+    let message = &first["messages"][0];
+    let mut keys: Vec<&String> = message.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(keys, ["age", "body", "claim_count", "claim_id", "id", "ttl"]);
+    assert_eq!((&message["ttl"], &message["claim_count"], &message["body"]), (&json!(3600), &json!(0), &json!(0)));
+    assert!(message["age"].is_u64() && message["claim_id"].is_string());
+    assert_eq!(api.everything().await[0]["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn nothing_to_pop_is_an_empty_list() {
+    let api = tenant();
+
+    assert_eq!(answered(api.delete(&format!("{PATH}?pop=5")), 200).await.json(), json!({"messages": []}));
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn a_request_pops_1_to_20() {
+    let api = tenant();
+    api.post_bodies("q", &[json!(1)]).await;
+    let before = api.everything().await;
+
+    for count in ["0", "-1", "21", "4294967297"] {
+        refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_REQUEST).await;
+    }
+    for count in ["x", "1.5", "true"] {
+        refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_PARAMETER).await;
+    }
+    assert_eq!(api.everything().await, before);
+}

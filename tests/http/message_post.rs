@@ -1,0 +1,235 @@
+//! Fact sheet 6.1: posting messages.
+//!
+//! | row | test |
+//! |---|---|
+//! | 201, `Location`, `resources` | `the_receipt_names_the_messages_in_order` |
+//! | `Location` cap (DEV) | `a_large_batch_has_a_short_location` |
+//! | too large 400 | `a_request_is_limited_in_bytes`, `a_queue_may_take_less` |
+//! | JSON errors 400 | `json_rules.rs` |
+//! | no `messages` 400 · not an array 400 · element no object (DEV) 400 · `ttl` 400 · `body` missing 400 · empty 400 · ttl range 400 | `each_bad_row_is_refused_and_changes_nothing` |
+//! | `delay` outside delayed queues | `a_delay_is_not_looked_at_in_a_queue_without_delay` |
+//! | queue created if missing | `a_queue_comes_with_its_first_message`, `a_refused_request_creates_no_queue` |
+//! | order of checks | `the_first_failing_check_wins` |
+
+use serde_json::{Value, json};
+
+use super::{INVALID_BODY, INVALID_REQUEST, answered, follow, pick, refused, send, tenant, text};
+
+const PATH: &str = "/v2/queues/q/messages";
+
+#[tokio::test]
+async fn the_receipt_names_the_messages_in_order() {
+    let api = tenant();
+    let messages = json!({"messages": [{"body": "a", "ttl": 60}, {"body": "b"}, {"body": "c", "ttl": 1_209_600}]});
+
+    let posted = answered(api.post(PATH, &messages), 201).await;
+
+    let resources = posted.json()["resources"].take();
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&listed["messages"], "href"), *resources.as_array().unwrap());
+    assert_eq!(pick(&listed["messages"], "body"), ["a", "b", "c"]);
+    assert_eq!(pick(&listed["messages"], "ttl"), [60, 3600, 1_209_600]);
+    let ids: Vec<String> = pick(&listed["messages"], "id").iter().map(|id| text(id).to_owned()).collect();
+    assert_eq!(posted.header("location"), Some(format!("{PATH}?ids={}", ids.join(",")).as_str()));
+    assert_eq!(posted.json().as_object().unwrap().len(), 1);
+    let fetched = answered(api.get(posted.header("location").unwrap()), 200).await.json();
+    assert_eq!(fetched["messages"], listed["messages"]);
+}
+
+#[tokio::test]
+async fn a_large_batch_has_a_short_location() {
+    let api = tenant();
+    let messages: Vec<Value> = (0..3000).map(|n| json!({"body": n})).collect();
+
+    let posted = answered(api.post(PATH, &json!({"messages": messages})), 201).await;
+
+    assert!(posted.header("location").unwrap().len() < 8192);
+    let resources = posted.json()["resources"].take();
+    assert_eq!(resources.as_array().unwrap().len(), 3000);
+    let last = answered(api.get(text(&resources[2999])), 200).await.json();
+    assert_eq!(last["body"], 2999);
+}
+
+#[tokio::test]
+async fn bytes_are_the_only_limit_of_a_batch() {
+    let api = tenant();
+    let count = (262_144 - 16) / r#"{"body":0},"#.len();
+    let messages: Vec<Value> = vec![json!({"body": 0}); count];
+
+    let posted = answered(api.post(PATH, &json!({"messages": messages})), 201).await;
+
+    assert_eq!(posted.json()["resources"].as_array().unwrap().len(), count);
+    let last = posted.json()["resources"][count - 1].take();
+    answered(api.get(text(&last)), 200).await;
+}
+
+#[tokio::test]
+async fn any_json_value_is_a_body() {
+    let api = tenant();
+    let bodies = [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-1.5),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(1e300),
+        json!("\u{0}\u{7f}é漢\u{1F600}\u{2028}"),
+        json!({"b": 1, "a": [[{}]]}),
+    ];
+    api.post_bodies("q", &bodies).await;
+
+    let listed = follow(&api, &format!("{PATH}?echo=true"), "messages").await;
+
+    assert_eq!(pick(&listed.into(), "body"), bodies);
+}
+
+#[tokio::test]
+async fn unknown_fields_are_dropped() {
+    let api = tenant();
+    let message = json!({"body": 1, "id": "x", "age": 5, "href": "/", "claim_id": "c", "colour": "red"});
+    answered(api.post(PATH, &json!({"messages": [message], "more": 1})), 201).await;
+
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+
+    let keys: Vec<&String> = listed["messages"][0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["id", "href", "ttl", "age", "body"]);
+    assert_ne!(listed["messages"][0]["id"], "x");
+}
+
+#[tokio::test]
+async fn a_queue_comes_with_its_first_message() {
+    let api = tenant();
+
+    api.post_bodies("q", &[json!(1)]).await;
+
+    assert_eq!(pick(&api.everything().await, "name"), ["q"]);
+}
+
+#[tokio::test]
+async fn the_queue_says_how_long_messages_live() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_ttl": 120})).await;
+    answered(api.post(PATH, &json!({"messages": [{"body": 1}, {"body": 2, "ttl": 60}]})), 201).await;
+    let patch = json!([{"op": "replace", "path": "/metadata/_default_message_ttl", "value": 240}]);
+    answered(api.patch("q", &patch), 200).await;
+
+    api.post_bodies("q", &[json!(3)]).await;
+
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&listed["messages"], "ttl"), [120, 60, 240]);
+}
+
+#[tokio::test]
+async fn a_delay_is_not_looked_at_in_a_queue_without_delay() {
+    let api = tenant();
+
+    for delay in [json!(900), json!("soon"), json!(-1), json!(null), json!([])] {
+        answered(api.post(PATH, &json!({"messages": [{"body": delay, "delay": delay}]})), 201).await;
+    }
+
+    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(listed["messages"].as_array().unwrap().len(), 5);
+}
+
+/// What is wrong with a document, with the title of its refusal and what the description must contain.
+fn bad_rows() -> Vec<(Value, &'static str, &'static str)> {
+    let one = |message: Value| json!({"messages": [{"body": "good"}, message]});
+    let ttl = "The value of the \"ttl\" field must be a int.";
+    vec![
+        (json!({}), INVALID_REQUEST, "No messages were found in the request body."),
+        (json!({"message": []}), INVALID_REQUEST, "No messages were found in the request body."),
+        (json!([{"body": 1}]), INVALID_REQUEST, "No messages were found in the request body."),
+        (json!({"messages": {}}), INVALID_BODY, "Document type not supported."),
+        (json!({"messages": null}), INVALID_BODY, "Document type not supported."),
+        (json!({"messages": "x"}), INVALID_BODY, "Document type not supported."),
+        (json!({"messages": []}), INVALID_REQUEST, ""),
+        (one(json!(5)), INVALID_BODY, ""),
+        (one(json!(null)), INVALID_BODY, ""),
+        (one(json!([])), INVALID_BODY, ""),
+        (one(json!({})), INVALID_BODY, "Missing \"body\" field."),
+        (one(json!({"ttl": 60})), INVALID_BODY, "Missing \"body\" field."),
+        (one(json!({"body": 1, "ttl": null})), INVALID_BODY, ttl),
+        (one(json!({"body": 1, "ttl": "60"})), INVALID_BODY, ttl),
+        (one(json!({"body": 1, "ttl": 60.0})), INVALID_BODY, ttl),
+        (one(json!({"body": 1, "ttl": []})), INVALID_BODY, ttl),
+        (one(json!({"body": 1, "ttl": 59})), INVALID_REQUEST, "59"),
+        (one(json!({"body": 1, "ttl": 0})), INVALID_REQUEST, ""),
+        (one(json!({"body": 1, "ttl": true})), INVALID_REQUEST, ""),
+        (one(json!({"body": 1, "ttl": -60})), INVALID_REQUEST, ""),
+        (one(json!({"body": 1, "ttl": 1_209_601})), INVALID_REQUEST, "1209600"),
+        (one(json!({"body": 1, "ttl": 4_294_967_356_i64})), INVALID_REQUEST, ""),
+        (one(json!({"body": 1, "ttl": i64::MIN})), INVALID_REQUEST, ""),
+    ]
+}
+
+#[tokio::test]
+async fn each_bad_row_is_refused_and_changes_nothing() {
+    let api = tenant();
+    api.post_bodies("q", &[json!("before")]).await;
+    let before = api.everything().await;
+
+    for (document, title, says) in bad_rows() {
+        let answer = send(api.post(PATH, &document)).await;
+        assert_eq!(answer.status, 400, "{document}: {answer:?}");
+        let description = answer.refusal(400, title);
+        assert!(description.contains(says), "{document}: {description}");
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_refused_request_creates_no_queue() {
+    let api = tenant();
+
+    for (document, title, _) in bad_rows() {
+        refused(api.post(PATH, &document), 400, title).await;
+    }
+
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn the_first_failing_check_wins() {
+    let api = tenant();
+
+    let type_and_range = json!({"messages": [{"body": 1, "ttl": 1}, {"body": 1, "ttl": "x"}]});
+    refused(api.post(PATH, &type_and_range), 400, INVALID_BODY).await;
+    let ttl_and_body = json!({"messages": [{"ttl": "x"}]});
+    let description = refused(api.post(PATH, &ttl_and_body), 400, INVALID_BODY).await;
+    assert!(description.contains("ttl"), "{description}");
+}
+
+#[tokio::test]
+async fn a_request_is_limited_in_bytes() {
+    let api = tenant();
+    let document = |bytes: usize| {
+        let frame = r#"{"messages":[{"body":""}]}"#.len();
+        format!(r#"{{"messages":[{{"body":"{}"}}]}}"#, "x".repeat(bytes - frame))
+    };
+    let post = |bytes| api.request(reqwest::Method::POST, PATH).body(document(bytes));
+
+    refused(post(262_145), 400, INVALID_REQUEST).await;
+    assert_eq!(api.everything().await, json!([]));
+    answered(post(262_144), 201).await;
+}
+
+#[tokio::test]
+async fn a_queue_may_take_less() {
+    let api = tenant();
+    let document = json!({"messages": [{"body": "x"}]});
+    let size = document.to_string().len();
+    api.create("q", &json!({"_max_messages_post_size": size})).await;
+    answered(api.post(PATH, &document), 201).await;
+    let before = api.everything().await;
+
+    refused(api.post(PATH, &json!({"messages": [{"body": "xx"}]})), 400, INVALID_REQUEST).await;
+
+    assert_eq!(api.everything().await, before);
+    let patch = json!([{"op": "replace", "path": "/metadata/_max_messages_post_size", "value": size - 1}]);
+    answered(api.patch("q", &patch), 200).await;
+    refused(api.post(PATH, &document), 400, INVALID_REQUEST).await;
+}

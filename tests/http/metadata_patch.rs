@@ -1,0 +1,255 @@
+//! Fact sheet 4.4: changing a queue's metadata.
+//!
+//! | row | test |
+//! |---|---|
+//! | 1 too large 400 | `a_patch_is_limited_in_bytes_before_its_type_is_looked_at` |
+//! | 2 media type 415 | `a_patch_has_exactly_one_media_type` |
+//! | 3 empty 400, object (DEV) 400 | `a_patch_is_an_array` |
+//! | 4 violations 400 | `an_operation_that_is_not_as_it_should_be_is_refused` |
+//! | `add`, `replace`, `remove` | `operations_change_keys`, `reserved_keys_count_as_there` |
+//! | 404 | `a_missing_queue_cannot_be_changed` |
+//! | 409 | `a_key_that_is_not_there_cannot_be_replaced_or_removed` |
+//! | order, all or nothing | `syntax_is_judged_before_existence_and_that_before_values`, `a_patch_is_applied_whole_or_not_at_all` |
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{CONFLICT, INVALID_BODY, NOT_FOUND, PATCH_TYPE, Tenant, answered, refused, tenant};
+
+async fn with_queue(metadata: &Value) -> Tenant {
+    let api = tenant();
+    api.create("q", metadata).await;
+    api
+}
+
+async fn patched(api: &Tenant, patch: &Value) -> Value {
+    let metadata = answered(api.patch("q", patch), 200).await.json();
+    assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json(), metadata);
+    metadata
+}
+
+/// Each patch must be refused so, and change nothing.
+async fn all_refused(api: &Tenant, patches: &[Value], status: u16, title: &str) {
+    let before = api.everything().await;
+    for patch in patches {
+        let answer = super::send(api.patch("q", patch)).await;
+        assert_eq!(answer.status, status, "{patch}: {answer:?}");
+        answer.refusal(status, title);
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn operations_change_keys() {
+    let api = with_queue(&json!({"a": 1, "b": 2, "c": 3})).await;
+
+    let metadata = patched(
+        &api,
+        &json!([
+            {"op": "add", "path": "/metadata/new", "value": {"x": [null]}},
+            {"op": "add", "path": "/metadata/a", "value": "again"},
+            {"op": "replace", "path": "/METADATA/b", "value": null, "more": "ignored"},
+            {"op": "remove", "path": "/metadata/c", "value": "ignored"},
+            {"op": "replace", "path": "/metadata/new", "value": 7},
+        ]),
+    )
+    .await;
+
+    assert_eq!(metadata["new"], 7);
+    assert_eq!(metadata["a"], "again");
+    assert_eq!(metadata.get("b"), Some(&Value::Null));
+    assert_eq!(metadata.get("c"), None);
+    assert_eq!(metadata["_default_message_ttl"], 3600);
+}
+
+#[tokio::test]
+async fn no_operation_changes_nothing() {
+    let api = with_queue(&json!({"a": 1})).await;
+
+    assert_eq!(patched(&api, &json!([])).await["a"], 1);
+}
+
+#[tokio::test]
+async fn keys_are_escaped_and_trimmed() {
+    let api = with_queue(&json!({"a/b": 1, "c~d": 2, "~1": 3, "Key": 4})).await;
+
+    let metadata = patched(
+        &api,
+        &json!([
+            {"op": "replace", "path": "/metadata/a~1b", "value": 10},
+            {"op": "replace", "path": "/metadata/c~0d", "value": 20},
+            {"op": "replace", "path": "/metadata/~01", "value": 30},
+            {"op": "replace", "path": "/metadata/Key", "value": 60},
+            {"op": "add", "path": "/ metadata / e ", "value": 40},
+            {"op": "add", "path": "/metadata/é", "value": 50},
+        ]),
+    )
+    .await;
+
+    for (key, value) in [("a/b", 10), ("c~d", 20), ("~1", 30), ("e", 40), ("é", 50), ("Key", 60)] {
+        assert_eq!(metadata[key], value, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn reserved_keys_count_as_there() {
+    let api = with_queue(&json!({"_default_message_ttl": 60})).await;
+
+    let metadata = patched(
+        &api,
+        &json!([
+            {"op": "replace", "path": "/metadata/_max_claim_count", "value": 5},
+            {"op": "remove", "path": "/metadata/_dead_letter_queue"},
+            {"op": "remove", "path": "/metadata/_default_message_ttl"},
+            {"op": "remove", "path": "/metadata/_default_message_ttl"},
+        ]),
+    )
+    .await;
+
+    assert_eq!((&metadata["_max_claim_count"], &metadata["_default_message_ttl"]), (&json!(5), &json!(3600)));
+}
+
+#[tokio::test]
+async fn remove_does_not_look_at_the_first_segment() {
+    let api = with_queue(&json!({"k": 1})).await;
+
+    assert_eq!(patched(&api, &json!([{"op": "remove", "path": "/foo/k"}])).await.get("k"), None);
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_there_cannot_be_replaced_or_removed() {
+    let api = with_queue(&json!({"k": 1})).await;
+    let replace = |key: &str| json!([{"op": "replace", "path": format!("/metadata/{key}"), "value": 1}]);
+    let remove = |key: &str| json!([{"op": "remove", "path": format!("/metadata/{key}")}]);
+
+    let patches = ["K", "_flavor", "_retry_policy"].map(|key| [replace(key), remove(key)]).concat();
+    all_refused(&api, &patches, 409, CONFLICT).await;
+    let replaced = refused(api.patch("q", &replace("x")), 409, CONFLICT).await;
+    assert_eq!(replaced, "Can't replace non-existent object x.");
+    let removed = refused(api.patch("q", &remove("x")), 409, CONFLICT).await;
+    assert_eq!(removed, "Can't remove non-existent object x.");
+}
+
+#[tokio::test]
+async fn an_operation_that_is_not_as_it_should_be_is_refused() {
+    let api = with_queue(&json!({"k": 1})).await;
+    let paths = [
+        json!("metadata/k"),
+        json!(""),
+        json!("/"),
+        json!("/metadata"),
+        json!("/metadata/"),
+        json!("/metadata/k/"),
+        json!("/metadata/k/l"),
+        json!("//k"),
+        json!("/metadata//"),
+        json!("/foo/k"),
+        json!("/metadata/~2"),
+        json!("/metadata/k~"),
+        json!("/metadata/ "),
+        json!(null),
+        json!(5),
+        json!(["metadata", "k"]),
+        json!({}),
+    ];
+    let of_paths = paths.iter().map(|path| json!([{"op": "add", "path": path, "value": 1}]));
+    let others = [
+        json!([{"path": "/metadata/k", "value": 1}]),
+        json!([{"op": "move", "path": "/metadata/k", "value": 1}]),
+        json!([{"op": "ADD", "path": "/metadata/k", "value": 1}]),
+        json!([{"op": 1, "path": "/metadata/k", "value": 1}]),
+        json!([{"op": "add", "value": 1}]),
+        json!([{"op": "add", "path": "/metadata/k"}]),
+        json!([{"op": "replace", "path": "/metadata/k"}]),
+        json!([{"op": "remove"}]),
+        json!([[]]),
+        json!([null]),
+        json!(["add"]),
+        json!([{"op": "add", "path": "/metadata/k", "value": 2}, 5]),
+    ];
+
+    all_refused(&api, &of_paths.chain(others).collect::<Vec<_>>(), 400, INVALID_BODY).await;
+}
+
+#[tokio::test]
+async fn a_patch_is_an_array() {
+    let api = with_queue(&json!({"k": 1})).await;
+    let before = api.everything().await;
+    let patch = || api.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
+
+    for request in [patch(), patch().body("")] {
+        let description = refused(request, 400, INVALID_BODY).await;
+        assert_eq!(description, "PATCH body could not be empty for update.");
+    }
+    for body in ["{}", r#"{"op": "add", "path": "/metadata/k", "value": 2}"#, "null", "5", "[", "\u{feff}[]", "\0"] {
+        refused(patch().body(body), 400, INVALID_BODY).await;
+    }
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_patch_has_exactly_one_media_type() {
+    let api = with_queue(&json!({})).await;
+    let patch = || api.request(Method::PATCH, "/v2/queues/q").body("[]");
+
+    for other in
+        ["application/json", "application/json-patch+json", &PATCH_TYPE.to_uppercase(), &format!("{PATCH_TYPE}; v=1")]
+    {
+        let description = refused(patch().header("Content-Type", other), 415, "415 Unsupported Media Type").await;
+
+        assert!(description.contains(PATCH_TYPE), "{description}");
+    }
+    refused(patch(), 415, "415 Unsupported Media Type").await;
+}
+
+#[tokio::test]
+async fn a_patch_is_limited_in_bytes_before_its_type_is_looked_at() {
+    let api = with_queue(&json!({})).await;
+    let patch = |bytes: usize| {
+        let frame = r#"[{"op":"add","path":"/metadata/k","value":""}]"#.len();
+        format!(r#"[{{"op":"add","path":"/metadata/k","value":"{}"}}]"#, "x".repeat(bytes - frame))
+    };
+    let request = |body| api.request(Method::PATCH, "/v2/queues/q").body(body);
+
+    refused(request(patch(65537)), 400, INVALID_BODY).await;
+    refused(request(patch(65537)).header("Content-Type", PATCH_TYPE), 400, INVALID_BODY).await;
+    refused(request(patch(65536)), 415, "415 Unsupported Media Type").await;
+    answered(request(patch(65536)).header("Content-Type", PATCH_TYPE), 200).await;
+}
+
+#[tokio::test]
+async fn a_missing_queue_cannot_be_changed() {
+    let api = tenant();
+
+    for patch in [json!([]), json!([{"op": "add", "path": "/metadata/k", "value": 1}])] {
+        let description = refused(api.patch("q", &patch), 404, NOT_FOUND).await;
+
+        assert!(description.starts_with("Queue q does not exist for project "), "{description}");
+    }
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn syntax_is_judged_before_existence_and_that_before_values() {
+    let api = with_queue(&json!({})).await;
+    let bad_syntax = json!({"op": "add", "path": "metadata/k", "value": 1});
+    let bad_key = json!({"op": "remove", "path": "/metadata/none"});
+    let bad_value = json!({"op": "add", "path": "/metadata/_default_message_ttl", "value": 1});
+
+    refused(api.patch("missing", &json!([bad_key, bad_syntax])), 400, INVALID_BODY).await;
+    refused(api.patch("missing", &json!([bad_value, bad_key])), 404, NOT_FOUND).await;
+    refused(api.patch("q", &json!([bad_value, bad_key, bad_syntax])), 400, INVALID_BODY).await;
+    refused(api.patch("q", &json!([bad_value, bad_key])), 409, CONFLICT).await;
+    refused(api.patch("q", &json!([bad_value])), 400, INVALID_BODY).await;
+}
+
+#[tokio::test]
+async fn a_patch_is_applied_whole_or_not_at_all() {
+    let api = with_queue(&json!({"k": 1})).await;
+    let good = json!({"op": "add", "path": "/metadata/k", "value": 2});
+
+    let conflict = json!([good, {"op": "remove", "path": "/metadata/none"}]);
+    all_refused(&api, &[conflict], 409, CONFLICT).await;
+    let invalid = json!([good, {"op": "add", "path": "/metadata/_max_claim_count", "value": "x"}]);
+    all_refused(&api, &[invalid], 400, INVALID_BODY).await;
+}

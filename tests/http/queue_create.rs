@@ -1,0 +1,144 @@
+//! Fact sheet 4.2 and 1.5: making queues.
+//!
+//! | row | test |
+//! |---|---|
+//! | 201, then 204 | `a_queue_is_created_once_and_then_stays_as_it_is` |
+//! | names 400 | `a_name_has_up_to_64_plain_characters`, `what_is_no_queue_name_is_refused_on_every_route` |
+//! | metadata too large 400 | `metadata_is_limited_in_bytes` |
+//! | body problems 400 | `metadata_is_an_object` |
+//! | reserved keys 400 | `reserved_metadata.rs` |
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{INVALID_BODY, INVALID_QUEUE, INVALID_REQUEST, answered, refused, tenant};
+
+#[tokio::test]
+async fn a_queue_is_created_once_and_then_stays_as_it_is() {
+    let api = tenant();
+
+    let created = answered(api.put("/v2/queues/q").json(&json!({"k": 1})), 201).await;
+    let again = answered(api.put("/v2/queues/q").json(&json!({"k": 2, "l": 3})), 204).await;
+    let bare = answered(api.put("/v2/queues/q"), 204).await;
+
+    for answer in [created, again, bare] {
+        assert_eq!((answer.header("location"), answer.text.as_str()), (Some("/v2/queues/q"), ""));
+    }
+    let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
+    assert_eq!((&metadata["k"], metadata.get("l")), (&json!(1), None));
+}
+
+#[tokio::test]
+async fn a_body_is_optional() {
+    let api = tenant();
+
+    answered(api.put("/v2/queues/none"), 201).await;
+    answered(api.put("/v2/queues/empty").body(""), 201).await;
+    answered(api.put("/v2/queues/blank").body("{}"), 201).await;
+}
+
+#[tokio::test]
+async fn metadata_comes_back_to_the_letter() {
+    let api = tenant();
+    let metadata = json!({
+        "name": "q1", "text": "héllo \u{1F600} \" \\ \u{0}", "nothing": null, "list": [1, [2.5, {}]], "": "no key",
+        "/": true, "_mine": {"a": 1}, "_flavor": "gold", "large": i64::MAX, "small": i64::MIN,
+    });
+    api.create("q", &metadata).await;
+
+    let shown = answered(api.get("/v2/queues/q"), 200).await.json();
+
+    for (key, value) in metadata.as_object().unwrap() {
+        assert_eq!(&shown[key], value, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_has_up_to_64_plain_characters() {
+    let api = tenant();
+
+    for name in ["a", "A-b_c.9", "...", "-", "0", &"x".repeat(64)] {
+        answered(api.put(&format!("/v2/queues/{name}")), 201).await;
+        answered(api.delete(&format!("/v2/queues/{name}")), 204).await;
+    }
+    // A client would take these two for steps in the path.
+    for name in [".", ".."] {
+        let put = format!("{}\r\n", api.head("PUT", "/v2/queues/@").replace('@', name));
+        assert_eq!(api.send_raw(put).await.header("location"), Some(format!("/v2/queues/{name}").as_str()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_queue_name_is_refused_on_every_route() {
+    let api = tenant();
+    let long = "x".repeat(65);
+    let names = [
+        "%20",
+        "a%20b",
+        "q%0A",
+        "%0Aq",
+        "q%00",
+        "caf%C3%A9",
+        "%E9%98%9F%E5%88%97",
+        "%D0%BE%D1%87",
+        "%FF",
+        "%",
+        "a%zz",
+        "a:b",
+        "a*",
+        "{q}",
+        "a;b",
+        "q%3F",
+        &long,
+    ];
+
+    for name in names {
+        let queue = format!("/v2/queues/{name}");
+        for (method, path) in [
+            (Method::PUT, queue.clone()),
+            (Method::GET, queue.clone()),
+            (Method::DELETE, queue.clone()),
+            (Method::GET, format!("{queue}/messages")),
+            (Method::DELETE, format!("{queue}/messages/m")),
+        ] {
+            api.send_raw(format!("{}\r\n", api.head(method.as_str(), &path))).await.refusal(400, INVALID_QUEUE);
+        }
+        let patch = api.patch(name, &json!([]));
+        refused(patch, 400, INVALID_QUEUE).await;
+        let message = json!({"messages": [{"body": 1}]});
+        refused(api.post(&format!("{queue}/messages"), &message), 400, INVALID_QUEUE).await;
+    }
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn metadata_is_limited_in_bytes() {
+    let api = tenant();
+    let metadata = |bytes: usize| {
+        let frame = r#"{"k": ""}"#.len();
+        format!(r#"{{"k": "{}"}}"#, "x".repeat(bytes - frame))
+    };
+
+    answered(api.put("/v2/queues/full").body(metadata(65536)), 201).await;
+    refused(api.put("/v2/queues/over").body(metadata(65537)), 400, INVALID_REQUEST).await;
+
+    let names: Vec<Value> = api.everything().await.as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
+    assert_eq!(names, ["full"]);
+}
+
+#[tokio::test]
+async fn metadata_is_an_object() {
+    let api = tenant();
+
+    for (body, description) in [
+        ("[]", "Document type not supported."),
+        (r#"[{"k": 1}]"#, "Document type not supported."),
+        ("null", "Request body could not be parsed."),
+        ("{", "Request body could not be parsed."),
+        (" ", "Request body could not be parsed."),
+        (r#"{"k": 9223372036854775808}"#, "JSON contains integer that is too large."),
+    ] {
+        assert_eq!(refused(api.put("/v2/queues/q").body(body), 400, INVALID_BODY).await, description, "{body}");
+    }
+    assert_eq!(api.everything().await, json!([]));
+}

@@ -1,0 +1,191 @@
+//! Fact sheet 4.1 and 1.7: the list of a project's queues.
+//!
+//! | row | test |
+//! |---|---|
+//! | always 200, by name | `queues_come_by_name`, `a_project_without_queues_has_an_empty_list` |
+//! | links | `a_full_page_links_to_the_next`, `links_repeat_the_parameters_in_their_order` |
+//! | marker, also of a deleted queue | `a_marker_is_a_place_between_names` |
+//! | `detailed` | `a_detailed_list_shows_metadata_with_defaults` |
+//! | `with_count` | `the_count_ignores_filters_and_pages` |
+//! | `name` | `a_name_filter_takes_any_part_of_the_name` |
+//! | metadata filters | `metadata_filters_compare_values`, `filters_do_not_end_the_list` |
+//! | `k=a,b` (DEV) 400 | `a_filter_takes_one_value` |
+//! | limits, types 400 | `query_rules.rs` |
+
+use serde_json::{Value, json};
+
+use super::{INVALID_REQUEST, Tenant, answered, follow, pick, refused, tenant};
+
+async fn with_queues(names: &[&str]) -> Tenant {
+    let api = tenant();
+    for name in names {
+        answered(api.put(&format!("/v2/queues/{name}")), 201).await;
+    }
+    api
+}
+
+async fn list(api: &Tenant, query: &str) -> Value {
+    answered(api.get(&format!("/v2/queues{query}")), 200).await.json()
+}
+
+#[tokio::test]
+async fn a_project_without_queues_has_an_empty_list() {
+    let api = tenant();
+
+    for query in ["", "?with_count=true", "?marker=m&limit=2&detailed=true&name=x&k=1"] {
+        assert_eq!(list(&api, query).await, json!({"queues": [], "links": []}), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn queues_come_by_name() {
+    let api = with_queues(&["b", "a", "_", "B", "a.b", "-", "a-b", "10", "9"]).await;
+
+    let page = list(&api, "").await;
+
+    assert_eq!(pick(&page["queues"], "name"), ["-", "10", "9", "B", "_", "a", "a-b", "a.b", "b"]);
+    assert_eq!(page["queues"][0], json!({"name": "-", "href": "/v2/queues/-"}));
+    assert_eq!(page["links"], json!([{"rel": "next", "href": "/v2/queues?marker=b"}]));
+}
+
+#[tokio::test]
+async fn a_full_page_links_to_the_next() {
+    let names: Vec<String> = (0..25).map(|n| format!("q{n:02}")).collect();
+    let api = with_queues(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+
+    let first = list(&api, "").await;
+    let second = list(&api, "?marker=q09").await;
+    let last = list(&api, "?limit=20&marker=q24").await;
+
+    assert_eq!(pick(&first["queues"], "name"), names[..10]);
+    assert_eq!(first["links"], json!([{"rel": "next", "href": "/v2/queues?marker=q09"}]));
+    assert_eq!(pick(&second["queues"], "name"), names[10..20]);
+    assert_eq!(last, json!({"queues": [], "links": []}));
+    let all = follow(&api, "/v2/queues?limit=4", "queues").await;
+    assert_eq!(pick(&all.into(), "name"), names);
+}
+
+#[tokio::test]
+async fn links_repeat_the_parameters_in_their_order() {
+    let api = with_queues(&["q1", "q2"]).await;
+
+    for (query, href) in [
+        ("?limit=1", "/v2/queues?limit=1&marker=q1"),
+        ("?limit=1&marker=q1", "/v2/queues?marker=q2&limit=1"),
+        ("?marker=&limit=1", "/v2/queues?limit=1&marker=q1"),
+        ("?detailed=yes&limit=1", "/v2/queues?limit=1&detailed=true&marker=q1"),
+        (
+            "?with_count=1&name=q&detailed=off&limit=+1&marker=a",
+            "/v2/queues?marker=q1&limit=1&detailed=false&name=q&with_count=true",
+        ),
+        ("?colour=&name=&limit=1", "/v2/queues?limit=1&marker=q1"),
+    ] {
+        assert_eq!(list(&api, query).await["links"][0]["href"], href, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_marker_is_a_place_between_names() {
+    let api = with_queues(&["a", "b", "c"]).await;
+    answered(api.delete("/v2/queues/b"), 204).await;
+
+    for (marker, names) in [
+        ("a", &["c"][..]),
+        ("b", &["c"]),
+        ("bbb", &["c"]),
+        ("A", &["a", "c"]),
+        ("%20", &["a", "c"]),
+        ("%5B", &["a", "c"]),
+        ("c", &[]),
+        ("%C3%A9", &[]),
+    ] {
+        let page = list(&api, &format!("?marker={marker}")).await;
+        assert_eq!(pick(&page["queues"], "name"), names, "{marker}");
+    }
+}
+
+#[tokio::test]
+async fn a_detailed_list_shows_metadata_with_defaults() {
+    let api = tenant();
+    api.create("q", &json!({"colour": "red", "_default_message_ttl": 60})).await;
+
+    let detailed = answered(api.get("/v2/queues?detailed=true"), 200).await;
+
+    let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
+    assert_eq!(detailed.json()["queues"], json!([{"name": "q", "metadata": metadata, "href": "/v2/queues/q"}]));
+    assert!(detailed.text.contains(r#"{"name":"q","metadata":{"#), "{}", detailed.text);
+    for query in ["", "?detailed=false"] {
+        assert_eq!(list(&api, query).await["queues"][0], json!({"name": "q", "href": "/v2/queues/q"}));
+    }
+}
+
+#[tokio::test]
+async fn the_count_ignores_filters_and_pages() {
+    let api = with_queues(&["a", "b", "c"]).await;
+
+    for query in ["?with_count=true", "?with_count=1&limit=1", "?with_count=on&name=b&k=1", "?with_count=t&marker=c"] {
+        assert_eq!(list(&api, query).await["count"], 3, "{query}");
+    }
+    for query in ["", "?with_count=false"] {
+        assert_eq!(list(&api, query).await.get("count"), None, "{query}");
+    }
+    answered(api.delete("/v2/queues/b"), 204).await;
+    assert_eq!(list(&api, "?with_count=true").await["count"], 2);
+}
+
+#[tokio::test]
+async fn a_name_filter_takes_any_part_of_the_name() {
+    let api = with_queues(&["orders", "reorder", "stock", "a.b"]).await;
+
+    for (name, names) in
+        [("order", &["orders", "reorder"][..]), ("stock", &["stock"]), ("a.b", &["a.b"]), (".", &["a.b"]), ("O", &[])]
+    {
+        let page = list(&api, &format!("?name={name}")).await;
+        assert_eq!(pick(&page["queues"], "name"), names, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_filters_compare_values() {
+    let api = tenant();
+    api.create("a", &json!({"colour": "red", "size": 5})).await;
+    api.create("b", &json!({"colour": "red", "size": "5", "é": "è"})).await;
+    api.create("c", &json!({"colour": "blue", "size": -5, "_default_message_ttl": 60})).await;
+
+    for (query, names) in [
+        ("colour=red", &["a", "b"][..]),
+        ("size=5", &["a"]),
+        ("size=-5", &["c"]),
+        ("colour=red&size=5", &["a"]),
+        ("colour=red&limit=1", &["a"]),
+        ("%C3%A9=%C3%A8", &["b"]),
+        ("_default_message_ttl=60", &["c"]),
+        ("colour=green", &[]),
+        ("shape=round", &[]),
+    ] {
+        let page = list(&api, &format!("?{query}")).await;
+        assert_eq!(pick(&page["queues"], "name"), names, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn filters_do_not_end_the_list() {
+    let api = tenant();
+    for n in 0..130 {
+        api.create(&format!("plain{n:03}"), &json!({})).await;
+    }
+    api.create("special", &json!({"kind": 1})).await;
+
+    for query in ["kind=1", "name=spec", "name=special&limit=1"] {
+        assert_eq!(pick(&list(&api, &format!("?{query}")).await["queues"], "name"), ["special"], "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_takes_one_value() {
+    let api = with_queues(&["q"]).await;
+
+    for query in ["k=a,b", "k=a&k=b"] {
+        refused(api.get(&format!("/v2/queues?{query}")), 400, INVALID_REQUEST).await;
+    }
+}

@@ -1,0 +1,50 @@
+//! Fact sheet 4.3: what a queue's metadata looks like. The row "200 even if the queue does not exist" is
+//! `a_missing_queue_shows_the_defaults`; changes are in `metadata_patch.rs`.
+
+use serde_json::{Value, json};
+
+use super::{answered, tenant};
+
+fn defaults() -> Value {
+    json!({
+        "_max_messages_post_size": 262_144, "_default_message_ttl": 3600, "_default_message_delay": 0,
+        "_dead_letter_queue": null, "_dead_letter_queue_messages_ttl": null, "_max_claim_count": null,
+        "_enable_encrypt_messages": false,
+    })
+}
+
+#[tokio::test]
+async fn a_missing_queue_shows_the_defaults() {
+    let api = tenant();
+
+    let metadata = answered(api.get("/v2/queues/q"), 200).await;
+
+    assert_eq!(metadata.json(), defaults());
+    assert_eq!(metadata.header("content-type"), Some("application/json"));
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn stored_keys_and_the_defaults_of_the_others_are_shown() {
+    let api = tenant();
+    api.create("q", &json!({"k": "v", "_default_message_ttl": 60, "_retry_policy": {}})).await;
+
+    let mut wanted = defaults();
+    wanted["k"] = json!("v");
+    wanted["_default_message_ttl"] = json!(60);
+    wanted["_retry_policy"] = json!({});
+    assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json(), wanted);
+}
+
+#[tokio::test]
+async fn a_reserved_key_with_an_empty_value_shows_its_default() {
+    let api = tenant();
+    let empty = json!({
+        "_max_messages_post_size": null, "_default_message_ttl": null, "_default_message_delay": null,
+        "_dead_letter_queue": "", "_dead_letter_queue_messages_ttl": null, "_max_claim_count": 0,
+        "_enable_encrypt_messages": null,
+    });
+    api.create("q", &empty).await;
+
+    assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json(), defaults());
+}
