@@ -39,9 +39,9 @@ async fn versions() -> Response {
 }
 
 async fn home(State(service): State<Service>) -> Response {
-    let home = wire::home::home(service.settings.admin_mode);
+    let home = wire::json::indented(&wire::home::home(service.settings.admin_mode));
     let headers = [(CONTENT_TYPE, "application/json-home"), (CACHE_CONTROL, "max-age=86400")];
-    (headers, format!("{home:#}")).into_response()
+    (headers, home).into_response()
 }
 
 /// `204` if the store answers.

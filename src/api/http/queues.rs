@@ -47,13 +47,6 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let wanted = queue_query(&query)?;
 
     let queues = broker.list_queues(&caller, &wanted).await?;
-    let mut page = Map::new();
-    if with_count == Some(true) {
-        let count = broker.count_queues(&caller.project).await?;
-        if count > 0 {
-            page.insert("count".to_owned(), json!(count));
-        }
-    }
     let parameters = [
         ("limit", wanted.limit.map(|limit| limit.to_string())),
         ("detailed", detailed.map(|detailed| detailed.to_string())),
@@ -66,8 +59,15 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
         let metadata = (detailed == Some(true)).then(|| metadata.with_defaults(broker.limits()));
         queue_document(name, metadata)
     };
+    let mut page = Map::new();
     page.insert("queues".to_owned(), queues.iter().map(entry).collect());
     page.insert("links".to_owned(), links);
+    if with_count == Some(true) {
+        let count = broker.count_queues(&caller.project).await?;
+        if count > 0 {
+            page.insert("count".to_owned(), json!(count));
+        }
+    }
     Ok(Json(page).into_response())
 }
 

@@ -1,6 +1,8 @@
 //! JSON as this API takes it: an object or array, integers of 64 signed bits, no `NaN`.
 
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::api::Error;
 use crate::domain::Body;
@@ -30,6 +32,15 @@ pub fn to_body(value: &Value) -> Body {
 #[must_use]
 pub fn from_body(body: &Body) -> Value {
     rmp_serde::from_slice(body.as_msgpack()).expect("what is stored came from JSON")
+}
+
+/// A document for people, indented by four spaces as the reference implementation does.
+#[must_use]
+pub fn indented(document: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b"    "));
+    document.serialize(&mut writer).expect("a tree always has a JSON form");
+    bytes
 }
 
 /// The parser would silently take such an integer for a float.
