@@ -167,6 +167,7 @@ pub(super) async fn the_age_of_a_message_is_counted_in_whole_seconds(subject: &S
         let listed = subject.list(&queue, None, 1).await;
         let (after_us, _) = clock_us(subject, &queue).await;
 
+        assert_eq!([got[0].created_s, listed[0].created_s], [posted_s; 2]);
         let possible = before_us / SECOND_US - posted_s..=after_us / SECOND_US - posted_s;
         assert!(possible.contains(&got[0].age_s), "{} is not in {possible:?}", got[0].age_s);
         assert!(possible.contains(&listed[0].age_s), "{} is not in {possible:?}", listed[0].age_s);

@@ -5,8 +5,6 @@
 //! driver is one word in the list below and the function of that name in `drivers`. What only one
 //! driver can show stays out of the list, in a file of its own.
 
-#![allow(clippy::panic, reason = "fails the test, with what was seen")]
-
 #[cfg(not(feature = "movable-clock"))]
 compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
 
@@ -18,6 +16,7 @@ mod feed;
 mod identity;
 mod lookup;
 mod model;
+mod popping;
 mod posting;
 mod queue_list;
 mod queues;
@@ -101,6 +100,14 @@ suite! {
             deleting_twice_is_like_deleting_once,
             a_thousand_are_got_and_deleted_at_once,
             a_count_follows_every_change,
+        ],
+        popping: [
+            a_pop_takes_the_oldest_and_leaves_the_rest,
+            a_pop_takes_no_more_than_there_is,
+            pops_at_once_hand_out_each_message_once,
+            a_pop_passes_over_what_has_ended,
+            stats_tell_the_number_and_the_ends,
+            stats_know_nothing_of_what_has_ended,
         ],
         identity: [
             an_id_with_the_right_rank_and_another_nonce_is_nobodys,

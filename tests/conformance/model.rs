@@ -13,7 +13,7 @@ use sukkal::domain::{Body, MessageId, Metadata, NewMessage, QueueId, Revision};
 use sukkal::storage::{Creation, Posting, Update};
 
 use super::seed::seed;
-use super::subject::{Subject, assert_ascending, body, client, metadata};
+use super::subject::{Subject, assert_ascending, body, client, ids_of, metadata};
 
 const SEQUENCES: u32 = 40;
 const OPERATIONS_MAX: usize = 50;
@@ -54,6 +54,8 @@ enum Operation {
     Get(Vec<Index>),
     DeleteMessages(Vec<Index>),
     Count,
+    Pop(usize),
+    Stats,
     Tidy,
     Advance(u32),
     Rewind(u32),
@@ -75,6 +77,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => picks().prop_map(O::Get),
         4 => picks().prop_map(O::DeleteMessages),
         2 => Just(O::Count),
+        2 => (1_usize..30).prop_map(O::Pop),
+        2 => Just(O::Stats),
         1 => Just(O::Tidy),
         3 => (1_u32..4).prop_map(O::Advance),
         1 => (1_u32..4).prop_map(O::Rewind),
@@ -115,7 +119,7 @@ impl<'a> Run<'a> {
             let now_s = self.now_s;
             self.feed.retain(|kept| kept.ends_s > now_s);
         }
-        let left: Vec<_> = self.feed.iter().map(|kept| kept.id).collect();
+        let left = ids_kept(&self.feed);
         assert_eq!(self.subject.feed(&self.queue).await, left);
         assert_eq!(self.subject.count(&self.queue).await, left.len());
         self.subject.delete(&self.queue).await;
@@ -150,6 +154,17 @@ impl<'a> Run<'a> {
                 self.feed.retain(|kept| !ids.contains(&kept.id));
             }
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
+            Operation::Pop(limit) => {
+                let popped = ids_of(&self.subject.pop(&self.queue, limit).await);
+                let rest = self.feed.split_off(limit.min(self.feed.len()));
+                assert_eq!(popped, ids_kept(&std::mem::replace(&mut self.feed, rest)));
+            }
+            Operation::Stats => {
+                let stats = self.subject.stats(&self.queue).await;
+                let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
+                assert_eq!(stats.total, self.feed.len() as u64);
+                assert_eq!(ends, (self.feed.first().map(|kept| kept.id), self.feed.last().map(|kept| kept.id)));
+            }
             Operation::Tidy => self.subject.tidy_project().await,
             Operation::Advance(ticks) => {
                 self.subject.advance(&self.queue, ticks_s(ticks)).await;
@@ -258,6 +273,10 @@ impl<'a> Run<'a> {
         }
         ids
     }
+}
+
+fn ids_kept(feed: &[Kept]) -> Vec<MessageId> {
+    feed.iter().map(|kept| kept.id).collect()
 }
 
 fn ticks_s(ticks: u32) -> Duration {

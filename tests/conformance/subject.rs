@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, Rank, Revision,
 };
-use sukkal::storage::{Creation, Driver, Listing, Posting};
+use sukkal::storage::{Creation, Driver, Listing, Posting, Stats};
 use uuid::Uuid;
 
 /// The life of messages whose end does not matter.
@@ -182,6 +182,16 @@ impl Subject {
     pub(super) async fn count(&self, queue: &QueueId) -> usize {
         let count = self.store().count_messages(queue).await.expect(OK);
         usize::try_from(count).expect("a count fits")
+    }
+
+    pub(super) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
+        let popped = self.store().pop_messages(queue, limit).await.expect(OK);
+        assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
+        popped
+    }
+
+    pub(super) async fn stats(&self, queue: &QueueId) -> Stats {
+        self.store().get_stats(queue).await.expect(OK)
     }
 
     pub(super) async fn count_queues(&self) -> usize {
