@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::subject::{LONG_S, Subject, assert_ascending, ids_of, messages};
 
-const HOUR: Duration = Duration::from_hours(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(super) async fn nothing_lands_before_a_marker_when_the_clock_steps_back(subject: &Subject) {
     let queue = subject.queue("q").await;

@@ -165,7 +165,7 @@ pub(super) async fn a_recreated_queue_never_repeats_a_revision(subject: &Subject
 
         subject.delete(&queue).await;
         // Not even when the clock has not reached the old one's time.
-        subject.rewind(&queue, Duration::from_mins(1)).await;
+        subject.rewind(&queue, Duration::from_secs(60)).await;
         last = updated;
     }
 
@@ -181,7 +181,7 @@ pub(super) async fn a_recreated_queue_goes_on_behind_its_old_feed(subject: &Subj
     let marker = old.last().copied();
 
     subject.delete(&queue).await;
-    subject.rewind(&queue, Duration::from_hours(1)).await;
+    subject.rewind(&queue, Duration::from_secs(3_600)).await;
     subject.create(&queue).await;
     let new = subject.post(&queue, &messages(LONG_S, 3)).await;
 

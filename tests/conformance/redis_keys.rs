@@ -11,6 +11,12 @@ use super::subject::{LONG_S, Subject, client, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
 const PARTS: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
+/// The step in which a queue is created, as the driver puts it together.
+const CREATION: &str = concat!(
+    include_str!("../../scripts/shared/clock.lua"),
+    include_str!("../../scripts/shared/queue.lua"),
+    include_str!("../../scripts/queue_create.lua"),
+);
 
 fn key(queue: &QueueId, part: &str) -> String {
     format!("sukkal:{{{queue}}}:{part}")
@@ -187,6 +193,30 @@ async fn a_name_whose_deletion_was_cut_off_is_taken_out() {
     assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
     subject.tidy_project().await;
     assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
+}
+
+#[tokio::test]
+async fn a_creation_that_comes_too_late_leaves_no_queue() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let deleted = subject.queue("deleted").await;
+    let stamps = register_key(subject.project(), "stamps");
+    let stamp = server.command(&["HGET", &stamps, "deleted"]).as_text().to_owned();
+    subject.delete(&deleted).await;
+    register(&server, &subject, "crashed", 7);
+    subject.tidy_project().await;
+
+    // What was still under way when the name was taken out of the register.
+    for (queue, stamp) in [(deleted, stamp.as_str()), (subject.id("crashed"), "7")] {
+        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), "6".to_owned()];
+        late.extend(PARTS.into_iter().chain(["grave"]).map(|part| key(&queue, part)));
+        late.extend([stamp.to_owned(), "metadata".to_owned()]);
+        let answer = server.command(&late.iter().map(String::as_str).collect::<Vec<_>>());
+
+        assert_eq!(answer.as_text(), "buried", "{queue}");
+        assert_eq!(subject.get(&queue).await, None);
+        subject.create(&queue).await;
+    }
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["crashed", "deleted"]);
 }
 
 #[tokio::test]

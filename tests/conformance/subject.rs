@@ -34,12 +34,12 @@ pub(super) trait Stage: Send + Sync {
 pub(super) struct Subject {
     stage: Arc<dyn Stage>,
     project: ProjectId,
-    offsets_us: Arc<Mutex<HashMap<QueueId, i64>>>,
+    clocks_us: Arc<Mutex<HashMap<QueueId, i64>>>,
 }
 
 impl Subject {
     pub(super) fn new(stage: impl Stage + 'static) -> Self {
-        Self { stage: Arc::new(stage), project: fresh_project(), offsets_us: Arc::default() }
+        Self { stage: Arc::new(stage), project: fresh_project(), clocks_us: Arc::default() }
     }
 
     pub(super) fn store(&self) -> &dyn Driver {
@@ -99,8 +99,8 @@ impl Subject {
 
     async fn move_clock(&self, queue: &QueueId, by_us: i64) {
         let offset_us = {
-            let mut offsets_us = self.offsets_us.lock().unwrap_or_else(PoisonError::into_inner);
-            let offset_us = offsets_us.entry(queue.clone()).or_default();
+            let mut clocks = self.clocks_us.lock().unwrap_or_else(PoisonError::into_inner);
+            let offset_us = clocks.entry(queue.clone()).or_default();
             *offset_us += by_us;
             *offset_us
         };
