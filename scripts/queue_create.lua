@@ -8,8 +8,14 @@ assert(#KEYS == 6 and #ARGV == 2, 'queue_create: 6 keys, 2 arguments')
 local grave, stamp, metadata = KEYS[6], ARGV[1], ARGV[2]
 
 local own = redis.call('HGET', queue, 's')
-if own then
-  return own == stamp and 'created' or 'existed'
+if own == stamp then
+  return 'created'
+elseif own then
+  -- Its name was registered anew meanwhile: a deletion must find the stamp that the register has.
+  if tonumber(own) < tonumber(stamp) then
+    redis.call('HSET', queue, 's', stamp)
+  end
+  return 'existed'
 end
 local buried = redis.call('GET', grave)
 if buried and tonumber(stamp) <= tonumber(buried) then

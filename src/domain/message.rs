@@ -114,9 +114,15 @@ impl MessageId {
         let ours = id.0.get_version() == Some(Version::SortRand)
             && id.0.get_variant() == Variant::RFC4122
             && micros < 1000
-            && id.fingerprint() == queue.fingerprint()
+            && id.is_of(queue)
             && Rank::new(id.micros()).is_some();
         (ours && id.to_string() == text).then_some(id)
+    }
+
+    /// Whether the id carries that queue's fingerprint: no other names a message in it.
+    #[must_use]
+    pub fn is_of(self, queue: &QueueId) -> bool {
+        self.fingerprint() == queue.fingerprint()
     }
 
     /// Where the message stands in its queue's feed.

@@ -1,1 +1,153 @@
 //! The driver suite: every promise of the store traits, for every driver.
+//!
+//! A case is an `async fn` over a [`subject::Subject`], named by its claim and listed here, under the
+//! file that it stands in. Each is a test per driver: `conformance::DRIVER::FILE::CASE`. A further
+//! driver is one word in the list below and the function of that name in `drivers`. What only one
+//! driver can show stays out of the list, in a file of its own.
+
+#[cfg(not(feature = "movable-clock"))]
+compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
+
+mod churn;
+mod clock;
+mod drivers;
+mod expiry;
+mod feed;
+mod identity;
+mod lookup;
+mod model;
+mod popping;
+mod posting;
+mod queue_list;
+mod queues;
+mod redis_keys;
+mod seed;
+mod subject;
+mod upkeep;
+
+// The driver comes first in a test's name, so that tests of one driver run next to each other and
+// share its servers.
+macro_rules! suite {
+    (drivers: [$($driver:ident),+], cases: $cases:tt) => { $(suite! { $driver $cases })+ };
+    ($driver:ident { $($file:ident: [$($case:ident),+ $(,)?]),+ $(,)? }) => {
+        mod $driver {
+            $(mod $file {
+                $(#[tokio::test]
+                async fn $case() {
+                    let subject = crate::conformance::drivers::$driver();
+                    crate::conformance::$file::$case(&subject).await;
+                })+
+            })+
+        }
+    };
+}
+
+suite! {
+    drivers: [redis, redis_cluster],
+    cases: {
+        queues: [
+            a_created_queue_has_its_metadata,
+            a_second_creation_changes_nothing,
+            a_queue_that_was_never_created_is_not_there,
+            metadata_survives_whatever_json_it_holds,
+            an_update_replaces_the_metadata,
+            an_update_of_a_changed_queue_is_stale,
+            of_updates_at_once_one_succeeds,
+            an_update_of_a_missing_queue_is_stale_and_creates_nothing,
+            an_update_leaves_the_messages_alone,
+            deleting_twice_is_like_deleting_once,
+            a_deleted_queue_takes_its_messages_along,
+            a_recreated_queue_never_repeats_a_revision,
+            a_recreated_queue_goes_on_behind_its_old_feed,
+            queues_of_one_name_in_two_projects_have_nothing_in_common,
+        ],
+        queue_list: [
+            queues_are_listed_in_byte_order_of_their_names,
+            a_list_goes_on_behind_any_text,
+            pages_of_queues_are_full_and_make_up_the_list,
+            a_queue_is_listed_with_what_it_holds,
+            deleted_queues_are_passed_over,
+            lists_and_counts_end_at_the_project,
+        ],
+        posting: [
+            a_post_is_stored_in_the_order_given,
+            the_messages_of_a_post_are_next_to_each_other,
+            posts_at_once_are_each_in_one_piece,
+            a_post_to_a_queue_that_is_not_there_stores_nothing,
+            a_post_to_a_changed_queue_stores_nothing_and_tells_the_change,
+            a_big_post_is_seen_whole_or_not_at_all,
+            twenty_thousand_messages_fit_into_one_post,
+            bodies_survive_whatever_json_they_are,
+            every_message_keeps_its_own_ttl,
+        ],
+        feed: [
+            reading_behind_a_marker_gives_what_follows_it,
+            pages_of_any_size_make_up_the_feed,
+            a_marker_whose_message_is_deleted_stands_where_it_stood,
+            a_marker_behind_the_last_message_waits_for_the_next,
+            a_reader_who_follows_sees_every_message_once,
+            a_reader_is_spared_his_own_messages,
+            two_thousand_own_messages_hide_nothing,
+            a_page_is_empty_only_at_the_end,
+            a_page_may_be_a_thousand_long,
+        ],
+        lookup: [
+            messages_are_got_in_the_order_asked_for,
+            what_is_not_there_is_passed_over,
+            a_message_is_the_same_listed_and_got,
+            no_ids_are_no_messages,
+            deleting_takes_what_is_named_and_nothing_else,
+            deleting_twice_is_like_deleting_once,
+            a_thousand_are_got_and_deleted_at_once,
+            a_count_follows_every_change,
+        ],
+        popping: [
+            a_pop_takes_the_oldest_and_leaves_the_rest,
+            a_pop_takes_no_more_than_there_is,
+            pops_at_once_hand_out_each_message_once,
+            a_pop_passes_over_what_has_ended,
+            stats_tell_the_number_and_the_ends,
+            stats_know_nothing_of_what_has_ended,
+        ],
+        identity: [
+            an_id_with_the_right_rank_and_another_nonce_is_nobodys,
+            an_id_between_and_beyond_the_messages_is_nobodys,
+            ids_of_another_queue_open_nothing,
+            ids_of_another_project_open_nothing,
+            ids_of_an_earlier_queue_of_that_name_open_nothing,
+            every_id_is_spelt_and_parsed_as_the_queues_own,
+        ],
+        expiry: [
+            a_message_ends_on_the_whole_second_after_its_ttl,
+            lists_gets_and_counts_agree_about_the_end,
+            only_what_has_ended_goes,
+            three_thousand_ends_at_once_are_one_for_the_first_reader,
+            ended_messages_cannot_hide_those_behind_them,
+            a_marker_whose_message_has_ended_stands_where_it_stood,
+            the_age_of_a_message_is_counted_in_whole_seconds,
+            deleting_an_ended_message_changes_nothing,
+        ],
+        clock: [
+            nothing_lands_before_a_marker_when_the_clock_steps_back,
+            a_clock_that_was_ahead_leaves_its_mark,
+            ranks_follow_the_clock_once_it_has_caught_up,
+            what_was_seen_to_end_does_not_come_back,
+            a_ttl_counts_from_the_clock_and_not_from_the_rank,
+        ],
+        upkeep: [
+            the_store_answers,
+            a_round_ends_and_passes_every_project,
+            what_has_ended_is_reclaimed_in_queues_that_nobody_touches,
+            tidying_leaves_alone_what_lives,
+            a_round_may_begin_behind_what_is_not_there,
+            many_may_tidy_at_once,
+        ],
+        churn: [
+            every_queue_that_exists_is_listed_whatever_happened,
+            a_queue_that_is_created_and_deleted_by_many_is_one_queue,
+        ],
+        model: [
+            any_sequence_of_operations_does_what_a_plain_list_does,
+        ],
+    }
+}

@@ -67,18 +67,20 @@ impl MessageStore for RedisStore {
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        let ids = own_ids(queue, ids);
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(ids)).await?;
+        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(&ids)).await?;
         let now = reply.number()?;
-        let records = ids.iter().map(|id| (*id, reply.bytes_or_nil()));
+        let records = ids.into_iter().map(|id| (id, reply.bytes_or_nil()));
         records.filter_map(|(id, record)| record.map(|record| record::message(id, &record, now))).collect()
     }
 
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {
+        let ids = own_ids(queue, ids);
         if !ids.is_empty() {
-            self.run_settled(&MESSAGE_DELETE, queue, &keys_of(ids)).await?;
+            self.run_settled(&MESSAGE_DELETE, queue, &keys_of(&ids)).await?;
         }
         Ok(())
     }
@@ -123,6 +125,11 @@ fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<M
         messages.push(record::message(id, &reply.bytes()?, now_us)?);
     }
     Ok(messages)
+}
+
+/// Those of the ids that can name a message here: a message's key has no room for the fingerprint.
+fn own_ids(queue: &QueueId, ids: &[MessageId]) -> Vec<MessageId> {
+    ids.iter().copied().filter(|id| id.is_of(queue)).collect()
 }
 
 /// What a message is called inside its queue: its rank in seven bytes and its nonce in five.

@@ -1,0 +1,45 @@
+//! The drivers under test: one function each, which opens a subject over a store that runs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sukkal::domain::QueueId;
+use sukkal::storage::Driver;
+use sukkal::storage::redis::RedisStore;
+
+use super::subject::{Stage, Subject};
+use crate::support::cluster::RedisCluster;
+use crate::support::redis::RedisServer;
+
+/// Over one Redis server.
+pub(super) fn redis() -> Subject {
+    let server = RedisServer::shared();
+    Subject::new(RedisStage { store: open(&server.url()), _servers: server })
+}
+
+/// Over a Redis Cluster of three masters.
+pub(super) fn redis_cluster() -> Subject {
+    let cluster = RedisCluster::shared();
+    Subject::new(RedisStage { store: open(&cluster.url()), _servers: cluster })
+}
+
+struct RedisStage<S> {
+    store: RedisStore,
+    _servers: Arc<S>,
+}
+
+fn open(url: &str) -> RedisStore {
+    let uri = url.parse().expect("the stage's address is one");
+    RedisStore::open(&uri).expect("opening only begins to connect")
+}
+
+#[async_trait]
+impl<S: Send + Sync> Stage for RedisStage<S> {
+    fn store(&self) -> &dyn Driver {
+        &self.store
+    }
+
+    async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        self.store.set_clock(queue, offset_us).await.expect("the store answers");
+    }
+}

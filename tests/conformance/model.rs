@@ -1,0 +1,284 @@
+//! Anything in any order: random operations on one queue, against a list in memory that is right.
+//!
+//! Ttls end in 50 s and the clock moves by hundreds, so that a run's own seconds never decide.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use serde_json::json;
+use sukkal::domain::{Body, MessageId, Metadata, NewMessage, QueueId, Revision};
+use sukkal::storage::{Creation, Posting, Update};
+
+use super::seed::seed;
+use super::subject::{Subject, assert_ascending, body, client, ids_of, metadata};
+
+const SEQUENCES: u32 = 40;
+const OPERATIONS_MAX: usize = 50;
+const TICK_S: u32 = 100;
+
+pub(super) async fn any_sequence_of_operations_does_what_a_plain_list_does(subject: &Subject) {
+    let config = Config {
+        cases: SEQUENCES,
+        rng_seed: RngSeed::Fixed(seed()),
+        failure_persistence: None,
+        max_shrink_iters: 500,
+        ..Config::default()
+    };
+    let subject = subject.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let verdict = tokio::task::spawn_blocking(move || {
+        let run = |operations| {
+            runtime.block_on(Run::new(&subject).all(operations));
+            Ok(())
+        };
+        TestRunner::new(config).run(&vec(operation(), 1..OPERATIONS_MAX), run).map_err(|error| error.to_string())
+    });
+    if let Err(error) = verdict.await.expect("the runner does not panic") {
+        panic!("{error}");
+    }
+}
+
+/// Messages that were ever posted are named by an [`Index`] into all of them.
+#[derive(Clone, Debug)]
+enum Operation {
+    Create(u8),
+    Delete,
+    Update(u8),
+    UpdateStale,
+    Post { client: u8, count: usize, ticks: u32 },
+    PostStale,
+    List { after: Option<Index>, limit: usize, not_from: Option<u8> },
+    Get(Vec<Index>),
+    DeleteMessages(Vec<Index>),
+    Count,
+    Pop(usize),
+    Stats,
+    Tidy,
+    Advance(u32),
+    Rewind(u32),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation as O;
+
+    let picks = || vec(any::<Index>(), 0..30);
+    let listing = (any::<Option<Index>>(), 1_usize..80, proptest::option::of(0_u8..3));
+    prop_oneof![
+        2 => any::<u8>().prop_map(O::Create),
+        1 => Just(O::Delete),
+        1 => any::<u8>().prop_map(O::Update),
+        1 => Just(O::UpdateStale),
+        8 => (0_u8..3, 1_usize..70, 0_u32..4).prop_map(|(client, count, ticks)| O::Post { client, count, ticks }),
+        1 => Just(O::PostStale),
+        8 => listing.prop_map(|(after, limit, not_from)| O::List { after, limit, not_from }),
+        3 => picks().prop_map(O::Get),
+        4 => picks().prop_map(O::DeleteMessages),
+        2 => Just(O::Count),
+        2 => (1_usize..30).prop_map(O::Pop),
+        2 => Just(O::Stats),
+        1 => Just(O::Tidy),
+        3 => (1_u32..4).prop_map(O::Advance),
+        1 => (1_u32..4).prop_map(O::Rewind),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Kept {
+    id: MessageId,
+    client: u8,
+    ttl_s: u32,
+    body: Body,
+    ends_s: i64,
+}
+
+/// A queue under test, and what should be in it.
+struct Run<'a> {
+    subject: &'a Subject,
+    queue: QueueId,
+    state: Option<(Metadata, Revision)>,
+    feed: Vec<Kept>,
+    ever: Vec<MessageId>,
+    last_revision: Revision,
+    now_s: i64,
+}
+
+impl<'a> Run<'a> {
+    fn new(subject: &'a Subject) -> Self {
+        let queue = subject.id(&uuid::Uuid::new_v4().to_string());
+        let (feed, ever) = Default::default();
+        Self { subject, queue, state: None, feed, ever, last_revision: Revision(0), now_s: 0 }
+    }
+
+    async fn all(mut self, operations: Vec<Operation>) {
+        self.create(0).await;
+        for operation in operations {
+            self.step(operation).await;
+            let now_s = self.now_s;
+            self.feed.retain(|kept| kept.ends_s > now_s);
+        }
+        let left = ids_kept(&self.feed);
+        assert_eq!(self.subject.feed(&self.queue).await, left);
+        assert_eq!(self.subject.count(&self.queue).await, left.len());
+        self.subject.delete(&self.queue).await;
+    }
+
+    async fn step(&mut self, operation: Operation) {
+        match operation {
+            Operation::Create(colour) => self.create(colour).await,
+            Operation::Delete => {
+                self.subject.delete(&self.queue).await;
+                (self.state, self.feed) = (None, Vec::new());
+            }
+            Operation::Update(colour) => self.update(colour).await,
+            Operation::UpdateStale => {
+                let stale = Revision(self.last_revision.0 - 1);
+                let update = self.subject.store().update_queue(&self.queue, stale, &Metadata::default()).await;
+                assert_eq!(update, Ok(Update::Stale));
+                self.look_at_queue().await;
+            }
+            Operation::Post { client, count, ticks } => self.post(client, count, ticks).await,
+            Operation::PostStale => {
+                let stale = Revision(self.last_revision.0 - 1);
+                let batch = super::subject::messages(60, 2);
+                let posting = self.subject.store().post_messages(&self.queue, stale, &client(0), &batch).await;
+                assert!(matches!(posting, Ok(Posting::Stale(_))), "{posting:?}");
+            }
+            Operation::List { after, limit, not_from } => self.list(after, limit, not_from).await,
+            Operation::Get(picks) => self.get(&picks).await,
+            Operation::DeleteMessages(picks) => {
+                let ids = self.picked(&picks);
+                self.subject.delete_messages(&self.queue, &ids).await;
+                self.feed.retain(|kept| !ids.contains(&kept.id));
+            }
+            Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
+            Operation::Pop(limit) => {
+                let popped = ids_of(&self.subject.pop(&self.queue, limit).await);
+                let rest = self.feed.split_off(limit.min(self.feed.len()));
+                assert_eq!(popped, ids_kept(&std::mem::replace(&mut self.feed, rest)));
+            }
+            Operation::Stats => {
+                let stats = self.subject.stats(&self.queue).await;
+                let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
+                assert_eq!(stats.total, self.feed.len() as u64);
+                assert_eq!(ends, (self.feed.first().map(|kept| kept.id), self.feed.last().map(|kept| kept.id)));
+            }
+            Operation::Tidy => self.subject.tidy_project().await,
+            Operation::Advance(ticks) => {
+                self.subject.advance(&self.queue, ticks_s(ticks)).await;
+                self.now_s += i64::from(ticks * TICK_S);
+            }
+            Operation::Rewind(ticks) => {
+                // What has ended unseen might be back; what has been seen to end is not.
+                self.subject.count(&self.queue).await;
+                self.subject.rewind(&self.queue, ticks_s(ticks)).await;
+                self.now_s -= i64::from(ticks * TICK_S);
+            }
+        }
+    }
+
+    async fn create(&mut self, colour: u8) {
+        let keys = metadata(json!({"colour": colour}));
+        let creation = self.subject.store().create_queue(&self.queue, &keys).await;
+        if self.state.is_none() {
+            assert_eq!(creation, Ok(Creation::Created));
+            self.expect_new(keys).await;
+        } else {
+            assert_eq!(creation, Ok(Creation::Existed));
+            self.look_at_queue().await;
+        }
+    }
+
+    async fn update(&mut self, colour: u8) {
+        let keys = metadata(json!({"colour": colour, "updated": true}));
+        let seen = self.state.as_ref().map_or(self.last_revision, |(_, revision)| *revision);
+        let update = self.subject.store().update_queue(&self.queue, seen, &keys).await;
+        if self.state.is_some() {
+            assert_eq!(update, Ok(Update::Done));
+            self.expect_new(keys).await;
+        } else {
+            assert_eq!(update, Ok(Update::Stale));
+        }
+    }
+
+    /// Expects the metadata, at a revision higher than any before.
+    async fn expect_new(&mut self, keys: Metadata) {
+        let queue = self.subject.get(&self.queue).await.expect("it exists");
+        assert_eq!(queue.metadata, keys);
+        assert!(queue.revision > self.last_revision);
+        self.last_revision = queue.revision;
+        self.state = Some((keys, queue.revision));
+    }
+
+    async fn look_at_queue(&self) {
+        let queue = self.subject.get(&self.queue).await.map(|queue| (queue.metadata, queue.revision));
+        assert_eq!(queue, self.state);
+    }
+
+    async fn post(&mut self, by: u8, count: usize, ticks: u32) {
+        let ttl_s = TICK_S * ticks + TICK_S / 2;
+        let first = self.ever.len();
+        let batch: Vec<_> =
+            (first..first + count).map(|number| NewMessage { ttl_s, body: body(&json!({"n": number})) }).collect();
+        let seen = self.last_revision;
+        let posting = self.subject.store().post_messages(&self.queue, seen, &client(by.into()), &batch).await;
+        if self.state.is_none() {
+            assert_eq!(posting, Ok(Posting::Stale(None)));
+            return;
+        }
+        let Ok(Posting::Posted(ids)) = posting else { panic!("not posted: {posting:?}") };
+        assert_eq!(ids.len(), count);
+        let ends_s = self.now_s + i64::from(ttl_s);
+        for (id, message) in ids.iter().zip(batch) {
+            self.feed.push(Kept { id: *id, client: by, ttl_s, body: message.body, ends_s });
+        }
+        self.ever.extend(ids);
+        assert_ascending(&self.ever[first.saturating_sub(1)..]);
+    }
+
+    async fn list(&self, after: Option<Index>, limit: usize, not_from: Option<u8>) {
+        let after = after.filter(|_| !self.ever.is_empty()).map(|index| *index.get(&self.ever));
+        let expected: Vec<_> = self
+            .feed
+            .iter()
+            .filter(|kept| after.is_none_or(|after| kept.id.rank() > after.rank()))
+            .filter(|kept| Some(kept.client) != not_from)
+            .map(|kept| (kept.id, kept.ttl_s, kept.body.clone()))
+            .collect();
+
+        let page = self.subject.list_for(&self.queue, after, limit, not_from.map(|by| client(by.into()))).await;
+
+        let page: Vec<_> = page.into_iter().map(|message| (message.id, message.ttl_s, message.body)).collect();
+        assert!(!page.is_empty() || expected.is_empty(), "an empty page before the end");
+        assert_eq!(page, expected[..page.len().min(expected.len())]);
+    }
+
+    async fn get(&self, picks: &[Index]) {
+        let ids = self.picked(picks);
+        let expected: Vec<_> = ids.iter().copied().filter(|id| self.feed.iter().any(|kept| kept.id == *id)).collect();
+
+        assert_eq!(self.subject.found(&self.queue, &ids).await, expected);
+    }
+
+    /// The messages that are meant, each once.
+    fn picked(&self, picks: &[Index]) -> Vec<MessageId> {
+        let mut ids = Vec::new();
+        for pick in picks.iter().filter(|_| !self.ever.is_empty()) {
+            let id = *pick.get(&self.ever);
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        ids
+    }
+}
+
+fn ids_kept(feed: &[Kept]) -> Vec<MessageId> {
+    feed.iter().map(|kept| kept.id).collect()
+}
+
+fn ticks_s(ticks: u32) -> Duration {
+    Duration::from_secs(u64::from(ticks * TICK_S))
+}

@@ -1,0 +1,111 @@
+//! Tidying: it reaches every queue, reclaims what has ended, and touches nothing that lives.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::domain::QueueId;
+
+use super::subject::{LONG_S, Subject, fresh_project, messages, metadata, queue_id};
+
+const MINUTE: Duration = Duration::from_secs(62);
+
+pub(super) async fn the_store_answers(subject: &Subject) {
+    assert_eq!(subject.store().ping().await, Ok(()));
+}
+
+/// Walks all queues of all projects; the steps it took.
+async fn whole_round(subject: &Subject) -> Vec<QueueId> {
+    let mut steps: Vec<QueueId> = Vec::new();
+    while let Some(next) = subject.store().tidy(steps.last()).await.expect("the store answers") {
+        steps.push(next);
+    }
+    steps
+}
+
+pub(super) async fn a_round_ends_and_passes_every_project(subject: &Subject) {
+    let mut last_queues = BTreeSet::new();
+    for _ in 0..5 {
+        let project = fresh_project();
+        for number in 10..50 {
+            subject.create(&queue_id(&project, &format!("q{number}"))).await;
+        }
+        last_queues.insert(queue_id(&project, "q49"));
+    }
+
+    let steps = whole_round(subject).await;
+
+    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "the round turns back");
+    let reached: BTreeSet<_> = steps.into_iter().collect();
+    assert!(last_queues.is_subset(&reached), "a project was left before its last queue");
+}
+
+pub(super) async fn what_has_ended_is_reclaimed_in_queues_that_nobody_touches(subject: &Subject) {
+    let mut queues = Vec::new();
+    for number in 0..40 {
+        let queue = subject.queue(&format!("q{number}")).await;
+        subject.post(&queue, &messages(60, if number == 20 { 1_500 } else { 3 })).await;
+        let left = subject.post(&queue, &messages(LONG_S, 2)).await;
+        subject.advance(&queue, MINUTE).await;
+        queues.push((queue, left));
+    }
+
+    subject.tidy_project().await;
+
+    for (queue, left) in queues {
+        // What is reclaimed stays away when the clock says that it has not ended after all.
+        subject.rewind(&queue, MINUTE).await;
+        assert_eq!(subject.feed(&queue).await, left, "{queue}");
+    }
+}
+
+pub(super) async fn tidying_leaves_alone_what_lives(subject: &Subject) {
+    let queue = subject.id("q");
+    let keys = metadata(json!({"colour": "blue"}));
+    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+    subject.queue("empty").await;
+    subject.post(&queue, &messages(60, 700)).await;
+    let mut left = subject.post(&queue, &messages(LONG_S, 700)).await;
+    let before = subject.get(&queue).await;
+    subject.advance(&queue, MINUTE).await;
+    let deleted: Vec<_> = left.drain(100..400).collect();
+    subject.delete_messages(&queue, &deleted).await;
+
+    for _ in 0..2 {
+        subject.tidy_project().await;
+
+        assert_eq!(subject.feed(&queue).await, left);
+        assert_eq!(subject.count(&queue).await, left.len());
+        assert_eq!(subject.get(&queue).await, before);
+        assert_eq!(subject.names(subject.project(), None, 10).await, ["empty", "q"]);
+        assert_eq!(subject.count_queues().await, 2);
+    }
+}
+
+pub(super) async fn a_round_may_begin_behind_what_is_not_there(subject: &Subject) {
+    for name in ["b", "d"] {
+        subject.queue(name).await;
+    }
+    for (behind, reached) in [("a", "d"), ("c", "d"), ("b", "d")] {
+        let next = subject.store().tidy(Some(&subject.id(behind))).await;
+
+        assert_eq!(next, Ok(Some(subject.id(reached))), "behind {behind}");
+    }
+    let next = subject.store().tidy(Some(&subject.id("e"))).await.expect("the store answers");
+    assert!(next.is_none_or(|next| next.project() > subject.project()));
+    let unknown = queue_id(&fresh_project(), "q");
+    let next = subject.store().tidy(Some(&unknown)).await.expect("the store answers");
+    assert!(next.is_none_or(|next| next > unknown));
+}
+
+pub(super) async fn many_may_tidy_at_once(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(60, 3_000)).await;
+    let left = subject.post(&queue, &messages(LONG_S, 5)).await;
+    subject.advance(&queue, MINUTE).await;
+
+    futures::future::join_all((0..8).map(|_| subject.tidy_project())).await;
+
+    assert_eq!(subject.count(&queue).await, 5);
+    assert_eq!(subject.feed(&queue).await, left);
+}
