@@ -10,6 +10,9 @@ use crate::domain::{ProjectId, QueueId, QueueName};
 use crate::storage::{Error, Upkeep};
 
 const QUEUES_PER_STEP: usize = 16;
+/// How often one visit to a queue settles, some hundreds of messages each time: what is left then is
+/// left to the next visit.
+const SETTLINGS_MAX: usize = 10_000;
 
 #[async_trait]
 impl Upkeep for RedisStore {
@@ -41,14 +44,15 @@ impl Upkeep for RedisStore {
 
 impl RedisStore {
     async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        loop {
+        for _ in 0..SETTLINGS_MAX {
             let keys = QueueKeys::of(queue).all();
             match self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?.text()?.as_str() {
                 "again" => {}
                 "absent" => return self.forget(queue).await,
-                _done => return Ok(()),
+                _done => break,
             }
         }
+        Ok(())
     }
 
     /// Takes a name out of the register whose queue was never created, or whose deletion was cut off.
