@@ -1,1 +1,16 @@
 //! What breaks: Redis gone, full or silent, clients that hang up, processes that are told to stop.
+
+mod cluster;
+mod dice;
+mod drain;
+mod full;
+mod gate;
+mod half_done;
+mod hang_up;
+mod janitor;
+mod lost_replies;
+mod options;
+mod outage;
+mod process;
+mod requests;
+mod stored;

@@ -1,11 +1,14 @@
 //! The way to Redis: a few multiplexed connections, a deadline on every attempt, and a second try
 //! for what may be tried twice. Nothing outside this folder knows `fred`.
+//!
+//! `fred` connects again by itself, but does not notice a connection that died without a word while
+//! commands keep being written to it: see `line.rs`.
 
 use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::Pool;
+use fred::clients::{Client, Pool};
 use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::{ClientLike, LuaInterface};
 use fred::types::config::{ConnectionConfig, PerformanceConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
@@ -13,6 +16,7 @@ use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::line::{Line, Lines};
 use super::reply::Reply;
 use super::script::Script;
 use super::uri::RedisUri;
@@ -22,29 +26,47 @@ use crate::storage::Error;
 const CONNECTIONS: usize = 2;
 /// How long one attempt may take. A script takes a few milliseconds at most.
 const ATTEMPT: Duration = Duration::from_millis(450);
+/// How long one command of it may. Shorter, so that `fred` itself gives the command up and does not
+/// send it much later, when there is a connection again and nobody waits any more.
+const COMMAND: Duration = Duration::from_millis(400);
 /// How long attempts go on; the last may outlast it by its own time, which stays below two seconds.
 const PATIENCE: Duration = Duration::from_millis(1_300);
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(30);
 const PAUSE_BETWEEN_RECONNECTS_MS: u32 = 100;
+const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_secs(5);
 /// More waiting commands than this are refused: `fred` keeps them in memory while it is cut off.
 const COMMANDS_WAITING_MAX: usize = 20_000;
+
+/// How long the other side may leave what was sent unacknowledged, or its windows closed.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(1);
 
 /// Connections to a Redis server, a Sentinel group or a cluster.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pool: Pool,
+    lines: Lines,
 }
 
 impl Connection {
     /// Begins to connect. Does not wait: a store that is not there yet is one that will come.
     pub(super) fn open(uri: &RedisUri) -> Result<Self, Error> {
-        let performance = PerformanceConfig { default_command_timeout: ATTEMPT, ..Default::default() };
+        let performance = PerformanceConfig { default_command_timeout: COMMAND, ..Default::default() };
         let connection = ConnectionConfig {
             connection_timeout: Duration::from_secs(1),
             internal_command_timeout: Duration::from_secs(1),
             max_command_attempts: 1,
+            // A `MOVED` brings the new map of the cluster and then counts as a failed attempt, so the next
+            // one knows the way. An `ASK` waits for its slot to have moved: `fred` reads the reply to
+            // `ASKING` from among those of other commands, which could then get each other's.
+            max_redirections: 0,
             max_command_buffer_len: COMMANDS_WAITING_MAX,
-            tcp: TcpConfig { nodelay: Some(true), ..Default::default() },
+            tcp: TcpConfig {
+                nodelay: Some(true),
+                // Without it a write to a dead network waits for a quarter of an hour, and `fred` with it.
+                #[cfg(target_os = "linux")]
+                user_timeout: Some(UNACKNOWLEDGED_MAX),
+                ..Default::default()
+            },
             // A peer that has gone silent looks like a live connection for as long as TCP is patient.
             unresponsive: UnresponsiveConfig {
                 max_timeout: Some(Duration::from_secs(1)),
@@ -55,8 +77,7 @@ impl Connection {
         let reconnect = ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS);
         let pool = Pool::new(uri.config(), Some(performance), Some(connection), Some(reconnect), CONNECTIONS)
             .map_err(|error| Error::Unavailable(error.to_string()))?;
-        let _background = pool.connect();
-        let this = Self { pool };
+        let this = Self { lines: Lines::open(pool.clients()) };
         tokio::spawn(this.clone().report_settings());
         Ok(this)
     }
@@ -65,18 +86,17 @@ impl Connection {
     pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        self.persist(script.name, || self.evaluate(script, keys.clone(), args.clone())).await
+        self.persist(script.name, |client| evaluate(client, script, keys.clone(), args.clone())).await
     }
 
     /// Runs a script that must not be run twice; if its answer is lost, so is what it did.
     pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        match timeout(ATTEMPT, self.evaluate(script, keys, args)).await {
-            Ok(Ok(value)) => Ok(Reply::new(value)),
-            Ok(Err(error)) if is_final(&error) => Err(refusal(script.name, &error)),
-            Ok(Err(error)) => Err(Error::Unavailable(format!("{}: {error}", script.name))),
-            Err(_elapsed) => Err(Error::Unavailable(format!("{}: no answer in time", script.name))),
+        match try_once(self.lines.next(), |client| evaluate(client, script, keys.clone(), args.clone())).await {
+            Ok(value) => Ok(Reply::new(value)),
+            Err(error) if is_final(&error) => Err(refusal(script.name, &error)),
+            Err(error) => Err(Error::Unavailable(format!("{}: {error}", script.name))),
         }
     }
 
@@ -84,34 +104,26 @@ impl Connection {
     pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
         let command = CustomCommand::new_static(name, ClusterHash::from(key), false);
         let words: Vec<Value> = [key].iter().chain(args).map(|word| Value::from(*word)).collect();
-        self.persist(name, || self.pool.custom(command.clone(), words.clone())).await
+        self.persist(name, |client| custom(client, command.clone(), words.clone())).await
     }
 
     /// Succeeds if Redis answers.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        self.persist("PING", || self.pool.custom(command.clone(), Vec::<Value>::new())).await.map(|_pong| ())
+        self.persist("PING", |client| custom(client, command.clone(), Vec::new())).await.map(|_pong| ())
     }
 
-    async fn evaluate(&self, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
-        let client = self.pool.next();
-        match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
-            Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text, keys, args).await,
-            answer => answer,
-        }
-    }
-
-    async fn persist<F>(&self, what: &str, attempt: impl Fn() -> F) -> Result<Reply, Error>
+    async fn persist<F>(&self, what: &str, attempt: impl Fn(Client) -> F) -> Result<Reply, Error>
     where
         F: Future<Output = Result<Value, FredError>>,
     {
         let give_up = Instant::now() + PATIENCE;
         loop {
-            let reason = match timeout(ATTEMPT, attempt()).await {
-                Ok(Ok(value)) => return Ok(Reply::new(value)),
-                Ok(Err(error)) if is_final(&error) => return Err(refusal(what, &error)),
-                Ok(Err(error)) => error.to_string(),
-                Err(_elapsed) => "no answer in time".to_owned(),
+            let line = self.lines.next();
+            let reason = match try_once(line, &attempt).await {
+                Ok(value) => return Ok(Reply::new(value)),
+                Err(error) if is_final(&error) => return Err(refusal(what, &error)),
+                Err(error) => error.to_string(),
             };
             if Instant::now() >= give_up {
                 return Err(Error::Unavailable(format!("{what}: {reason}")));
@@ -122,13 +134,15 @@ impl Connection {
 
     /// Tells the operator about settings under which Redis may drop what was acknowledged.
     async fn report_settings(self) {
-        if self.pool.wait_for_connect().await.is_err() {
-            return;
-        }
+        self.lines.connected().await;
         info!("connected to the store");
         let command = CustomCommand::new_static("INFO", ClusterHash::Random, false);
-        let Ok(memory) = self.pool.custom::<String, _>(command, vec!["memory"]).await else {
-            return;
+        let memory = loop {
+            let words = vec![Value::from("memory")];
+            if let Ok(mut reply) = self.persist("INFO", |client| custom(client, command.clone(), words.clone())).await {
+                break reply.text().unwrap_or_default();
+            }
+            sleep(PAUSE_BETWEEN_QUESTIONS).await;
         };
         let policy =
             memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
@@ -141,13 +155,47 @@ impl Connection {
     }
 }
 
-/// Whether Redis itself has answered, so that another attempt would be told the same.
+async fn try_once<F>(line: &Line, attempt: impl Fn(Client) -> F) -> Result<Value, FredError>
+where
+    F: Future<Output = Result<Value, FredError>>,
+{
+    let began = Instant::now();
+    let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
+    let answer = timeout(ATTEMPT, attempt(line.client())).await.unwrap_or_else(elapsed);
+    match &answer {
+        Ok(_) => line.has_answered(),
+        Err(error) if is_said_by_redis(error) => line.has_answered(),
+        Err(error) if *error.kind() == ErrorKind::Timeout => line.hang_up_if_silent_since(began),
+        Err(_) => {}
+    }
+    answer
+}
+
+async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
+    match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
+        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text, keys, args).await,
+        answer => answer,
+    }
+}
+
+async fn custom(client: Client, command: CustomCommand, words: Vec<Value>) -> Result<Value, FredError> {
+    client.custom(command, words).await
+}
+
+/// Whether Redis has answered so that another attempt would be told the same.
 fn is_final(error: &FredError) -> bool {
-    let passing = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY "];
-    matches!(
-        error.kind(),
-        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Auth
-    ) && !passing.iter().any(|word| error.details().starts_with(word))
+    let passing = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY ", "MOVED", "ASK "];
+    match error.kind() {
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => true,
+        _ => is_said_by_redis(error) && !passing.iter().any(|word| error.details().starts_with(word)),
+    }
+}
+
+/// Redis begins its errors with a word in capitals. `fred` has complaints of its own, of the same
+/// kinds: that it has no connection right now, for instance.
+fn is_said_by_redis(error: &FredError) -> bool {
+    let word = error.details().split(' ').next().unwrap_or_default();
+    word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 /// What Redis says when it will not write now is its operator's business; anything else is our bug.

@@ -6,6 +6,7 @@
 mod connection;
 mod keys;
 mod lanes;
+mod line;
 mod messages;
 mod queues;
 mod reply;

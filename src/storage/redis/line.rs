@@ -1,0 +1,100 @@
+//! Lines: connections that are replaced when they have died without a word.
+//!
+//! `fred` counts the time since its last write to a connection, so while commands keep coming it
+//! would wait for ever for one that says nothing. A line that leaves an attempt unanswered, and
+//! whatever else was asked since that attempt began, is taken for dead.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+/// How long a client rests that has given up, which it does where it sees no sense in going on.
+const REST: Duration = Duration::from_secs(1);
+
+/// All lines of this process.
+#[derive(Clone)]
+pub(super) struct Lines {
+    lines: Arc<[Line]>,
+    next: Arc<AtomicUsize>,
+}
+
+/// One connection, or one to each node of a cluster.
+pub(super) struct Line {
+    client: Client,
+    last_answer: Arc<Mutex<Instant>>,
+    hanging_up: Arc<AtomicBool>,
+}
+
+impl Lines {
+    /// Begins to connect, and never ends.
+    pub(super) fn open(clients: &[Client]) -> Self {
+        let lines = clients.iter().cloned().map(Line::open).collect();
+        Self { lines, next: Arc::default() }
+    }
+
+    /// The next line in turn, if possible one that is connected.
+    pub(super) fn next(&self) -> &Line {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let in_turn = |offset| &self.lines[turn.wrapping_add(offset) % self.lines.len()];
+        let connected = (0..self.lines.len()).map(in_turn).find(|line| line.client.is_connected());
+        connected.unwrap_or_else(|| in_turn(0))
+    }
+
+    /// Waits until all lines have been connected.
+    pub(super) async fn connected(&self) {
+        for line in &*self.lines {
+            while line.client.wait_for_connect().await.is_err() {
+                sleep(REST).await;
+            }
+        }
+    }
+}
+
+impl Line {
+    fn open(client: Client) -> Self {
+        let driven = client.clone();
+        tokio::spawn(async move {
+            loop {
+                let end = driven.connect().await;
+                warn!(?end, "a connection to the store was given up; it is tried again");
+                sleep(REST).await;
+            }
+        });
+        Self { client, last_answer: Arc::new(Mutex::new(Instant::now())), hanging_up: Arc::default() }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Notes that it lives.
+    pub(super) fn has_answered(&self) {
+        *lock(&self.last_answer) = Instant::now();
+    }
+
+    /// Replaces the connection unless it has answered somebody since `began`.
+    pub(super) fn hang_up_if_silent_since(&self, began: Instant) {
+        // A client that is connecting already would do it once more afterwards.
+        let lives = *lock(&self.last_answer) >= began || !self.client.is_connected();
+        if lives || self.hanging_up.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        warn!("a connection to the store is silent and is replaced");
+        let (client, last_answer, hanging_up) =
+            (self.client.clone(), self.last_answer.clone(), self.hanging_up.clone());
+        tokio::spawn(async move {
+            let _next_attempt_tells = client.force_reconnection().await;
+            *lock(&last_answer) = Instant::now();
+            hanging_up.store(false, Ordering::SeqCst);
+        });
+    }
+}
+
+fn lock(instant: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
+    instant.lock().unwrap_or_else(PoisonError::into_inner)
+}

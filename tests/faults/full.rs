@@ -1,0 +1,154 @@
+//! Redis is full: what frees memory works, what needs it is refused. And what the operator is told.
+
+use serde_json::json;
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::redis::RedisStore;
+
+use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
+use super::stored::Stored;
+use crate::support::redis::{RedisServer, poll_until};
+use crate::support::sukkal::Sukkal;
+
+const MANY: usize = 64;
+const MEGABYTE: i64 = 1 << 20;
+
+#[tokio::test]
+async fn a_full_redis_takes_reads_and_deletes_and_refuses_writes() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    all_done(&requests.send(&READS, MANY).await);
+    all_refused(&requests.send(&WRITES, MANY).await);
+    all_done(&requests.send(&DELETES, MANY).await);
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    requests.all_work_again(&requests::all()).await;
+}
+
+#[tokio::test]
+async fn deleting_makes_room_for_posts() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    let api = sukkal.project("full");
+    let requests = Requests::prepare(&sukkal).await;
+    let big = json!({ "messages": [{ "body": "x".repeat(100_000) }] });
+    let limit = used_memory(&redis) + 8 * MEGABYTE;
+    redis.command(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+
+    let mut posted = Vec::new();
+    loop {
+        let response = api.post("/v2/queues/hoard/messages", &big).send().await.unwrap();
+        if response.status() == 503 {
+            break;
+        }
+        assert_eq!(response.status(), 201);
+        posted.extend(ids(&response.json().await.unwrap()));
+        assert!(posted.len() < 1000, "Redis is never full");
+    }
+    let half = &posted[..posted.len() / 2];
+    for ids in half.chunks(20) {
+        let path = format!("/v2/queues/hoard/messages?ids={}", ids.join(","));
+        assert_eq!(api.delete(&path).send().await.unwrap().status(), 204);
+    }
+
+    requests.all_work_again(&WRITES).await;
+    let again = api.post("/v2/queues/hoard/messages", &big).send().await.unwrap();
+    assert_eq!(again.status(), 201);
+    let left = i64::try_from(posted.len() - half.len() + 1).unwrap();
+    assert_eq!(Stored { redis: &redis, project: "full" }.messages("hoard"), left);
+}
+
+#[tokio::test]
+async fn what_has_expired_in_a_full_redis_is_reclaimed_by_reading() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let api = sukkal.project("full");
+    let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); 1000] });
+    let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
+    assert_eq!(posted.status(), 201);
+    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let queue = QueueId::new(ProjectId::new("full").unwrap(), "q".parse().unwrap()).unwrap();
+    store.set_clock(&queue, 62_000_000).await.unwrap();
+
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let page = api.get("/v2/queues/q/messages?echo=true").send().await.unwrap();
+
+    assert_eq!(page.status(), 200);
+    assert_eq!(page.json::<serde_json::Value>().await.unwrap()["messages"], json!([]));
+    assert_eq!(Stored { redis: &redis, project: "full" }.messages("q"), 0);
+}
+
+#[tokio::test]
+async fn an_eviction_policy_is_reported_at_the_start() {
+    let evicts = RedisServer::start_with(&[("maxmemory-policy", "allkeys-lru")]);
+
+    let sukkal = Sukkal::start(&evicts.url());
+
+    poll_until("the operator is told", || {
+        sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("allkeys-lru"))
+    });
+}
+
+#[tokio::test]
+async fn an_eviction_policy_is_reported_when_redis_comes_late() {
+    let evicts = RedisServer::start_with(&[("maxmemory-policy", "volatile-ttl")]);
+    evicts.kill();
+
+    let sukkal = Sukkal::start(&evicts.url());
+    let refused = sukkal.project("p").get("/v2/ping").send().await.unwrap();
+    assert_eq!(refused.status(), 503);
+    evicts.restart();
+
+    poll_until("the operator is told", || {
+        sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("volatile-ttl"))
+    });
+}
+
+#[tokio::test]
+async fn without_eviction_nothing_is_reported() {
+    let redis = RedisServer::start();
+    let mut sukkal = Sukkal::start(&redis.url());
+    poll_until("it is connected", || sukkal.log().iter().any(|line| line.contains("connected to the store")));
+    poll_until("it has asked", || redis.command(&["INFO", "commandstats"]).as_text().contains("cmdstat_zrangebylex"));
+
+    sukkal.terminate();
+    sukkal.wait();
+
+    assert!(!sukkal.log().iter().any(|line| line.contains("WARN")), "{:#?}", sukkal.log());
+}
+
+#[tokio::test]
+async fn no_secret_is_shown() {
+    const SECRET: &str = "open-sesame";
+    let redis = RedisServer::start();
+    redis.command(&["ACL", "SETUSER", "ali", "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
+    let address = format!("127.0.0.1:{}", redis.port());
+    let filter = ("SUKKAL_LOG__FILTER", "trace");
+
+    for password in [SECRET.to_owned(), format!("{SECRET}-not")] {
+        let sukkal = Sukkal::start_with(&format!("redis://ali:{password}@{address}"), &[filter]);
+        let requests = Requests::without_queue(&sukkal);
+        let let_in = password == SECRET;
+        let mut answers = requests.send(&READS[..3], 3).await;
+        for answer in &answers {
+            assert_eq!(answer.succeeded(), let_in, "{answer:?}");
+        }
+        redis.kill();
+        answers.extend(requests.send(&READS[..3], 3).await);
+        redis.restart();
+        redis.command(&["ACL", "SETUSER", "ali", "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
+
+        for text in answers.into_iter().map(|answer| answer.body).chain(sukkal.log()) {
+            assert!(!text.contains(SECRET), "{text}");
+        }
+        assert!(sukkal.log().iter().any(|line| line.contains(&address)), "the address is no secret");
+    }
+}
+
+fn used_memory(redis: &RedisServer) -> i64 {
+    let info = redis.command(&["INFO", "memory"]);
+    let used = info.as_text().lines().find_map(|line| line.strip_prefix("used_memory:"));
+    used.expect("Redis says so").trim().parse().expect("a number")
+}

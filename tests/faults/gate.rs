@@ -1,0 +1,260 @@
+//! A network path to Redis that knows commands: it can stop before the n-th one about a project,
+//! lose the reply to just that one, or leave connections silent while new ones work.
+//!
+//! Its threads end when it is dropped.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::support::ports;
+
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// What is to happen to the commands about the project.
+#[derive(Clone, Copy, PartialEq)]
+enum Plan {
+    Forward,
+    /// After so many of them nothing is forwarded.
+    HoldAfter(usize),
+    /// The one of this number is carried out, but its connection ends before the reply.
+    LoseReplyOf(usize),
+}
+
+/// A path from a free port of 127.0.0.1.
+pub(super) struct Gate {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: SocketAddr,
+    /// What commands about the project contain.
+    mark: Vec<u8>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    plan: Plan,
+    seen: usize,
+    happened: bool,
+    closed: bool,
+    sockets: Vec<TcpStream>,
+    silent: Arc<AtomicBool>,
+}
+
+impl Gate {
+    /// A path to the Redis on that port of 127.0.0.1.
+    pub(super) fn start(port: u16, project: &str) -> Self {
+        let listener = ports::listen();
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let state = State {
+            plan: Plan::Forward,
+            seen: 0,
+            happened: false,
+            closed: false,
+            sockets: Vec::new(),
+            silent: Arc::default(),
+        };
+        let shared = Arc::new(Shared {
+            target: (Ipv4Addr::LOCALHOST, port).into(),
+            mark: project.into(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let acceptor = shared.clone();
+        thread::spawn(move || acceptor.accept(&listener));
+        Self { address, shared }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Lets `count` more commands about the project through, and then holds back the next one and
+    /// everything behind it.
+    pub(super) fn hold_after(&self, count: usize) {
+        self.arm(Plan::HoldAfter(count));
+    }
+
+    /// Ends `hold_after`, and lets go what was held back.
+    pub(super) fn release(&self) {
+        self.arm(Plan::Forward);
+        self.shared.changed.notify_all();
+    }
+
+    /// Loses the reply to a command about the project: the `number`-th from now, the next being 0.
+    pub(super) fn lose_reply_of(&self, number: usize) {
+        self.arm(Plan::LoseReplyOf(number));
+    }
+
+    /// Whether what was planned has happened.
+    pub(super) fn has_happened(&self) -> bool {
+        self.shared.state().happened
+    }
+
+    /// From now on the connections that are there neither carry nor close; new ones work.
+    pub(super) fn silence_connections(&self) {
+        let silent = std::mem::take(&mut self.shared.state().silent);
+        silent.store(true, Ordering::SeqCst);
+    }
+
+    fn arm(&self, plan: Plan) {
+        let mut state = self.shared.state();
+        state.plan = plan;
+        state.seen = 0;
+        state.happened = false;
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.closed = true;
+        for socket in state.sockets.drain(..) {
+            let _gone_already = socket.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        // Wakes the acceptor, which then sees that it is over.
+        let _refused = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.state().closed {
+                return;
+            }
+            // A target that is gone closes the connection.
+            let _gone = client.and_then(|client| self.clone().relay(client));
+        }
+    }
+
+    fn relay(self: Arc<Self>, client: TcpStream) -> io::Result<()> {
+        let server = TcpStream::connect(self.target)?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let silent = {
+            let mut state = self.state();
+            state.sockets.extend([client.try_clone()?, server.try_clone()?]);
+            state.silent.clone()
+        };
+        let loses = Arc::new(AtomicBool::new(false));
+        let up = Pipe { from: client.try_clone()?, to: server.try_clone()?, silent: silent.clone(), loses };
+        let down = Pipe { from: server, to: client, silent, loses: up.loses.clone() };
+        let this = self.clone();
+        thread::spawn(move || {
+            let _ended = this.carry_commands(&up);
+            up.close();
+        });
+        thread::spawn(move || {
+            let _ended = self.carry_replies(&down);
+            down.close();
+        });
+        Ok(())
+    }
+
+    fn carry_commands(&self, pipe: &Pipe) -> io::Result<()> {
+        let mut waiting = Vec::new();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let length = (&pipe.from).read(&mut chunk)?;
+            self.wait_while_silent(pipe);
+            if length == 0 {
+                return Ok(());
+            }
+            waiting.extend_from_slice(&chunk[..length]);
+            while let Some(length) = command_length(&waiting) {
+                let command: Vec<u8> = waiting.drain(..length).collect();
+                self.admit(&command, pipe);
+                (&pipe.to).write_all(&command)?;
+            }
+        }
+    }
+
+    fn carry_replies(&self, pipe: &Pipe) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let length = (&pipe.from).read(&mut chunk)?;
+            self.wait_while_silent(pipe);
+            if length == 0 {
+                return Ok(());
+            }
+            if pipe.loses.load(Ordering::SeqCst) {
+                self.state().happened = true;
+                return Ok(());
+            }
+            (&pipe.to).write_all(&chunk[..length])?;
+        }
+    }
+
+    /// Returns when the command may go on.
+    fn admit(&self, command: &[u8], pipe: &Pipe) {
+        let mut state = self.state();
+        if !command.windows(self.mark.len()).any(|part| part == self.mark) {
+            return;
+        }
+        match state.plan {
+            Plan::HoldAfter(count) if state.seen >= count => {
+                state.happened = true;
+                let held = |state: &mut State| matches!(state.plan, Plan::HoldAfter(_)) && !state.closed;
+                drop(self.changed.wait_while(state, held).unwrap_or_else(PoisonError::into_inner));
+                return;
+            }
+            Plan::LoseReplyOf(number) if state.seen == number => pipe.loses.store(true, Ordering::SeqCst),
+            _ => {}
+        }
+        state.seen += 1;
+    }
+
+    fn wait_while_silent(&self, pipe: &Pipe) {
+        let silent = || pipe.silent.load(Ordering::SeqCst);
+        let until_closed = self.changed.wait_while(self.state(), |state| silent() && !state.closed);
+        drop(until_closed.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One direction of a connection.
+struct Pipe {
+    from: TcpStream,
+    to: TcpStream,
+    silent: Arc<AtomicBool>,
+    /// Whether the next reply is lost, with the connection.
+    loses: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    fn close(&self) {
+        for socket in [&self.from, &self.to] {
+            let _gone_already = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// How long the command at the front is; `None` while it is incomplete.
+fn command_length(bytes: &[u8]) -> Option<usize> {
+    let (words, mut at) = number(bytes, 0, b'*')?;
+    for _ in 0..words {
+        let (length, start) = number(bytes, at, b'$')?;
+        at = start + length + 2;
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
+/// The number in the line at `at`, and where the next line begins.
+fn number(bytes: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
+    let line = bytes.get(at..)?;
+    let length = line.windows(2).position(|end| end == b"\r\n")?;
+    assert_eq!(line[0], kind, "commands are arrays of bulk strings");
+    let number = str::from_utf8(&line[1..length]).expect("digits").parse().expect("a number");
+    Some((number, at + length + 2))
+}

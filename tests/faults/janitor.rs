@@ -1,0 +1,44 @@
+//! The janitor reclaims what has expired in queues that nobody touches.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::redis::RedisStore;
+
+use super::stored::Stored;
+use crate::support::redis::{RedisServer, poll_until};
+use crate::support::sukkal::Sukkal;
+
+const BATCHES: usize = 30;
+const BATCH: usize = 100;
+
+#[tokio::test]
+async fn expired_messages_are_reclaimed_without_any_request() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]);
+    let (idle, other) = (sukkal.project("idle"), sukkal.project("other"));
+    let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); BATCH] });
+    for api in [&idle, &other] {
+        for _ in 0..BATCHES {
+            let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
+            assert_eq!(posted.status(), 201);
+        }
+    }
+    let stored = Stored { redis: &redis, project: "idle" };
+    let count = i64::try_from(BATCHES * BATCH).unwrap();
+    assert_eq!(stored.messages("q"), count);
+
+    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let queue = QueueId::new(ProjectId::new("idle").unwrap(), "q".parse().unwrap()).unwrap();
+    store.set_clock(&queue, i64::try_from(Duration::from_secs(62).as_micros()).unwrap()).await.unwrap();
+
+    poll_until("the messages are gone", || {
+        let parts = ["messages", "ready", "ends"].map(|part| format!("sukkal:{{idle/q}}:{part}"));
+        let [messages, ready, ends] = &parts;
+        redis.command(&["EXISTS", messages, ready, ends]).as_int() == 0
+    });
+    assert_eq!(stored.messages("q"), 0);
+    let other = Stored { redis: &redis, project: "other" };
+    assert_eq!(other.messages("q"), count, "the clock of this one stands where it was");
+}

@@ -1,0 +1,224 @@
+//! Redis has done what it was asked, but its reply is lost: what is asked again is not done again.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use futures::future::join_all;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use super::dice::Dice;
+use super::gate::Gate;
+use super::half_done::NO_JANITOR;
+use super::requests::{Requests, ids};
+use super::stored::Stored;
+use crate::support::proxy::Proxy;
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, Sukkal};
+
+/// More commands than a request has.
+const COMMANDS_MAX: usize = 20;
+
+/// A server whose commands about one project may lose their replies.
+struct Scene {
+    redis: RedisServer,
+    gate: Gate,
+    _sukkal: Sukkal,
+    requests: Requests,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let redis = RedisServer::start();
+        let gate = Gate::start(redis.port(), "faults");
+        let sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR]);
+        let requests = Requests::prepare(&sukkal).await;
+        Self { redis, gate, _sukkal: sukkal, requests }
+    }
+
+    /// Makes a request again and again, each time losing the reply to another of its commands, and
+    /// says how many it had.
+    async fn each_reply_lost(&self, attempt: impl AsyncFn(usize, &Api)) -> usize {
+        for number in 0..COMMANDS_MAX {
+            self.gate.lose_reply_of(number);
+            attempt(number, &self.requests.api).await;
+            if !self.gate.has_happened() {
+                return number;
+            }
+        }
+        panic!("it has more commands than that");
+    }
+
+    fn stored(&self) -> Stored<'_> {
+        Stored { redis: &self.redis, project: "faults" }
+    }
+}
+
+#[tokio::test]
+async fn a_post_is_stored_once_under_the_ids_of_its_receipt() {
+    let scene = Scene::start().await;
+
+    let commands = scene
+        .each_reply_lost(async |number, api| {
+            let path = format!("/v2/queues/lost-{number}/messages");
+            let bodies = [json!("a"), json!("b"), json!("c")];
+            let batch = json!({ "messages": bodies.clone().map(|body| json!({ "body": body })) });
+
+            let response = api.post(&path, &batch).send().await.unwrap();
+
+            assert_eq!(response.status(), 201);
+            let receipt = ids(&response.json().await.unwrap());
+            let feed = feed(api, &path).await;
+            assert_eq!(feed.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(), receipt);
+            assert_eq!(feed.into_iter().map(|(_, body)| body).collect::<Vec<_>>(), bodies);
+        })
+        .await;
+
+    assert!(commands >= 5, "a first post creates its queue, which takes more than {commands} commands");
+    assert_eq!(scene.stored().queues(), scene.stored().registered());
+}
+
+#[tokio::test]
+async fn a_queue_is_created_once() {
+    let scene = Scene::start().await;
+
+    let commands = scene
+        .each_reply_lost(async |number, api| {
+            let path = format!("/v2/queues/lost-{number}");
+
+            let created = api.put(&path).json(&json!({ "colour": number })).send().await.unwrap();
+
+            assert_eq!(created.status(), 201, "reply {number} was lost");
+            let metadata: Value = api.get(&path).send().await.unwrap().json().await.unwrap();
+            assert_eq!(metadata["colour"], number);
+        })
+        .await;
+
+    assert!(commands >= 4, "a creation takes more than {commands} commands");
+    assert_eq!(scene.stored().queues(), scene.stored().registered());
+}
+
+#[tokio::test]
+async fn a_patch_is_applied_once() {
+    let scene = Scene::start().await;
+
+    for (patch, colour) in [
+        (json!([{ "op": "add", "path": "/metadata/colour", "value": "red" }]), json!("red")),
+        (json!([{ "op": "remove", "path": "/metadata/colour" }]), Value::Null),
+    ] {
+        let commands = scene
+            .each_reply_lost(async |number, api| {
+                let queue = format!("lost-{number}");
+                scene.gate.lose_reply_of(COMMANDS_MAX);
+                api.put(&format!("/v2/queues/{queue}")).json(&json!({ "colour": "blue" })).send().await.unwrap();
+                scene.gate.lose_reply_of(number);
+
+                let patched = scene.requests.patch(&queue, &patch).send().await.unwrap();
+
+                assert_eq!(patched.status(), StatusCode::OK, "{patch}, reply {number} was lost");
+                assert_eq!(patched.json::<Value>().await.unwrap()["colour"], colour);
+            })
+            .await;
+
+        assert!(commands >= 2, "a patch takes more than {commands} commands");
+    }
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_gone() {
+    let scene = Scene::start().await;
+
+    let commands = scene
+        .each_reply_lost(async |number, api| {
+            let queue = format!("/v2/queues/lost-{number}");
+            let messages = format!("{queue}/messages");
+            scene.gate.lose_reply_of(COMMANDS_MAX);
+            let batch = json!({ "messages": [{ "body": "doomed" }, { "body": "kept" }] });
+            let posted = api.post(&messages, &batch).send().await.unwrap();
+            let posted = ids(&posted.json().await.unwrap());
+
+            scene.gate.lose_reply_of(number);
+            let deleted = api.delete(&format!("{messages}/{}", posted[0])).send().await.unwrap();
+            assert_eq!(deleted.status(), 204);
+            let left = feed(api, &messages).await;
+            assert_eq!(left, [(posted[1].clone(), json!("kept"))]);
+
+            scene.gate.lose_reply_of(number);
+            let deleted = api.delete(&queue).send().await.unwrap();
+            assert_eq!(deleted.status(), 204);
+            let listed = api.get("/v2/queues").send().await.unwrap().text().await.unwrap();
+            assert!(!listed.contains(&format!("\"lost-{number}\"")), "{listed}");
+        })
+        .await;
+
+    assert!(commands >= 2, "a deletion takes more than {commands} commands");
+    scene.stored().no_queue_is_half_there();
+}
+
+#[tokio::test]
+async fn of_many_posts_no_acknowledged_one_is_missing_and_none_is_there_twice() {
+    const POSTERS: u64 = 8;
+    const POSTS: usize = 60;
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let sukkal = Sukkal::start_with(&proxy.url("redis"), &[NO_JANITOR]);
+    let api = sukkal.project("many");
+    assert_eq!(api.put("/v2/queues/q").send().await.unwrap().status(), 201);
+
+    let posters = (0..POSTERS).map(async |poster| {
+        let mut dice = Dice::new(poster);
+        let mut receipts = Vec::new();
+        for number in 0..POSTS {
+            let bodies: Vec<String> = (0..=dice.roll(4)).map(|part| format!("{poster}/{number}/{part}")).collect();
+            let batch: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
+            if dice.roll(6) == 0 {
+                proxy.drop_replies(1);
+            }
+            let response = api.post("/v2/queues/q/messages", &json!({ "messages": batch })).send().await.unwrap();
+            let receipt = match response.status().as_u16() {
+                201 => Some(ids(&response.json().await.unwrap())),
+                503 => None,
+                status => panic!("{status}"),
+            };
+            receipts.push((bodies, receipt));
+        }
+        receipts
+    });
+    let receipts: Vec<_> = join_all(posters).await.into_iter().flatten().collect();
+    proxy.drop_replies(0);
+    let feed = feed(&api, "/v2/queues/q/messages").await;
+
+    let acknowledged = receipts.iter().filter(|(_, receipt)| receipt.is_some()).count();
+    assert!(acknowledged * 2 > receipts.len(), "only {acknowledged} of {} posts got through", receipts.len());
+    for (bodies, receipt) in receipts {
+        let at = feed.iter().position(|(_, body)| *body == bodies[0]);
+        let stored = at.map_or(&[][..], |at| &feed[at..feed.len().min(at + bodies.len())]);
+        if let Some(receipt) = receipt {
+            let promised: Vec<_> = receipt.into_iter().zip(bodies.iter().map(|body| json!(body))).collect();
+            assert_eq!(stored, promised, "acknowledged, but not there as in the receipt");
+        }
+        for body in bodies {
+            let times = feed.iter().filter(|(_, other)| *other == body).count();
+            assert_eq!(times, usize::from(at.is_some()), "{body}");
+        }
+    }
+    assert!(feed.windows(2).all(|pair| pair[0].0 < pair[1].0), "the feed is in the order of its ids");
+}
+
+/// All messages of a queue by id, followed by marker.
+pub(super) async fn feed(api: &Api, path: &str) -> Vec<(String, Value)> {
+    let mut feed: Vec<(String, Value)> = Vec::new();
+    loop {
+        let marker = feed.last().map(|(id, _)| format!("&marker={id}")).unwrap_or_default();
+        let response = api.get(&format!("{path}?echo=true&limit=20{marker}")).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut page: Value = response.json().await.unwrap();
+        let Value::Array(messages) = page["messages"].take() else { panic!("no list") };
+        if messages.is_empty() {
+            return feed;
+        }
+        feed.extend(messages.into_iter().map(|mut message| {
+            let id = message["id"].as_str().expect("a message has an id").to_owned();
+            (id, message["body"].take())
+        }));
+    }
+}

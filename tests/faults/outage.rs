@@ -1,0 +1,275 @@
+//! Redis is gone, in each way in which it can be: every request is answered in time, nothing hangs,
+//! and all is well again soon after its return.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use super::gate::Gate;
+use super::requests::{self, Answer, DELETES, Kind, READS, Requests, WRITES, all_done, all_refused};
+use crate::support::ports;
+use crate::support::proxy::Proxy;
+use crate::support::redis::{RedisServer, Reply, poll_until};
+use crate::support::sukkal::Sukkal;
+
+/// How many requests come at once.
+const MANY: usize = 64;
+
+const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "no")];
+
+const BIG_POST: Kind =
+    ("POST big messages", |r| r.api.post("/v2/queues/kept/messages", &requests::message(&"x".repeat(200_000))));
+
+/// A server over a Redis that keeps its data when it is killed, behind a network that can fail.
+struct Scene {
+    redis: RedisServer,
+    proxy: Proxy,
+    _sukkal: Sukkal,
+    requests: Requests,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let redis = RedisServer::start_with(&KEEPS_DATA);
+        let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+        let sukkal = Sukkal::start(&proxy.url("redis"));
+        let requests = Requests::prepare(&sukkal).await;
+        let scene = Self { redis, proxy, _sukkal: sukkal, requests };
+        all_done(&scene.send_all().await);
+        scene
+    }
+
+    async fn send_all(&self) -> Vec<Answer> {
+        self.requests.send(&requests::all(), MANY).await
+    }
+
+    /// Waits, beside `send_all`, until its requests are under way.
+    async fn some_are_answered(&self) {
+        let first_of_many = self.requests.api.get("/readyz").send().await.unwrap();
+        assert_eq!(first_of_many.status(), 204);
+    }
+
+    async fn all_work_again(&self) {
+        self.requests.all_work_again(&requests::all()).await;
+        all_done(&self.send_all().await);
+    }
+}
+
+#[tokio::test]
+async fn a_killed_redis_is_answered_with_503_until_it_is_back() {
+    let scene = Scene::start().await;
+
+    scene.redis.kill();
+    all_refused(&scene.send_all().await);
+    all_refused(&scene.send_all().await);
+    scene.redis.restart();
+
+    scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn a_paused_redis_is_answered_with_503_until_it_goes_on() {
+    let scene = Scene::start().await;
+
+    scene.redis.pause();
+    all_refused(&scene.send_all().await);
+    all_refused(&scene.send_all().await);
+    scene.redis.resume();
+
+    scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn a_redis_paused_in_the_middle_of_requests_is_answered_in_time() {
+    let scene = Scene::start().await;
+
+    for _ in 0..3 {
+        let (answers, ()) = tokio::join!(scene.send_all(), async {
+            scene.some_are_answered().await;
+            scene.redis.pause();
+        });
+        answers.iter().for_each(Answer::check);
+        scene.redis.resume();
+
+        scene.all_work_again().await;
+    }
+}
+
+#[tokio::test]
+async fn a_silent_network_is_answered_with_503_until_it_carries_again() {
+    let scene = Scene::start().await;
+
+    scene.proxy.black_hole();
+    all_refused(&scene.send_all().await);
+    all_refused(&scene.send_all().await);
+    scene.proxy.restore();
+
+    scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn a_network_that_takes_connections_and_carries_nothing_is_answered_with_503() {
+    let scene = Scene::start().await;
+
+    scene.proxy.black_hole();
+    scene.proxy.cut();
+    all_refused(&scene.send_all().await);
+    all_refused(&scene.send_all().await);
+    scene.proxy.cut();
+    scene.proxy.restore();
+
+    scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn refused_connections_are_answered_with_503_until_they_are_taken() {
+    let scene = Scene::start().await;
+
+    scene.proxy.refuse();
+    scene.proxy.cut();
+    all_refused(&scene.send_all().await);
+    all_refused(&scene.send_all().await);
+    scene.proxy.restore();
+
+    scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn cut_connections_are_made_anew_and_nobody_notices() {
+    let scene = Scene::start().await;
+
+    for _ in 0..5 {
+        let (answers, ()) = tokio::join!(scene.send_all(), async {
+            scene.some_are_answered().await;
+            scene.redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        });
+
+        all_done(&answers);
+        scene.redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        all_done(&scene.send_all().await);
+    }
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_sent_again_and_nobody_notices() {
+    let scene = Scene::start().await;
+
+    scene.redis.command(&["SCRIPT", "FLUSH"]);
+
+    all_done(&scene.send_all().await);
+}
+
+#[tokio::test]
+async fn a_redis_that_comes_late_is_waited_for() {
+    let redis = RedisServer::start();
+    redis.kill();
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::without_queue(&sukkal);
+
+    // These do not ask the store about an id that can be none of its own.
+    let by_id = ["GET message", "GET messages by id", "DELETE message", "DELETE messages", "PATCH queue"];
+    let kinds: Vec<_> = requests::all().into_iter().filter(|(what, _)| !by_id.contains(what)).collect();
+
+    all_refused(&requests.send(&kinds, MANY).await);
+    redis.restart();
+
+    requests.all_work_again(&kinds).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_busy_with_a_script_is_answered_with_503() {
+    let redis = Arc::new(RedisServer::start_with(&[("lua-time-limit", "50")]));
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+
+    let runner = redis.clone();
+    let script = thread::spawn(move || runner.command(&["EVAL", "while true do end", "0"]));
+    let is_busy = || matches!(redis.command(&["PING"]), Reply::Error(error) if error.starts_with("BUSY"));
+    poll_until("the script is too slow", is_busy);
+    all_refused(&requests.send(&requests::all(), MANY).await);
+    redis.command(&["SCRIPT", "KILL"]);
+    let killed = script.join().unwrap();
+
+    assert!(matches!(killed, Reply::Error(_)), "{killed:?}");
+    requests.all_work_again(&requests::all()).await;
+}
+
+#[tokio::test]
+async fn a_read_only_redis_answers_reads_and_refuses_writes() {
+    let scene = Scene::start().await;
+    let nobody = ports::free_port().to_string();
+
+    for (refuse, accept) in [
+        (&["REPLICAOF", "127.0.0.1", &nobody][..], &["REPLICAOF", "NO", "ONE"][..]),
+        (&["CONFIG", "SET", "min-replicas-to-write", "1"], &["CONFIG", "SET", "min-replicas-to-write", "0"]),
+    ] {
+        scene.redis.command(refuse);
+        all_done(&scene.requests.send(&READS, MANY).await);
+        all_refused(&scene.requests.send(&WRITES, MANY).await);
+        scene.requests.send(&DELETES, MANY).await.iter().for_each(Answer::check);
+        scene.redis.command(accept);
+
+        scene.all_work_again().await;
+    }
+}
+
+#[tokio::test]
+async fn connections_that_die_silently_are_replaced_while_requests_keep_coming() {
+    let redis = RedisServer::start();
+    let gate = Gate::start(redis.port(), "faults");
+    let sukkal = Sukkal::start(&gate.url());
+    let requests = Requests::prepare(&sukkal).await;
+    all_done(&requests.send(&requests::all(), MANY).await);
+
+    gate.silence_connections();
+
+    requests.all_work_again(&requests::all()).await;
+    all_done(&requests.send(&requests::all(), MANY).await);
+}
+
+#[tokio::test]
+async fn a_network_that_takes_no_more_big_posts_is_given_up() {
+    let redis = RedisServer::start();
+    let gate = Gate::start(redis.port(), "faults");
+    let sukkal = Sukkal::start(&gate.url());
+    let requests = Requests::prepare(&sukkal).await;
+
+    gate.silence_connections();
+    // More than the kernel's buffers take.
+    requests.send(&[BIG_POST], 2 * MANY).await.iter().for_each(Answer::check);
+
+    requests.all_work_again(&requests::all()).await;
+    all_done(&requests.send(&requests::all(), MANY).await);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_loading_is_answered_with_503() {
+    const KEYS: usize = 3000;
+    let redis = Arc::new(RedisServer::start_with(&[
+        // Answers while it loads, after each kilobyte; and loads a key in a millisecond.
+        ("loading-process-events-interval-bytes", "1024"),
+        ("key-load-delay", "1000"),
+    ]));
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+    redis.command(&["EVAL", &format!("for i = 1, {KEYS} do redis.call('SET', 'ballast' .. i, 1) end"), "0"]);
+    redis.command(&["SAVE"]);
+
+    let restarting = redis.clone();
+    let restart = thread::spawn(move || restarting.restart());
+    poll_until("it loads", || is_loading(redis.port()).unwrap_or(false));
+    all_refused(&requests.send(&requests::all(), MANY).await);
+    restart.join().unwrap();
+
+    requests.all_work_again(&requests::all()).await;
+}
+
+/// An error when it takes no connections at all.
+fn is_loading(port: u16) -> io::Result<bool> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer.starts_with("-LOADING"))
+}

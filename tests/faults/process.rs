@@ -1,0 +1,87 @@
+//! The program itself: its options, its signals, how it ends.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use crate::support::redis::{poll_until, spawn, tethered};
+
+/// A running server whose options are the test's own; killed when dropped.
+pub(super) struct Program {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    pub(super) address: SocketAddr,
+}
+
+impl Program {
+    /// Starts `sukkal` with these arguments and waits until it listens.
+    pub(super) fn start<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        let mut command = command(arguments, environment);
+        command.stderr(Stdio::piped());
+        let mut process = spawn(command).expect("the binary under test starts");
+        let mut log = BufReader::new(process.stderr.take().expect("stderr is piped"));
+        let listening = wait_for(&mut log, "listening");
+        let address = listening["fields"]["address"].as_str().expect("the address is logged");
+        Self { process, address: address.parse().expect("an address"), log }
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.process.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh is there").success());
+    }
+
+    /// Waits until it logs that.
+    pub(super) fn wait_until_it_says(&mut self, message: &str) {
+        wait_for(&mut self.log, message);
+    }
+
+    /// Waits until it ends by itself.
+    pub(super) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        poll_until("it ends", || {
+            status = self.process.try_wait().expect("it is our child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _dead_already = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+/// Runs a `sukkal` that should not start: its exit code, and what it says on stderr.
+pub(super) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = command(arguments, environment);
+    command.stderr(Stdio::piped());
+    let process = spawn(command).expect("the binary under test starts");
+    let output = process.wait_with_output().expect("it ends");
+    (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+}
+
+fn command<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Command {
+    let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    command.args(arguments).envs(environment.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+#[allow(clippy::panic, reason = "fails the test, in the program's words")]
+fn wait_for(log: &mut impl BufRead, message: &str) -> Value {
+    let mut said = String::new();
+    loop {
+        let start = said.len();
+        let length = log.read_line(&mut said).expect("stderr can be read");
+        assert!(length > 0, "it never said {message:?}: {said}");
+        let event: Value = serde_json::from_str(&said[start..]).unwrap_or_default();
+        if event["fields"]["message"] == message {
+            return event;
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Every kind of request that needs the store, many at once, and what may become of them when the
+//! store is gone.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::support::sukkal::{Api, Sukkal};
+
+/// What is promised: how long an answer may take, and how soon all is well when the store is back.
+const PROMISED: Duration = Duration::from_secs(2);
+/// What a busy machine may add: test, server and Redis share its cores with other tests. The server
+/// itself gives up after 1.8 seconds.
+const SLACK: Duration = Duration::from_millis(500);
+/// The end of waiting for what should have come long ago.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// A kind of request: what it is called, and how it is made.
+pub(super) type Kind = (&'static str, fn(&Requests) -> RequestBuilder);
+
+/// What changes nothing.
+pub(super) const READS: [Kind; 7] = [
+    ("GET queue", |r| r.api.get("/v2/queues/kept")),
+    ("GET queues", |r| r.api.get("/v2/queues?detailed=true&with_count=true")),
+    ("GET messages", |r| r.api.get("/v2/queues/kept/messages?echo=true")),
+    ("GET message", |r| r.api.get(&format!("/v2/queues/kept/messages/{}", r.kept))),
+    ("GET messages by id", |r| r.api.get(&format!("/v2/queues/kept/messages?ids={}", r.kept))),
+    ("GET ping", |r| r.api.get("/v2/ping")),
+    ("GET readyz", |r| r.api.get("/readyz")),
+];
+/// What frees memory.
+pub(super) const DELETES: [Kind; 3] = [
+    ("DELETE queue", |r| r.api.delete("/v2/queues/doomed")),
+    ("DELETE message", |r| r.api.delete(&format!("/v2/queues/kept/messages/{}", r.doomed))),
+    ("DELETE messages", |r| r.api.delete(&format!("/v2/queues/kept/messages?ids={}", r.doomed))),
+];
+/// What takes memory.
+pub(super) const WRITES: [Kind; 4] = [
+    ("PUT queue", |r| r.api.put(&format!("/v2/queues/{}", Uuid::new_v4()))),
+    ("PATCH queue", |r| r.patch("kept", &json!([{ "op": "add", "path": "/metadata/colour", "value": "red" }]))),
+    ("POST messages", |r| r.api.post("/v2/queues/kept/messages", &message("another"))),
+    ("POST messages to no queue", |r| {
+        r.api.post(&format!("/v2/queues/{}/messages", Uuid::new_v4()), &message("first"))
+    }),
+];
+
+/// Every kind.
+pub(super) fn all() -> Vec<Kind> {
+    [&READS[..], &DELETES, &WRITES].concat()
+}
+
+/// A caller with a queue whose messages can be asked for.
+pub(super) struct Requests {
+    pub(super) api: Api,
+    kept: String,
+    doomed: String,
+}
+
+impl Requests {
+    /// Prepares the queue; the store must be there.
+    pub(super) async fn prepare(sukkal: &Sukkal) -> Self {
+        let api = sukkal.project("faults");
+        let body = json!({ "messages": [{ "body": "kept" }, { "body": "doomed" }] });
+        let response = api.post("/v2/queues/kept/messages", &body).send().await.unwrap();
+        assert_eq!(response.status(), 201);
+        let [kept, doomed] = ids(&response.json().await.unwrap()).try_into().unwrap();
+        let response = api.put("/v2/queues/doomed").send().await.unwrap();
+        assert_eq!(response.status(), 201);
+        Self { api, kept, doomed }
+    }
+
+    /// A caller in whose project nothing is.
+    pub(super) fn without_queue(sukkal: &Sukkal) -> Self {
+        Self { api: sukkal.project("faults"), kept: "no-id".to_owned(), doomed: "no-id".to_owned() }
+    }
+
+    pub(super) fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {
+        self.api
+            .request(Method::PATCH, &format!("/v2/queues/{queue}"))
+            .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+            .body(patch.to_string())
+    }
+
+    /// Sends `count` requests at once, of these kinds in turn.
+    pub(super) async fn send(&self, kinds: &[Kind], count: usize) -> Vec<Answer> {
+        let requests = kinds.iter().cycle().take(count);
+        join_all(requests.map(|(what, request)| answer(what, request(self)))).await
+    }
+
+    /// Repeats each kind until it is answered as it should, which must be soon.
+    pub(super) async fn all_work_again(&self, kinds: &[Kind]) {
+        let back = Instant::now();
+        let repeated = kinds.iter().map(|(what, request)| async move {
+            loop {
+                let answer = answer(what, request(self)).await;
+                if answer.succeeded() {
+                    return (*what, back.elapsed());
+                }
+                answer.check_refusal();
+                assert!(back.elapsed() < HANGS, "{what} does not come back: {answer:?}");
+            }
+        });
+        for (what, after) in join_all(repeated).await {
+            assert!(after < PROMISED + SLACK, "{what} worked only {after:?} after the store's return");
+        }
+    }
+}
+
+/// An answer, and how long it took.
+#[derive(Debug)]
+pub(super) struct Answer {
+    what: &'static str,
+    status: u16,
+    retry_after: Option<String>,
+    pub(super) body: String,
+    took: Duration,
+}
+
+impl Answer {
+    pub(super) fn succeeded(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// In time; a success, or a 503 as it should be.
+    pub(super) fn check(&self) {
+        assert!(self.took < PROMISED + SLACK, "{} was answered too late: {self:?}", self.what);
+        if !self.succeeded() {
+            self.check_refusal();
+        }
+    }
+
+    fn check_refusal(&self) {
+        assert_eq!(self.status, 503, "{self:?}");
+        let seconds = self.retry_after.as_ref().and_then(|seconds| seconds.parse::<u32>().ok());
+        assert!(seconds.is_some_and(|seconds| seconds > 0), "no Retry-After: {self:?}");
+        let document: Value = serde_json::from_str(&self.body).unwrap();
+        assert_eq!(document["title"], "Service temporarily unavailable");
+    }
+}
+
+/// Checks that every request was answered in time, and refused.
+pub(super) fn all_refused(answers: &[Answer]) {
+    for answer in answers {
+        answer.check();
+        assert!(!answer.succeeded(), "there was no store: {answer:?}");
+    }
+}
+
+/// Checks that every request was answered in time, and did what it should.
+pub(super) fn all_done(answers: &[Answer]) {
+    for answer in answers {
+        answer.check();
+        assert!(answer.succeeded(), "{answer:?}");
+    }
+}
+
+/// The ids in the answer to a post.
+pub(super) fn ids(receipt: &Value) -> Vec<String> {
+    let hrefs = receipt["resources"].as_array().expect("a receipt lists resources");
+    let id = |href: &Value| href.as_str().and_then(|href| href.rsplit('/').next()).expect("an href").to_owned();
+    hrefs.iter().map(id).collect()
+}
+
+pub(super) fn message(body: &str) -> Value {
+    json!({ "messages": [{ "body": body }] })
+}
+
+async fn answer(what: &'static str, request: RequestBuilder) -> Answer {
+    let start = Instant::now();
+    let whole = async {
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+        (status, retry_after, response.text().await.unwrap())
+    };
+    let (status, retry_after, body) = timeout(HANGS, whole).await.unwrap_or_else(|_| panic!("{what} hangs"));
+    Answer { what, status, retry_after, body, took: start.elapsed() }
+}
