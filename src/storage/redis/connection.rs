@@ -86,47 +86,51 @@ impl Connection {
     pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        self.persist(script.name, |client| evaluate(client, script, keys.clone(), args.clone())).await
+        let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
+        self.persist(script.name, always, attempt).await
     }
 
     /// Runs a script that must not be run twice; if its answer is lost, so is what it did.
     pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        match try_once(self.lines.next(), |client| evaluate(client, script, keys.clone(), args.clone())).await {
-            Ok(value) => Ok(Reply::new(value)),
-            Err(error) if is_final(&error) => Err(refusal(script.name, &error)),
-            Err(error) => Err(Error::Unavailable(format!("{}: {error}", script.name))),
-        }
+        let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
+        self.persist(script.name, has_not_run, attempt).await
     }
 
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
     pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
         let command = CustomCommand::new_static(name, ClusterHash::from(key), false);
         let words: Vec<Value> = [key].iter().chain(args).map(|word| Value::from(*word)).collect();
-        self.persist(name, |client| custom(client, command.clone(), words.clone())).await
+        self.persist(name, always, |client| custom(client, command.clone(), words.clone())).await
     }
 
     /// Succeeds if Redis answers.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        self.persist("PING", |client| custom(client, command.clone(), Vec::new())).await.map(|_pong| ())
+        self.persist("PING", always, |client| custom(client, command.clone(), Vec::new())).await.map(|_pong| ())
     }
 
-    async fn persist<F>(&self, what: &str, attempt: impl Fn(Client) -> F) -> Result<Reply, Error>
+    /// Attempts until there is an answer, or a failure after which there may not be another attempt.
+    async fn persist<F>(
+        &self,
+        what: &str,
+        may_repeat: fn(&FredError) -> bool,
+        attempt: impl Fn(Client) -> F,
+    ) -> Result<Reply, Error>
     where
         F: Future<Output = Result<Value, FredError>>,
     {
         let give_up = Instant::now() + PATIENCE;
         loop {
             let line = self.lines.next();
-            let reason = match try_once(line, &attempt).await {
+            let failure = match try_once(line, &attempt).await {
                 Ok(value) => return Ok(Reply::new(value)),
                 Err(error) if is_final(&error) => return Err(refusal(what, &error)),
-                Err(error) => error.to_string(),
+                Err(error) => error,
             };
-            if Instant::now() >= give_up {
-                return Err(Error::Unavailable(format!("{what}: {reason}")));
+            if Instant::now() >= give_up || !may_repeat(&failure) {
+                return Err(Error::Unavailable(format!("{what}: {failure}")));
             }
             sleep(PAUSE_BETWEEN_ATTEMPTS).await;
         }
@@ -139,7 +143,9 @@ impl Connection {
         let command = CustomCommand::new_static("INFO", ClusterHash::Random, false);
         let memory = loop {
             let words = vec![Value::from("memory")];
-            if let Ok(mut reply) = self.persist("INFO", |client| custom(client, command.clone(), words.clone())).await {
+            if let Ok(mut reply) =
+                self.persist("INFO", always, |client| custom(client, command.clone(), words.clone())).await
+            {
                 break reply.text().unwrap_or_default();
             }
             sleep(PAUSE_BETWEEN_QUESTIONS).await;
@@ -180,6 +186,16 @@ async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Val
 
 async fn custom(client: Client, command: CustomCommand, words: Vec<Value>) -> Result<Value, FredError> {
     client.custom(command, words).await
+}
+
+fn always(_failure: &FredError) -> bool {
+    true
+}
+
+/// Whether a command that failed so has certainly not been run: Redis said no, or there was no node
+/// yet to send it to.
+fn has_not_run(failure: &FredError) -> bool {
+    is_said_by_redis(failure) || failure.details().starts_with("Missing cluster routing state")
 }
 
 /// Whether Redis has answered so that another attempt would be told the same.
