@@ -30,7 +30,8 @@ run: redis
 	redis-server --bind 127.0.0.1 --port "$$port" --dir "$$folder" --save '' --logfile redis.log &
 	until listens "$$port"; do sleep 0.05; done
 	target/release/sukkal serve --store "redis://127.0.0.1:$$port" &
-	until listens 8888; do kill -0 $$! || exit 1; sleep 0.05; done
+	ready() { exec 3<> /dev/tcp/127.0.0.1/8888 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 204 '; }
+	until (ready) 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
 	cat <<'TEXT'
 
 	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it and its Redis, and drops the messages). Try:
