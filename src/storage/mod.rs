@@ -80,9 +80,6 @@ pub trait MessageStore: Send + Sync {
     /// answer is lost nobody can say whether it happened: it is not tried again.
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
 
-    /// How many messages there are. Does not scan.
-    async fn count_messages(&self, queue: &QueueId) -> Result<u64, Error>;
-
     /// How many messages there are, and the first and last of them. Exact, and does not scan.
     async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error>;
 }

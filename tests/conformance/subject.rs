@@ -180,8 +180,7 @@ impl Subject {
     }
 
     pub(super) async fn count(&self, queue: &QueueId) -> usize {
-        let count = self.store().count_messages(queue).await.expect(OK);
-        usize::try_from(count).expect("a count fits")
+        usize::try_from(self.stats(queue).await.total).expect("a count fits")
     }
 
     pub(super) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {

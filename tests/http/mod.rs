@@ -23,6 +23,8 @@ mod queue_metadata;
 mod queue_stats;
 mod raw;
 mod reserved_metadata;
+mod round_trips;
+mod slow_clients;
 mod tenants;
 
 use std::ops::Deref;

@@ -1,11 +1,11 @@
-//! Messages in Redis: post, list, get, delete, count.
+//! Messages in Redis: post, list, get, delete, pop; and what a queue holds of them.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{MESSAGE_COUNT, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS};
+use super::script::{MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS};
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
 use crate::domain::{ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
@@ -94,11 +94,6 @@ impl MessageStore for RedisStore {
                 _popped => return read_page(queue, reply),
             }
         }
-    }
-
-    async fn count_messages(&self, queue: &QueueId) -> Result<u64, Error> {
-        let (_count, mut reply) = self.run_settled(&MESSAGE_COUNT, queue, &[]).await?;
-        reply.number()
     }
 
     async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {

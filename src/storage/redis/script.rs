@@ -70,7 +70,6 @@ macro_rules! lua_shared {
 }
 
 scripts! {
-    MESSAGE_COUNT = "message_count" + [queue, settle];
     MESSAGE_DELETE = "message_delete" + [queue, settle, compact];
     MESSAGE_GET = "message_get" + [queue, settle];
     MESSAGE_LIST = "message_list" + [queue, settle];

@@ -1,0 +1,52 @@
+//! `client_timeout`: a client that pauses for longer while it sends a request is hung up on.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::*;
+
+/// Much longer than the timeout that the server is started with.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the server says, until it hangs up, to a client that sends this and then nothing more.
+async fn heard_after(sent: &str) -> String {
+    let stage = Stage::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let address = stage.sukkal.url("").replace("http://", "");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+
+    let mut heard = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut heard)).await.expect("the server hangs up").unwrap();
+    heard
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_hung_up_on() {
+    assert_eq!(heard_after("").await, "");
+}
+
+#[tokio::test]
+async fn half_a_head_is_not_waited_for_without_end() {
+    assert_eq!(heard_after("GET /healthz HTTP/1.1\r\nHo").await, "");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let heard = heard_after("GET /healthz HTTP/1.1\r\nHost: sukkal\r\n\r\n").await;
+
+    assert!(heard.starts_with("HTTP/1.1 204 "), "{heard}");
+}
+
+#[tokio::test]
+async fn half_a_body_is_answered_408() {
+    let half = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: sukkal\r\nX-Project-ID: p\r\nContent-Length: 100";
+    let client = crate::support::sukkal::CLIENT;
+
+    let heard = heard_after(&format!("{half}\r\nClient-ID: {client}\r\n\r\n{{\"mess")).await;
+
+    assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+    assert!(heard.contains("\"title\":\"Request timeout\""), "{heard}");
+}
