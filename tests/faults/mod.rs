@@ -13,4 +13,5 @@ mod options;
 mod outage;
 mod process;
 mod requests;
+mod sentinel;
 mod stored;

@@ -32,6 +32,7 @@ pub(crate) struct RedisServer {
     process: Mutex<Child>,
     /// With the configuration, the log, and the data if an option asks for persistence.
     dir: TempDir,
+    flags: &'static [&'static str],
 }
 
 impl RedisServer {
@@ -45,6 +46,14 @@ impl RedisServer {
         first_that_starts(|| Self::try_start(options))
     }
 
+    /// Starts a Sentinel that watches the server under this name, and fails over within a second or two.
+    pub(crate) fn start_sentinel(name: &str, master: &Self) -> Self {
+        let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
+        let impatience = format!("down-after-milliseconds {name} 300");
+        let options = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
+        first_that_starts(|| Self::try_launch(&options, &["--sentinel"]))
+    }
+
     /// One server for all tests of this process that neither harm it nor mind each other's keys.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
@@ -54,6 +63,10 @@ impl RedisServer {
 
     /// One attempt; the error is what the server said before it gave up.
     pub(super) fn try_start(options: &[(&str, &str)]) -> Result<Self, String> {
+        Self::try_launch(options, &[])
+    }
+
+    fn try_launch(options: &[(&str, &str)], flags: &'static [&'static str]) -> Result<Self, String> {
         let port = free_port();
         let mut config = format!("bind 127.0.0.1\nport {port}\nprotected-mode no\nsave \"\"\n");
         for (name, value) in options {
@@ -62,8 +75,8 @@ impl RedisServer {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory can be written to");
 
-        let process = Mutex::new(launch(dir.path()));
-        let server = Self { port, process, dir };
+        let process = Mutex::new(launch(dir.path(), flags));
+        let server = Self { port, process, dir, flags };
         server.wait_until_ready().map(|()| server)
     }
 
@@ -101,7 +114,7 @@ impl RedisServer {
     /// Starts the server anew, killing it if it runs, with the same port, options and directory.
     pub(crate) fn restart(&self) {
         self.kill();
-        *self.process() = launch(self.dir.path());
+        *self.process() = launch(self.dir.path(), self.flags);
         self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not start again: {log}"));
     }
 
@@ -125,7 +138,7 @@ impl RedisServer {
         // If somebody else was faster to take the port, then it is their server that answers,
         // and ours that ends.
         let ours = format!("\r\nprocess_id:{}\r\n", self.process().id());
-        let is_ready = |info: &str| info.contains(&ours) && info.contains("\r\nloading:0\r\n");
+        let is_ready = |info: &str| info.contains(&ours) && !info.contains("\r\nloading:1\r\n");
         poll_until("the server is ready", || {
             let info = self.try_command(&["INFO"]);
             self.has_exited() || info.is_ok_and(|info| is_ready(info.as_text()))
@@ -163,11 +176,11 @@ impl Drop for RedisServer {
     }
 }
 
-fn launch(dir: &Path) -> Child {
+fn launch(dir: &Path, flags: &[&str]) -> Child {
     let stdout = File::create(dir.join(LOG_FILE)).expect("the directory can be written to");
     let stderr = stdout.try_clone().expect("a file can be shared");
     let mut server = tethered("redis-server");
-    server.arg(CONFIG_FILE).current_dir(dir).stdout(stdout).stderr(stderr);
+    server.arg(CONFIG_FILE).args(flags).current_dir(dir).stdout(stdout).stderr(stderr);
     spawn(server).expect("redis-server is installed")
 }
 
