@@ -30,7 +30,7 @@ PROFILES = {
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "faulty": {},
 }
-SUITES = ["wsgi"]
+SUITES = ["wsgi", "client", "flow"]
 
 
 def free_port():
