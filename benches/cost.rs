@@ -12,7 +12,7 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, MessageId, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision,
 };
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, MessageStore, Posting, QueueStore};
+use sukkal::storage::{Listing, MessageStore, Posting, QueueStore, Scope};
 
 #[allow(dead_code, clippy::panic, reason = "the tests' stage, of which this uses a part")]
 #[path = "../tests/support/mod.rs"]
@@ -106,7 +106,10 @@ async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: 
         }
         Operation::List => {
             let after = Rank::new(id.rank().micros() - 1);
-            store.list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None }).await.unwrap();
+            store
+                .list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None, scope: Scope::Free })
+                .await
+                .unwrap();
         }
         Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id]).await.unwrap().len(), 1),
     }

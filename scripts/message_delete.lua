@@ -1,15 +1,32 @@
 -- Delete messages by their keys; those that are not there are passed over.
 --
 -- KEYS  the queue's
--- ARGV  the messages' keys
--- Returns {'again'} when it was busy settling; else {'done'}.
-assert(#KEYS == 5 and #ARGV >= 1, 'message_delete: 5 keys, 1 argument or more')
+-- ARGV  1 how many claims follow, one of which must hold each message; nothing if it takes no claim
+--       then the claims, then the messages' keys
+-- Returns {'again'} when it was busy settling; {'unclaimed'}, with nothing deleted, when a message is
+--       not under one of the claims; else {'done'}.
+assert(#KEYS == QUEUE_KEYS and #ARGV >= 2, 'message_delete: the keys of the queue, 2 arguments or more')
+local claims_given = tonumber(ARGV[1])
+local allowed, keys = {}, {}
+for i = 2, #ARGV do
+  if i <= (claims_given or 0) + 1 then
+    allowed[ARGV[i]] = true
+  else
+    keys[#keys + 1] = ARGV[i]
+  end
+end
 
 if settle() then
   return {'again'}
 end
-if redis.call('HDEL', messages, unpack(ARGV)) > 0 then
-  redis.call('ZREM', ready, unpack(ARGV))
-  compact()
+if claims_given then
+  for _, key in ipairs(keys) do
+    local hold = hold_of(key)
+    if redis.call('HEXISTS', messages, key) == 1 and not (hold and allowed[hold.claim]) then
+      return {'unclaimed'}
+    end
+  end
 end
+remove(keys)
+compact()
 return {'done'}

@@ -2,14 +2,14 @@
 --
 -- Nothing is settled first: a post only adds.
 --
--- KEYS  the queue's    6 the last answer given to this lane (string)
+-- KEYS  the queue's, and the last answer given to this lane (string)
 -- ARGV  1 the revision that the caller has seen    2 the lane's sequence number
 --       3 how long the answer is remembered (ms)
 --       then for each message: its nonce (5 bytes), its record behind the creation time
 -- Returns {'posted', first rank}; {'stale', revision, metadata} or {'stale'} when the queue is not as
 --       seen; {'late'} for a sequence number that the lane has left behind.
-assert(#KEYS == 6 and #ARGV >= 5 and #ARGV % 2 == 1, 'message_post: 6 keys, 3 arguments and pairs')
-local answer, seen, sequence, remembered_ms = KEYS[6], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+assert(#KEYS == QUEUE_KEYS + 1 and #ARGV >= 5 and #ARGV % 2 == 1, 'message_post: the keys of the queue and one, 3 arguments and pairs')
+local answer, seen, sequence, remembered_ms = KEYS[QUEUE_KEYS + 1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local FIRST = 4
 local BATCH = 1000
 
@@ -56,16 +56,7 @@ for from = 1, #fields, 2 * BATCH do
   redis.call('ZADD', ready, unpack(members, from, to))
 end
 for second, keys in pairs(ending) do
-  local chunk = table.concat(keys)
-  local open = redis.call('ZREVRANGEBYSCORE', ends, second, second, 'LIMIT', 0, 1)[1]
-  if open and #open < CHUNK_BYTES then
-    redis.call('ZREM', ends, open)
-    chunk = open .. chunk
-  end
-  for from = 1, #chunk, CHUNK_BYTES do
-    redis.call('ZADD', ends, second, string.sub(chunk, from, from + CHUNK_BYTES - 1))
-  end
+  note_end(second, keys)
 end
-redis.call('HINCRBY', queue, 'n', #fields / 2)
 redis.call('SET', answer, string.format('%.0f %.0f', sequence, first), 'PX', remembered_ms)
 return {'posted', decimal(first)}

@@ -1,11 +1,11 @@
 -- Create a queue, under a stamp that its registration has given.
 --
--- KEYS  the queue's    6 its grave: the last stamp that was laid to rest (string)
+-- KEYS  the queue's, and its grave: the last stamp that was laid to rest (string)
 -- ARGV  1 the stamp    2 metadata
 -- Returns 'created'; 'existed'; or 'buried' when the stamp is no longer worth anything, so that a
 --       creation which comes late cannot leave a queue that is registered nowhere.
-assert(#KEYS == 6 and #ARGV == 2, 'queue_create: 6 keys, 2 arguments')
-local grave, stamp, metadata = KEYS[6], ARGV[1], ARGV[2]
+assert(#KEYS == QUEUE_KEYS + 1 and #ARGV == 2, 'queue_create: the keys of the queue and one, 2 arguments')
+local grave, stamp, metadata = KEYS[QUEUE_KEYS + 1], ARGV[1], ARGV[2]
 
 local own = redis.call('HGET', queue, 's')
 if own == stamp then

@@ -2,7 +2,7 @@
 --
 -- KEYS  the queue's
 -- Returns 'absent' without a queue; 'again' if there may be more to do; else 'done'.
-assert(#KEYS == 5 and #ARGV == 0, 'queue_settle: 5 keys, no argument')
+assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_settle: the keys of the queue, no argument')
 
 if redis.call('EXISTS', queue) == 0 then
   return 'absent'

@@ -3,7 +3,7 @@
 -- KEYS  the queue's
 -- ARGV  1 the revision seen    2 metadata    3 a token by which this update knows itself again
 -- Returns 'done' or 'stale'.
-assert(#KEYS == 5 and #ARGV == 3, 'queue_update: 5 keys, 3 arguments')
+assert(#KEYS == QUEUE_KEYS and #ARGV == 3, 'queue_update: the keys of the queue, 3 arguments')
 local seen, metadata, token = unpack(ARGV)
 
 local revision, last_update = unpack(redis.call('HMGET', queue, 'v', 'u'))

@@ -2,12 +2,16 @@
 --   queue     hash    m metadata, v revision, s stamp, u last update, n ends noted, w where compaction walks
 --   counter   string  the last rank given; revisions are drawn from it too
 --   messages  hash    key → record
---   ready     zset    key by rank
+--   ready     zset    keys of messages that are free, by rank
+--   held      zset    keys of messages under a live claim, by rank: every message is in one of the two
 --   ends      zset    chunks of keys by the second in which their messages end
+--   holds     hash    key → what claims have changed about a message: see holds.lua
+--   leases    zset    live claims by the time (µs) at which they end
+--   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, ends = unpack(KEYS, 1, 5)
+local queue, counter, messages, ready, held, ends, holds, leases, claims = unpack(KEYS, 1, 9)
+local QUEUE_KEYS = 9
 local KEY_BYTES = 12
-local CHUNK_BYTES = 32 * KEY_BYTES
 
 -- The next rank: behind every other, and never before the clock.
 local function next_rank()
@@ -16,6 +20,10 @@ end
 
 local function decimal(rank)
   return string.format('%.0f', rank)
+end
+
+local function rank_of(key)
+  return struct.unpack('>I8', '\0' .. string.sub(key, 1, 7))
 end
 
 local function keys_of(chunk)

@@ -1,15 +1,36 @@
--- Removes messages that have ended, some hundreds at most; true if there may be more of them.
--- What frees comes before what grows, so that it works when the store is full.
+-- Releases claims that are over and removes messages that have ended, some hundreds at most; true if
+-- there may be more of them. What frees comes before what grows, so that it works in a full store.
+local SETTLED_CLAIMS_MAX = 16
 local SETTLED_CHUNKS_MAX = 16
-local function settle()
-  local due = redis.call('ZRANGEBYSCORE', ends, '-inf', math.floor(now / 1000000), 'LIMIT', 0, SETTLED_CHUNKS_MAX)
-  for _, chunk in ipairs(due) do
-    local keys = keys_of(chunk)
+
+local function remove(keys)
+  if #keys > 0 then
     redis.call('HDEL', messages, unpack(keys))
     redis.call('ZREM', ready, unpack(keys))
+    redis.call('ZREM', held, unpack(keys))
+    redis.call('HDEL', holds, unpack(keys))
+  end
+end
+
+local function settle()
+  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLED_CLAIMS_MAX)
+  for _, claim in ipairs(over) do
+    release(claim)
+  end
+  local now_s = math.floor(now / 1000000)
+  local due = redis.call('ZRANGEBYSCORE', ends, '-inf', now_s, 'LIMIT', 0, SETTLED_CHUNKS_MAX)
+  for _, chunk in ipairs(due) do
+    local keys, ended = keys_of(chunk), {}
+    for i, hold in ipairs(redis.call('HMGET', holds, unpack(keys))) do
+      -- A claim may have prolonged the message's life; then its later end is noted too.
+      if not hold or read_hold(hold).second <= now_s then
+        ended[#ended + 1] = keys[i]
+      end
+    end
+    remove(ended)
     redis.call('ZREM', ends, chunk)
     redis.call('HINCRBY', queue, 'n', -#keys)
   end
-  return #due == SETTLED_CHUNKS_MAX
+  return #over == SETTLED_CLAIMS_MAX or #due == SETTLED_CHUNKS_MAX
 end
 

@@ -111,9 +111,12 @@ impl Error {
             Self::Body(_) | Self::PatchedMetadata(_) => (StatusCode::BAD_REQUEST, "Invalid request body"),
             Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type"),
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
-            Self::Broker(Broker::NotClaimed) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
-            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_)) => (StatusCode::NOT_FOUND, "Not found"),
+            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_)) => {
+                (StatusCode::NOT_FOUND, "Not found")
+            }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")

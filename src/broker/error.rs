@@ -25,9 +25,18 @@ pub enum Error {
     /// None of the messages is there.
     #[error("{0}")]
     NoMessage(String),
-    /// The message is not under the claim that is to allow its deletion.
+    /// There is no such live claim.
+    #[error("{0}")]
+    NoClaim(String),
+    /// It takes a claim to delete the message, or another one.
+    #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
+    Claimed,
+    /// The message is under no claim, but one was named to allow its deletion.
     #[error("A claim was specified, but the message is not currently claimed.")]
     NotClaimed,
+    /// The claim that was named to allow a deletion is not live.
+    #[error("The specified claim does not exist or has expired.")]
+    UnknownClaim,
     /// The caller's roles do not allow it.
     #[error("You are not authorized to complete this action.")]
     Forbidden,

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
+use super::claims::TermDraft;
 use super::messages::{Draft, MessageQuery};
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
 
 const MESSAGES_POSTED: usize = 100;
-const MESSAGES_TOUCHED: usize = 10;
 
 /// How one operation went.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,19 +44,34 @@ impl Broker {
             QueueId::new(project, unique.parse().expect("hexadecimal digits are legal")).expect("the id is short");
         let drafts = vec![Draft { ttl_s: None, body: nothing() }; MESSAGES_POSTED];
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
+        let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };
         let mut ids = Vec::new();
+        let mut claim = None;
 
         let create = tried("create_queue", self.create_queue(queue.clone(), Map::new())).await;
         let post = tried("post_messages", async {
             ids = self.post_messages(caller, queue.clone(), drafts, 0).await?;
-            Ok::<_, Error>(())
+            Ok(())
+        })
+        .await;
+        let claiming = tried("claim_messages", async {
+            claim = self.create_claim(queue.clone(), None, term).await?;
+            Ok(())
         })
         .await;
         let list = tried("list_messages", self.list_messages(caller, &queue, &query)).await;
-        let touched: Vec<String> = ids.iter().take(MESSAGES_TOUCHED).map(ToString::to_string).collect();
-        let bulk = tried("bulk_delete_messages", self.delete_messages(queue.clone(), &touched)).await;
-        let delete = tried("delete_queue", self.delete_queue(queue.clone())).await;
-        vec![create, post, list, bulk, delete]
+        let id = claim.as_ref().map(|claim| claim.id.to_string()).unwrap_or_default();
+        let delete = tried("delete_messages", async {
+            for message in claim.iter().flat_map(|claim| &claim.messages) {
+                self.delete_message(queue.clone(), &message.id.to_string(), Some(&id)).await?;
+            }
+            Ok(())
+        })
+        .await;
+        let release = tried("delete_claim", self.release_claim(queue.clone(), &id)).await;
+        let bulk = tried("bulk_delete_messages", async { Ok(self.store.delete_messages(&queue, &ids).await?) }).await;
+        let end = tried("delete_queue", self.delete_queue(queue.clone())).await;
+        vec![create, post, claiming, list, delete, release, bulk, end]
     }
 }
 

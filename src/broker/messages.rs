@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
-use crate::storage::{self, Listing, Posting};
+use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, QueueId};
+use crate::storage::{self, Deletion, GivenClaim, Listing, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
@@ -29,6 +29,8 @@ pub struct MessageQuery {
     pub limit: Option<i64>,
     /// Whether the caller's own messages are listed too.
     pub echo: bool,
+    /// Which messages are listed as to claims.
+    pub scope: Scope,
 }
 
 impl Broker {
@@ -90,7 +92,12 @@ impl Broker {
             Some(None) => return Ok(Vec::new()),
             marker => marker.flatten().map(MessageId::rank),
         };
-        let listing = Listing { after, limit: limit as usize, not_from: (!query.echo).then(|| caller.client.clone()) };
+        let listing = Listing {
+            after,
+            limit: limit as usize,
+            not_from: (!query.echo).then(|| caller.client.clone()),
+            scope: query.scope,
+        };
         Ok(self.store.list_messages(queue, &listing).await?)
     }
 
@@ -116,14 +123,15 @@ impl Broker {
         Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Deletes the message with that id, if it is there. Nothing is claimed yet, so a claim that the
-    /// caller names cannot be the message's.
+    /// Deletes the message with that id, if it is there: a claimed one by its claim, a free one by none.
     pub async fn delete_message(&self, queue: QueueId, id: &str, claim: Option<&str>) -> Result<(), Error> {
-        let ids: Vec<MessageId> = MessageId::parse(id, &queue).into_iter().collect();
-        if claim.is_some() && !self.store.get_messages(&queue, &ids).await?.is_empty() {
-            return Err(Error::NotClaimed);
-        }
-        self.delete_all(queue, ids).await
+        let Some(id) = MessageId::parse(id, &queue) else {
+            return Ok(());
+        };
+        let claim = claim.map(|claim| ClaimId::parse(claim).map_or(GivenClaim::Malformed, GivenClaim::Id));
+        let store = self.store.clone();
+        let deletion = self.to_the_end(async move { store.delete_message(&queue, id, claim).await }).await?;
+        outcome(deletion)
     }
 
     /// Hands out the oldest messages and deletes them in the same step.
@@ -133,15 +141,19 @@ impl Broker {
         self.to_the_end(async move { Ok(store.pop_messages(&queue, limit as usize).await?) }).await
     }
 
-    /// Deletes those of the messages with these ids that are there.
-    pub async fn delete_messages(&self, queue: QueueId, ids: &[String]) -> Result<(), Error> {
+    /// Deletes those of the messages with these ids that are there. Where the operator wants it so,
+    /// each must be under one of the claims, or nothing is deleted; else the claims do not matter.
+    pub async fn delete_messages(&self, queue: QueueId, ids: &[String], claims: &[String]) -> Result<(), Error> {
         let ids = self.parse_ids(&queue, ids)?;
-        self.delete_all(queue, ids).await
-    }
-
-    async fn delete_all(&self, queue: QueueId, ids: Vec<MessageId>) -> Result<(), Error> {
         let store = self.store.clone();
-        self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await
+        if !self.limits.message_delete_with_claim_id {
+            return self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await;
+        }
+        if claims.is_empty() {
+            return Err(Error::Limit("here \"ids\" takes \"claim_ids\" too".to_owned()));
+        }
+        let claims: Vec<ClaimId> = claims.iter().filter_map(|claim| ClaimId::parse(claim)).collect();
+        outcome(self.to_the_end(async move { store.delete_claimed(&queue, &ids, &claims).await }).await?)
     }
 
     /// The messages as they are stored in a queue with this metadata.
@@ -168,6 +180,15 @@ impl Broker {
             return Err(Error::Limit(format!("{} ids, it must be 1 to {most}", ids.len())));
         }
         Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
+    }
+}
+
+fn outcome(deletion: Deletion) -> Result<(), Error> {
+    match deletion {
+        Deletion::Done => Ok(()),
+        Deletion::Held | Deletion::HeldByOther => Err(Error::Claimed),
+        Deletion::Free => Err(Error::NotClaimed),
+        Deletion::UnknownClaim => Err(Error::UnknownClaim),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a caller may do, one method an operation: limits, defaults and order of steps are decided
 //! here, and nothing below decides again.
 
+pub mod claims;
 pub mod error;
 pub mod health;
 pub mod messages;

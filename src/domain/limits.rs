@@ -5,6 +5,8 @@ use serde::Deserialize;
 /// The shortest life of a message, in seconds.
 pub const MESSAGE_TTL_S_MIN: u32 = 60;
 
+/// The shortest life of a claim, and the shortest grace, in seconds.
+pub const CLAIM_TERM_S_MIN: u32 = 60;
 /// The length of a page for which the caller names none.
 const PAGE_DEFAULT: u32 = 10;
 
@@ -20,10 +22,20 @@ pub struct Limits {
     pub max_message_ttl: u32,
     /// The longest delay of a message.
     pub max_message_delay: u32,
+    /// The life of a claim that names none.
+    pub default_claim_ttl: u32,
+    /// The grace of a claim that names none.
+    pub default_claim_grace: u32,
+    /// The longest life of a claim.
+    pub max_claim_ttl: u32,
+    /// The longest grace of a claim.
+    pub max_claim_grace: u32,
     /// The largest body of a request that posts messages.
     pub max_messages_post_size: u64,
     /// The largest body of a request that sets metadata.
     pub max_queue_metadata: u64,
+    /// Whether bulk deletion takes the claims that the messages are under.
+    pub message_delete_with_claim_id: bool,
     /// The longest page of queues.
     pub max_queues_per_page: u32,
     /// The most messages that one request takes out of a queue.
@@ -37,6 +49,12 @@ impl Limits {
     #[must_use]
     pub fn queues_per_page(&self) -> u32 {
         PAGE_DEFAULT.min(self.max_queues_per_page)
+    }
+
+    /// How many messages a claim takes for which the caller names no number.
+    #[must_use]
+    pub fn messages_per_claim(&self) -> u32 {
+        PAGE_DEFAULT.min(self.max_messages_per_claim_or_pop)
     }
 
     /// The length of a page of messages for which the caller names none.

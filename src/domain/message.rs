@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::{Builder, Uuid, Variant, Version};
 
-use super::{Body, QueueId};
+use super::{Body, ClaimId, QueueId};
 
 /// A position in a queue's feed: microseconds since 1970, never given twice in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,12 +39,16 @@ pub struct NewMessage {
 pub struct Message {
     /// Its identity and position.
     pub id: MessageId,
-    /// How long it lives, in seconds.
+    /// How long it lives, in seconds: as posted, or as a claim has prolonged it.
     pub ttl_s: u32,
     /// When it was posted, in whole seconds since 1970 by the store's clock.
     pub created_s: u64,
     /// How long ago it was posted, in whole seconds of the store's clock.
     pub age_s: u64,
+    /// The live claim that it is under.
+    pub claim: Option<ClaimId>,
+    /// How often it was claimed, as far as anybody counts.
+    pub claim_count: u32,
     /// What it says.
     pub body: Body,
 }

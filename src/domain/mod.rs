@@ -1,6 +1,7 @@
 //! The nouns of the service and their rules. No I/O, no wire format, no store.
 
 pub mod body;
+pub mod claim;
 pub mod client;
 pub mod limits;
 pub mod message;
@@ -10,6 +11,7 @@ pub mod project;
 pub mod queue;
 
 pub use body::Body;
+pub use claim::{Claim, ClaimId, NewClaim, Term};
 pub use client::{ClientId, ClientIdRule};
 pub use limits::Limits;
 pub use message::{Message, MessageId, NewMessage, Rank};

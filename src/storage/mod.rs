@@ -14,13 +14,14 @@ use async_trait::async_trait;
 pub use error::Error;
 
 use crate::domain::{
-    ClientId, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, QueueName, Rank, Revision,
+    Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, ProjectId, Queue, QueueId, QueueName,
+    Rank, Revision, Term,
 };
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + Upkeep {}
+pub trait Driver: QueueStore + MessageStore + ClaimStore + Upkeep {}
 
-impl<T: QueueStore + MessageStore + Upkeep> Driver for T {}
+impl<T: QueueStore + MessageStore + ClaimStore + Upkeep> Driver for T {}
 
 /// Keeps queues and their metadata.
 #[async_trait]
@@ -73,15 +74,47 @@ pub trait MessageStore: Send + Sync {
     /// Those of the messages that are there, in the order of `ids`.
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error>;
 
-    /// Deletes those of the messages that are there.
+    /// Deletes the message, which must be free without `claim` and under that claim with one.
+    async fn delete_message(
+        &self,
+        queue: &QueueId,
+        id: MessageId,
+        claim: Option<GivenClaim>,
+    ) -> Result<Deletion, Error>;
+
+    /// Deletes those of the messages that are there, claimed or not.
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error>;
 
-    /// Hands out up to `limit` of the oldest messages and deletes them in the same step. Of one whose
+    /// Deletes those of the messages that are there, if each of them is under one of the claims; else
+    /// none of them.
+    async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error>;
+
+    /// Hands out up to `limit` of the oldest free messages and deletes them in the same step. Of one whose
     /// answer is lost nobody can say whether it happened: it is not tried again.
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
 
     /// How many messages there are, and the first and last of them. Exact, and does not scan.
     async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error>;
+}
+
+/// Keeps claims: leases on messages.
+#[async_trait]
+pub trait ClaimStore: Send + Sync {
+    /// Claims up to `new.limit` of the oldest free messages, in one atomic step.
+    ///
+    /// `None` when no message is free. A message has at most one holder at a time; when the claim is
+    /// over or released, what it still holds is free again, in its old place. A message that would end
+    /// before the claim lives on until the claim's ttl and grace are over.
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
+
+    /// The claim with the messages that it still holds, if it is live.
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
+
+    /// Lets a live claim begin anew with this term, for all that it still holds.
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Renewal, Error>;
+
+    /// Ends the claim, if it is live.
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 }
 
 /// Keeps the store itself in order.
@@ -122,11 +155,46 @@ pub enum Posting {
     Stale(Option<Queue>),
 }
 
+/// A claim that somebody names to be allowed a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenClaim {
+    /// A claim id.
+    Id(ClaimId),
+    /// Something that can be the id of no claim.
+    Malformed,
+}
+
+/// How a deletion went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// What was to be deleted is not there any more.
+    Done,
+    /// Nothing is deleted: it takes a claim.
+    Held,
+    /// Nothing is deleted: a message is under no claim, or under none of those named.
+    Free,
+    /// Nothing is deleted: the message is under another claim than the one named.
+    HeldByOther,
+    /// Nothing is deleted: the claim that was named is not live.
+    UnknownClaim,
+}
+
+/// How a renewal went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The claim runs anew.
+    Done,
+    /// There is no such live claim.
+    Gone,
+}
+
 /// What a queue holds at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// How many messages there are.
     pub total: u64,
+    /// How many of them are under a live claim.
+    pub claimed: u64,
     /// The first of them in the feed.
     pub oldest: Option<Message>,
     /// The last.
@@ -142,4 +210,16 @@ pub struct Listing {
     pub limit: usize,
     /// Whose own messages are left out.
     pub not_from: Option<ClientId>,
+    /// Which messages are listed as to claims.
+    pub scope: Scope,
+}
+
+/// Which messages of a feed are meant, as to claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that are under no live claim.
+    #[default]
+    Free,
+    /// Those that are under one, too.
+    FreeAndClaimed,
 }

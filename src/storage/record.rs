@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Error;
-use crate::domain::{Body, ClientId, Message, MessageId, Metadata, NewMessage};
+use crate::domain::{Body, ClaimId, ClientId, Message, MessageId, Metadata, NewMessage};
 
 /// What the store's clock writes before a [`tail`]: array, version, and the mark of `created_us`.
 const HEAD: [u8; 3] = [0x95, 0x01, 0xcf];
@@ -41,8 +41,31 @@ pub(super) fn tail(message: &NewMessage, client: &[u8; 16]) -> Bytes {
     tail.into()
 }
 
+/// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
+/// end_s: u64`, big-endian, and the sixteen bytes of the claim that holds the message, if one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hold {
+    count: u32,
+    ttl_s: u32,
+    claim: Option<ClaimId>,
+}
+
+/// The hold that a record holds; none for an empty one.
+pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
+    let number = |at: usize| u32::from_be_bytes(record[at..at + 4].try_into().expect("four bytes"));
+    match record.len() {
+        0 => Ok(None),
+        16 => Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: None })),
+        32 => {
+            let claim = record[16..].try_into().expect("sixteen bytes");
+            Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: Some(ClaimId::from_bytes(claim)) }))
+        }
+        length => Err(Error::Corrupt(format!("a hold has {length} bytes"))),
+    }
+}
+
 /// The message that a whole record holds, as it is at `now_us`.
-pub(super) fn message(id: MessageId, record: &Bytes, now_us: u64) -> Result<Message, Error> {
+pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us: u64) -> Result<Message, Error> {
     if record.len() <= BODY || record[..HEAD.len()] != HEAD {
         return Err(Error::Corrupt(format!("message {id} is no record of version 1")));
     }
@@ -50,9 +73,11 @@ pub(super) fn message(id: MessageId, record: &Bytes, now_us: u64) -> Result<Mess
     let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
     Ok(Message {
         id,
-        ttl_s,
+        ttl_s: hold.map_or(ttl_s, |hold| hold.ttl_s),
         created_s,
         age_s: (now_us / 1_000_000).saturating_sub(created_s),
+        claim: hold.and_then(|hold| hold.claim),
+        claim_count: hold.map_or(0, |hold| hold.count),
         body: Body::from_msgpack(record.slice(BODY..)),
     })
 }

@@ -28,6 +28,7 @@ PROFILES = {
         "SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE": "256",
     },
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
+    "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
     "faulty": {},
 }
 SUITES = ["wsgi", "client", "flow"]

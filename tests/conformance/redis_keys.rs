@@ -10,7 +10,10 @@ use super::drivers::redis;
 use super::subject::{LONG_S, Subject, client, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
-const PARTS: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
+/// A queue's keys in the order in which scripts get them.
+const PARTS: [&str; 9] = ["queue", "counter", "messages", "ready", "held", "ends", "holds", "leases", "claims"];
+/// Those that are there when messages are and no claim ever was.
+const UNCLAIMED: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
 /// The step in which a queue is created, as the driver puts it together.
 const CREATION: &str = concat!(
     include_str!("../../scripts/shared/clock.lua"),
@@ -47,7 +50,7 @@ async fn the_storage_of_what_has_ended_is_given_back() {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(60, 3_000)).await;
     subject.post(&queue, &messages(61, 10)).await;
-    assert_eq!(present(&server, &queue), PARTS);
+    assert_eq!(present(&server, &queue), UNCLAIMED);
     subject.advance(&queue, Duration::from_secs(63)).await;
 
     subject.tidy_project().await;
@@ -207,7 +210,7 @@ async fn a_creation_that_comes_too_late_leaves_no_queue() {
 
     // What was still under way when the name was taken out of the register.
     for (queue, stamp) in [(deleted, stamp.as_str()), (subject.id("crashed"), "7")] {
-        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), "6".to_owned()];
+        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), (PARTS.len() + 1).to_string()];
         late.extend(PARTS.into_iter().chain(["grave"]).map(|part| key(&queue, part)));
         late.extend([stamp.to_owned(), "metadata".to_owned()]);
         let answer = server.command(&late.iter().map(String::as_str).collect::<Vec<_>>());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, Rank, Revision,
 };
-use sukkal::storage::{Creation, Driver, Listing, Posting, Stats};
+use sukkal::storage::{Creation, Driver, Listing, Posting, Scope, Stats};
 use uuid::Uuid;
 
 /// The life of messages whose end does not matter.
@@ -132,7 +132,7 @@ impl Subject {
         limit: usize,
         not_from: Option<ClientId>,
     ) -> Vec<Message> {
-        let listing = Listing { after: after.map(MessageId::rank), limit, not_from };
+        let listing = Listing { after: after.map(MessageId::rank), limit, not_from, scope: Scope::Free };
         let page = self.store().list_messages(queue, &listing).await.expect(OK);
         assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
         page

@@ -19,6 +19,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::MessageQuery;
 use crate::domain::QueueId;
+use crate::storage::Scope;
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
@@ -69,6 +70,7 @@ async fn list(
         marker: query.last("marker").map(str::to_owned),
         limit: query.integer("limit")?,
         echo: echo.unwrap_or(false),
+        scope: if include_claimed == Some(true) { Scope::FreeAndClaimed } else { Scope::Free },
     };
     let page = broker.list_messages(&caller, &queue, &wanted).await?;
     let parameters = [
@@ -113,13 +115,17 @@ async fn delete_many(
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
+    let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
     match query.integer("pop")? {
+        Some(_) if broker.limits().message_delete_with_claim_id && !claims.is_empty() => {
+            Err(Error::Request("\"claim_ids\" goes with \"ids\", not with \"pop\".".to_owned()))
+        }
         Some(count) if ids.is_empty() => {
             let popped = broker.pop_messages(queue, count).await?;
             Ok(Json(json!({ "messages": messages::popped(&popped) })).into_response())
         }
         None if !ids.is_empty() => {
-            broker.delete_messages(queue, &ids).await?;
+            broker.delete_messages(queue, &ids, &claims).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(Error::Request("Either \"ids\" or \"pop\" is needed, and not both.".to_owned())),

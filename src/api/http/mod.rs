@@ -1,6 +1,7 @@
 //! The HTTP routes: each handler extracts, calls the broker once, and answers.
 
 mod admission;
+mod claims;
 mod discovery;
 mod hearing;
 mod messages;
@@ -85,5 +86,6 @@ fn resources(settings: &Settings) -> Vec<Resource> {
     let mut resources = discovery::routes(settings.admin_mode);
     resources.extend(queues::routes());
     resources.extend(messages::routes());
+    resources.extend(claims::routes());
     resources
 }

@@ -8,8 +8,9 @@ type Resource = (&'static str, &'static str, &'static [(&'static str, &'static s
 
 const QUEUE: (&str, &str) = ("queue_name", "queue_name");
 const MESSAGE: (&str, &str) = ("message_id", "message_id");
+const CLAIM: (&str, &str) = ("claim_id", "claim_id");
 
-const RESOURCES: [Resource; 9] = [
+const RESOURCES: [Resource; 13] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -44,6 +45,10 @@ const RESOURCES: [Resource; 9] = [
         &["DELETE"],
     ),
     ("rel/message_get", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["GET"]),
+    ("rel/claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["GET"]),
+    ("rel/post_claim", "/v2/queues/{queue_name}/claims{?limit}", &[QUEUE, ("limit", "claim_limit")], &["POST"]),
+    ("rel/patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["PATCH"]),
+    ("rel/delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["DELETE"]),
     ("rel/ping", "/v2/ping", &[], &["GET"]),
 ];
 
@@ -84,7 +89,7 @@ fn entry((relation, template, variables, methods): &Resource) -> (String, Value)
 
 fn hints(methods: &[&str]) -> Value {
     let mut hints = json!({ "allow": methods, "formats": { "application/json": {} } });
-    if methods == ["POST"] {
+    if methods == ["POST"] || methods == ["PATCH"] {
         hints["accept-post"] = json!(["application/json"]);
     }
     hints

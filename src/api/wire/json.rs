@@ -34,6 +34,17 @@ pub fn from_body(body: &Body) -> Value {
     rmp_serde::from_slice(body.as_msgpack()).expect("what is stored came from JSON")
 }
 
+/// The integer that a field of a document has.
+pub fn integer(field: &str, value: &Value) -> Result<i64, Error> {
+    match value {
+        // Python, which the API was first written in, takes a boolean for 0 or 1.
+        Value::Bool(flag) => Ok(i64::from(*flag)),
+        value => {
+            value.as_i64().ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
+        }
+    }
+}
+
 /// A document for people, indented by four spaces as the reference implementation does.
 #[must_use]
 pub fn indented(document: &Value) -> Vec<u8> {

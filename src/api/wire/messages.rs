@@ -27,7 +27,7 @@ impl MessageDocument {
     pub fn new(queue: &QueueId, message: &Message) -> Self {
         Self {
             id: message.id.to_string(),
-            href: href(queue, message.id),
+            href: claimed_href(queue, message),
             ttl: message.ttl_s,
             age: message.age_s,
             body: wire::json::from_body(&message.body),
@@ -53,7 +53,7 @@ pub fn popped(messages: &[Message]) -> Value {
             "ttl": message.ttl_s,
             "body": wire::json::from_body(&message.body),
             "claim_id": claim,
-            "claim_count": 0,
+            "claim_count": message.claim_count,
         })
     };
     messages.iter().map(document).collect()
@@ -69,6 +69,16 @@ pub fn path(queue: &QueueId) -> String {
 #[must_use]
 pub fn href(queue: &QueueId, id: MessageId) -> String {
     format!("{}/{id}", path(queue))
+}
+
+/// The path of a message, by which it can be deleted: it names the claim that the message is under.
+#[must_use]
+pub fn claimed_href(queue: &QueueId, message: &Message) -> String {
+    let href = href(queue, message.id);
+    match message.claim {
+        Some(claim) => format!("{href}?claim_id={claim}"),
+        None => href,
+    }
 }
 
 /// Where the first of the posted messages can be got at once.
@@ -96,20 +106,10 @@ fn parse_draft(message: Value) -> Result<Draft, Error> {
     };
     let ttl_s = match fields.get("ttl") {
         None => None,
-        Some(ttl) => Some(parse_integer("ttl", ttl)?),
+        Some(ttl) => Some(wire::json::integer("ttl", ttl)?),
     };
     let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
     Ok(Draft { ttl_s, body: wire::json::to_body(body) })
-}
-
-fn parse_integer(field: &str, value: &Value) -> Result<i64, Error> {
-    match value {
-        // Python, which the API was first written in, takes a boolean for 0 or 1.
-        Value::Bool(flag) => Ok(i64::from(*flag)),
-        value => {
-            value.as_i64().ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
-        }
-    }
 }
 
 fn no_messages() -> Error {

@@ -11,7 +11,7 @@ use crate::storage::Stats;
 /// What a queue holds. `oldest` and `newest` are there only if there is a message.
 #[must_use]
 pub fn document(queue: &QueueId, stats: &Stats) -> Value {
-    let mut document = json!({ "claimed": 0, "free": stats.total, "total": stats.total });
+    let mut document = json!({ "claimed": stats.claimed, "free": stats.total - stats.claimed, "total": stats.total });
     for (place, message) in [("newest", &stats.newest), ("oldest", &stats.oldest)] {
         if let Some(message) = message {
             document[place] = entry(queue, message);

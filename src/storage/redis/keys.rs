@@ -5,7 +5,7 @@
 //! | `sukkal:projects` | zset | every project that ever had a queue |
 //! | `sukkal:{P}:queues` | zset | the names of the project's queues |
 //! | `sukkal:{P}:stamps` | hash | each name's stamp, the last one given under `/` |
-//! | `sukkal:{P/Q}:queue`, `:counter`, `:messages`, `:ready`, `:ends` | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:queue`, `:counter`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:grave` | string | the last stamp laid to rest, for a day after a delete |
 //! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, for half a minute |
 //!
@@ -39,7 +39,9 @@ impl QueueKeys {
 
     /// What every script on a queue gets, in its order.
     pub(super) fn all(&self) -> Vec<String> {
-        ["queue", "counter", "messages", "ready", "ends"].map(|name| self.key(name)).into()
+        ["queue", "counter", "messages", "ready", "held", "ends", "holds", "leases", "claims"]
+            .map(|name| self.key(name))
+            .into()
     }
 
     pub(super) fn all_and_grave(&self) -> Vec<String> {

@@ -5,11 +5,13 @@ use bytes::Bytes;
 
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS};
+use super::script::{
+    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS,
+};
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
-use crate::domain::{ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
-use crate::storage::{Error, Listing, MessageStore, Posting, Stats, record};
+use crate::domain::{ClaimId, ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
+use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Posting, Scope, Stats, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
@@ -55,8 +57,12 @@ impl MessageStore for RedisStore {
         let limit = text(listing.limit as u64);
         let not_from = listing.not_from.as_ref().map(|client| record::client_digest(client).to_vec());
         let not_from = Bytes::from(not_from.unwrap_or_default());
+        let scope = match listing.scope {
+            Scope::Free => "",
+            Scope::FreeAndClaimed => "held",
+        };
         loop {
-            let args = [after, limit.clone(), not_from.clone()];
+            let args = [after, limit.clone(), not_from.clone(), Bytes::from_static(scope.as_bytes())];
             let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
             match kind.as_str() {
                 "page" => return read_page(queue, reply),
@@ -73,16 +79,41 @@ impl MessageStore for RedisStore {
         }
         let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(&ids)).await?;
         let now = reply.number()?;
-        let records = ids.into_iter().map(|id| (id, reply.bytes_or_nil()));
-        records.filter_map(|(id, record)| record.map(|record| record::message(id, &record, now))).collect()
+        read_messages(queue, now, reply)
+    }
+
+    async fn delete_message(
+        &self,
+        queue: &QueueId,
+        id: MessageId,
+        claim: Option<GivenClaim>,
+    ) -> Result<Deletion, Error> {
+        if !id.is_of(queue) {
+            return Ok(Deletion::Done);
+        }
+        let (claim, mark) = match claim {
+            None => (Bytes::new(), ""),
+            Some(GivenClaim::Id(claim)) => (Bytes::copy_from_slice(claim.as_bytes()), ""),
+            Some(GivenClaim::Malformed) => (Bytes::new(), "malformed"),
+        };
+        let args = [key_of(id), claim, Bytes::from_static(mark.as_bytes())];
+        let (kind, _) = self.run_settled(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(Deletion::Done),
+            "held" => Ok(Deletion::Held),
+            "free" => Ok(Deletion::Free),
+            "other" => Ok(Deletion::HeldByOther),
+            "unknown" => Ok(Deletion::UnknownClaim),
+            kind => Err(reply::unknown(MESSAGE_ACKNOWLEDGE.name, kind)),
+        }
     }
 
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {
-        let ids = own_ids(queue, ids);
-        if !ids.is_empty() {
-            self.run_settled(&MESSAGE_DELETE, queue, &keys_of(&ids)).await?;
-        }
-        Ok(())
+        self.delete_by_id(queue, ids, Bytes::new(), &[]).await.map(|_done| ())
+    }
+
+    async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error> {
+        self.delete_by_id(queue, ids, text(claims.len() as u64), claims).await
     }
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
@@ -99,9 +130,9 @@ impl MessageStore for RedisStore {
     async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
         let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
         let now = reply.number()?;
-        let total = reply.number()?;
+        let (total, claimed) = (reply.number()?, reply.number()?);
         let mut ends = read_messages(queue, now, reply)?.into_iter();
-        Ok(Stats { total, oldest: ends.next(), newest: ends.next() })
+        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next() })
     }
 }
 
@@ -110,14 +141,39 @@ fn read_page(queue: &QueueId, mut reply: Reply) -> Result<Vec<Message>, Error> {
     read_messages(queue, now, reply)
 }
 
-/// The messages of an answer that has come to its keys and records.
-fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
+impl RedisStore {
+    async fn delete_by_id(
+        &self,
+        queue: &QueueId,
+        ids: &[MessageId],
+        claims_needed: Bytes,
+        claims: &[ClaimId],
+    ) -> Result<Deletion, Error> {
+        let ids = own_ids(queue, ids);
+        if ids.is_empty() {
+            return Ok(Deletion::Done);
+        }
+        let mut args = vec![claims_needed];
+        args.extend(claims.iter().map(|claim| Bytes::copy_from_slice(claim.as_bytes())));
+        args.extend(keys_of(&ids));
+        let (kind, _) = self.run_settled(&MESSAGE_DELETE, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(Deletion::Done),
+            "unclaimed" => Ok(Deletion::Free),
+            kind => Err(reply::unknown(MESSAGE_DELETE.name, kind)),
+        }
+    }
+}
+
+/// The messages of an answer that has come to its keys, records and holds.
+pub(super) fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
     let fingerprint = queue.fingerprint();
     let mut messages = Vec::new();
     while !reply.is_empty() {
         let (rank, nonce) = parse_key(&reply.bytes()?)?;
         let id = MessageId::with_fingerprint(fingerprint, rank, nonce);
-        messages.push(record::message(id, &reply.bytes()?, now_us)?);
+        let (record, hold) = (reply.bytes()?, reply.bytes()?);
+        messages.push(record::message(id, &record, record::hold(&hold)?, now_us)?);
     }
     Ok(messages)
 }
@@ -151,6 +207,6 @@ fn rank(micros: u64) -> Result<Rank, Error> {
     Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))
 }
 
-fn text(number: u64) -> Bytes {
+pub(super) fn text(number: u64) -> Bytes {
     number.to_string().into()
 }

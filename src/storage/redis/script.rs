@@ -61,25 +61,36 @@ macro_rules! lua_shared {
     (queue) => {
         lua!("shared/queue")
     };
-    (settle) => {
-        lua!("shared/settle")
+    (ends) => {
+        lua!("shared/ends")
+    };
+    (messages) => {
+        concat!(lua!("shared/queue"), lua!("shared/holds"), lua!("shared/claims"), lua!("shared/settle"))
     };
     (compact) => {
         lua!("shared/compact")
     };
+    (holding) => {
+        concat!(lua!("shared/ends"), lua!("shared/holding"))
+    };
 }
 
 scripts! {
-    MESSAGE_DELETE = "message_delete" + [queue, settle, compact];
-    MESSAGE_GET = "message_get" + [queue, settle];
-    MESSAGE_LIST = "message_list" + [queue, settle];
-    MESSAGE_POP = "message_pop" + [queue, settle, compact];
-    MESSAGE_POST = "message_post" + [queue];
+    CLAIM_CREATE = "claim_create" + [messages, holding];
+    CLAIM_GET = "claim_get" + [messages];
+    CLAIM_RELEASE = "claim_release" + [messages];
+    CLAIM_RENEW = "claim_renew" + [messages, holding];
+    MESSAGE_ACKNOWLEDGE = "message_acknowledge" + [messages, compact];
+    MESSAGE_DELETE = "message_delete" + [messages, compact];
+    MESSAGE_GET = "message_get" + [messages];
+    MESSAGE_LIST = "message_list" + [messages];
+    MESSAGE_POP = "message_pop" + [messages, compact];
+    MESSAGE_POST = "message_post" + [queue, ends];
     QUEUE_CREATE = "queue_create" + [queue];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
-    QUEUE_SETTLE = "queue_settle" + [queue, settle, compact];
-    QUEUE_STATS = "queue_stats" + [queue, settle];
+    QUEUE_SETTLE = "queue_settle" + [messages, compact];
+    QUEUE_STATS = "queue_stats" + [messages];
     QUEUE_UNREGISTER = "queue_unregister" + [];
     QUEUE_UPDATE = "queue_update" + [queue];
 }

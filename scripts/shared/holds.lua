@@ -1,0 +1,35 @@
+-- What claims change about a message, in `holds` from its first claim on: how often it was claimed, its
+-- ttl (s), the second in which it ends, and the claim that holds it, if one does.
+local HOLD = '>I4I4I8'
+local HOLD_BYTES = 16
+
+local function read_hold(hold)
+  local count, ttl, second = struct.unpack(HOLD, hold)
+  return {count = count, ttl = ttl, second = second, claim = string.sub(hold, HOLD_BYTES + 1)}
+end
+
+local function hold_of(key)
+  local hold = redis.call('HGET', holds, key)
+  return hold and read_hold(hold) or nil
+end
+
+local function keep_hold(key, hold)
+  redis.call('HSET', holds, key, struct.pack(HOLD, hold.count, hold.ttl, hold.second) .. hold.claim)
+end
+
+-- Appends messages to an answer: key, record, hold or nothing. Those that are gone are left out.
+local function show(answer, keys)
+  if #keys == 0 then
+    return
+  end
+  local records = redis.call('HMGET', messages, unpack(keys))
+  local held_by = redis.call('HMGET', holds, unpack(keys))
+  for i, key in ipairs(keys) do
+    if records[i] then
+      answer[#answer + 1] = key
+      answer[#answer + 1] = records[i]
+      answer[#answer + 1] = held_by[i] or ''
+    end
+  end
+end
+

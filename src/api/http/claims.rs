@@ -1,0 +1,90 @@
+//! `/v2/queues/{queue_name}/claims`: lease messages, look at the lease, renew it, give it back.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+
+use super::admission::LastSegment;
+use super::resource::{Resource, resource};
+use crate::api::Error;
+use crate::api::wire::claims::{self, ClaimDocument};
+use crate::api::wire::query::Query;
+use crate::api::wire::{body, messages};
+use crate::broker::Broker;
+use crate::broker::claims::TermDraft;
+use crate::domain::QueueId;
+
+/// The largest body that makes or renews a claim, in bytes: it holds two numbers.
+const BODY_BYTES_MAX: u64 = 65_536;
+
+pub(super) fn routes() -> Vec<Resource> {
+    vec![
+        resource("/v2/queues/{queue_name}/claims", "OPTIONS, POST", post(create)),
+        resource(
+            "/v2/queues/{queue_name}/claims/{claim_id}",
+            "DELETE, GET, OPTIONS, PATCH",
+            get(show).patch(renew).delete(release),
+        ),
+    ]
+}
+
+/// Claims messages: `201` with them, `204` when none is free.
+async fn create(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let limit = Query::parse(query.as_deref()).integer("limit")?;
+    let term = match body::read(&headers, body, BODY_BYTES_MAX, Error::Request).await? {
+        Some(body) => claims::parse_term(&body)?,
+        None => TermDraft::default(),
+    };
+    Ok(match broker.create_claim(queue.clone(), limit, term).await? {
+        Some(claim) => {
+            let location = [(LOCATION, claims::href(&queue, claim.id))];
+            let messages = messages::documents(&queue, &claim.messages);
+            (StatusCode::CREATED, location, Json(json!({ "messages": messages }))).into_response()
+        }
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// A claim with the messages that it still holds.
+async fn show(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+) -> Result<Json<ClaimDocument>, Error> {
+    let claim = broker.get_claim(&queue, &id).await?;
+    Ok(Json(ClaimDocument::new(&queue, &claim)))
+}
+
+/// Lets a claim run anew.
+async fn renew(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Error> {
+    let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
+    broker.renew_claim(queue, &id, claims::parse_term(&body)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives a claim back; one that is not live is left so.
+async fn release(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+) -> Result<StatusCode, Error> {
+    broker.release_claim(queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

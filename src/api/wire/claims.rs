@@ -1,0 +1,47 @@
+//! Claim documents.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::json;
+use super::messages::{self, MessageDocument};
+use crate::api::Error;
+use crate::broker::claims::TermDraft;
+use crate::domain::{Claim, ClaimId, QueueId};
+
+/// A claim as it is shown.
+#[derive(Debug, Serialize)]
+pub struct ClaimDocument {
+    age: u64,
+    ttl: u32,
+    messages: Vec<MessageDocument>,
+    href: String,
+}
+
+impl ClaimDocument {
+    /// The document of a claim in this queue.
+    #[must_use]
+    pub fn new(queue: &QueueId, claim: &Claim) -> Self {
+        Self {
+            age: claim.age_s,
+            ttl: claim.ttl_s,
+            messages: messages::documents(queue, &claim.messages),
+            href: href(queue, claim.id),
+        }
+    }
+}
+
+/// The path of a claim.
+#[must_use]
+pub fn href(queue: &QueueId, id: ClaimId) -> String {
+    format!("/v2/queues/{}/claims/{id}", queue.name())
+}
+
+/// Reads `{"ttl": …, "grace": …}`; both may be missing, other fields are dropped.
+pub fn parse_term(bytes: &[u8]) -> Result<TermDraft, Error> {
+    let Value::Object(fields) = json::parse(bytes)? else {
+        return Err(Error::Body("Document type not supported.".to_owned()));
+    };
+    let integer = |field: &str| fields.get(field).map(|value| json::integer(field, value)).transpose();
+    Ok(TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? })
+}

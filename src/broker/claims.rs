@@ -1,0 +1,81 @@
+//! Operations on claims.
+
+use super::{Broker, Error, check_range};
+use crate::domain::limits::CLAIM_TERM_S_MIN;
+use crate::domain::{Claim, ClaimId, NewClaim, QueueId, Term};
+use crate::storage::Renewal;
+
+/// How long a worker wants a claim; the service's defaults where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TermDraft {
+    /// How long the claim shall last, in seconds.
+    pub ttl_s: Option<i64>,
+    /// How much longer its messages shall live at least, in seconds.
+    pub grace_s: Option<i64>,
+}
+
+impl Broker {
+    /// Claims the oldest free messages; `None` when there are none.
+    pub async fn create_claim(
+        &self,
+        queue: QueueId,
+        limit: Option<i64>,
+        term: TermDraft,
+    ) -> Result<Option<Claim>, Error> {
+        let limit = match limit {
+            Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
+            None => self.limits.messages_per_claim(),
+        };
+        let term = self.admit_term(term, CLAIM_TERM_S_MIN)?;
+        let store = self.store.clone();
+        let new = NewClaim { limit: limit as usize, term };
+        self.to_the_end(async move { Ok(store.create_claim(&queue, &new).await?) }).await
+    }
+
+    /// The claim with the messages that it still holds.
+    pub async fn get_claim(&self, queue: &QueueId, id: &str) -> Result<Claim, Error> {
+        let claim = match ClaimId::parse(id) {
+            Some(id) => self.store.get_claim(queue, id).await?,
+            None => None,
+        };
+        claim.ok_or_else(|| no_claim(queue, id))
+    }
+
+    /// Lets the claim run anew, with all messages that it still holds.
+    pub async fn renew_claim(&self, queue: QueueId, id: &str, term: TermDraft) -> Result<(), Error> {
+        // Only creation has a least grace.
+        let term = self.admit_term(term, 0)?;
+        let missing = no_claim(&queue, id);
+        let Some(id) = ClaimId::parse(id) else {
+            return Err(missing);
+        };
+        let store = self.store.clone();
+        match self.to_the_end(async move { store.renew_claim(&queue, id, term).await }).await? {
+            Renewal::Done => Ok(()),
+            Renewal::Gone => Err(missing),
+        }
+    }
+
+    /// Ends the claim, if it is live: what it still holds is free again.
+    pub async fn release_claim(&self, queue: QueueId, id: &str) -> Result<(), Error> {
+        let Some(id) = ClaimId::parse(id) else {
+            return Ok(());
+        };
+        let store = self.store.clone();
+        self.to_the_end(async move { Ok(store.release_claim(&queue, id).await?) }).await
+    }
+
+    fn admit_term(&self, term: TermDraft, grace_s_min: u32) -> Result<Term, Error> {
+        let limits = &self.limits;
+        let ttl_s = term.ttl_s.unwrap_or(limits.default_claim_ttl.into());
+        let grace_s = term.grace_s.unwrap_or(limits.default_claim_grace.into());
+        Ok(Term {
+            ttl_s: check_range("ttl", ttl_s, CLAIM_TERM_S_MIN, limits.max_claim_ttl)?,
+            grace_s: check_range("grace", grace_s, grace_s_min, limits.max_claim_grace)?,
+        })
+    }
+}
+
+fn no_claim(queue: &QueueId, id: &str) -> Error {
+    Error::NoClaim(format!("Claim {id} does not exist in the queue {} for project {}", queue.name(), queue.project()))
+}
