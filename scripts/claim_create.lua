@@ -1,4 +1,4 @@
--- Claim the oldest free messages of a queue.
+-- Claim the oldest free messages of a queue, fewer than wanted where the answer would grow too large.
 --
 -- A message that would end before the claim does lives on until the claim's ttl and grace are over.
 --
@@ -13,7 +13,7 @@ if settle() then
   return {'again'}
 end
 if not claim_of(id) then
-  local keys = redis.call('ZRANGE', ready, 0, limit - 1)
+  local keys = fitting(redis.call('ZRANGE', ready, 0, limit - 1))
   if #keys == 0 then
     return {'none'}
   end

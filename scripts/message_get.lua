@@ -2,12 +2,14 @@
 --
 -- KEYS  the queue's
 -- ARGV  the messages' keys
--- Returns {'again'} when it was busy settling; else {'found', now, key, record, hold, ...}.
+-- Returns {'again'} when it was busy settling; else {'found', now, how many keys it got to before the answer
+--       grew too large, key, record, hold, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV >= 1, 'message_get: the keys of the queue, 1 argument or more')
 
 if settle() then
   return {'again'}
 end
-local found = {'found', decimal(now)}
-show(found, ARGV)
+local keys = fitting(ARGV)
+local found = {'found', decimal(now), #keys}
+show(found, keys)
 return found

@@ -3,8 +3,9 @@
 -- KEYS  the queue's
 -- ARGV  1 the rank    2 how many at most    3 the client whose own messages are left out, or nothing
 --       4 'held' to list claimed messages too
--- Returns {'again'} when it was busy settling; {'page', now, key, record, hold, ...}; or, when it looked
---       at as many as one script should and all were left out, {'onward', the last rank looked at}.
+-- Returns {'again'} when it was busy settling; {'page', now, key, record, hold, ...}, shorter than wanted
+--       where it would grow too large; or, when it looked at as many as one script should and
+--       all were left out, {'onward', the last rank looked at}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 4, 'message_list: the keys of the queue, 4 arguments')
 local after, limit, not_from, with_held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == 'held'
 local CLIENT, CLIENT_END = 19, 34
@@ -32,28 +33,32 @@ local function next_keys(rank, width)
 end
 
 local page = {'page', decimal(now)}
-local full = #page + ITEMS * limit
-local looked_at, width, last = 0, limit, false
-while #page < full and looked_at < LOOKED_AT_MAX and not last do
+local empty, full = #page, #page + ITEMS * limit
+local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false
+while #page < full and not last and (not_from == '' or looked_at < LOOKED_AT_MAX) do
   local keys = next_keys(after, width)
   last = #keys < width
   local seen = {}
   show(seen, keys)
   for i = 1, #seen, ITEMS do
-    local own = not_from ~= '' and string.sub(seen[i + 1], CLIENT, CLIENT_END) == not_from
-    if not own and #page < full then
-      for j = i, i + ITEMS - 1 do
-        page[#page + 1] = seen[j]
-      end
+    local record = seen[i + 1]
+    local own = not_from ~= '' and string.sub(record, CLIENT, CLIENT_END) == not_from
+    local fits = #page == empty or bytes + #record <= ANSWER_BYTES_MAX
+    if not own and #page < full and fits then
+      page[#page + 1], page[#page + 2], page[#page + 3] = seen[i], record, seen[i + 2]
+      bytes = bytes + #record
+    elseif not own then
+      -- What does not fit is the next page's; nothing behind it may come before it.
+      return page
     end
   end
   looked_at = looked_at + #keys
   if #keys > 0 then
     after = decimal(rank_of(keys[#keys]))
   end
-  width = math.max(limit, WIDE)
+  width = WIDE
 end
-if #page == 2 and not last then
+if #page == empty and not last then
   return {'onward', after}
 end
 return page

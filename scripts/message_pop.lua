@@ -1,4 +1,5 @@
--- Pop the oldest free messages of a queue: hand them out and delete them in one step.
+-- Pop the oldest free messages of a queue, fewer than wanted where the answer would grow too large: hand them
+-- out and delete them in one step.
 --
 -- KEYS  the queue's
 -- ARGV  1 how many at most
@@ -10,7 +11,7 @@ if settle() then
   return {'again'}
 end
 local popped = {'popped', decimal(now)}
-local keys = redis.call('ZRANGE', ready, 0, limit - 1)
+local keys = fitting(redis.call('ZRANGE', ready, 0, limit - 1))
 show(popped, keys)
 remove(keys)
 compact()

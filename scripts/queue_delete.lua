@@ -21,6 +21,8 @@ else
 end
 local buried = redis.call('GET', grave)
 if stamp ~= '' and not (buried and tonumber(buried) >= tonumber(stamp)) then
+  -- Frees before anything grows, so that this works when the store is full.
+  redis.call('DEL', grave)
   redis.call('SET', grave, stamp, 'EX', kept_s)
 end
 return stamp

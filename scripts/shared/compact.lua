@@ -11,6 +11,8 @@ local function compact()
   if #chunks == 0 then
     walk = 0
   end
+  -- Frees before anything grows, so that this works when the store is full.
+  redis.call('HDEL', queue, 'w')
   for i = 1, #chunks, 2 do
     local chunk, second = chunks[i], chunks[i + 1]
     local kept, forgotten = {}, 0
@@ -24,9 +26,11 @@ local function compact()
     if forgotten > 0 then
       redis.call('ZREM', ends, chunk)
       redis.call('HINCRBY', queue, 'n', -forgotten)
+      if #kept > 0 then
+        redis.call('ZADD', ends, second, table.concat(kept))
+      end
     end
     if #kept > 0 then
-      redis.call('ZADD', ends, second, table.concat(kept))
       walk = walk + 1
     end
   end

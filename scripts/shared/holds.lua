@@ -17,6 +17,21 @@ local function keep_hold(key, hold)
   redis.call('HSET', holds, key, struct.pack(HOLD, hold.count, hold.ttl, hold.second) .. hold.claim)
 end
 
+-- An answer has this many bytes of records at most, or one message: it has to arrive in time.
+local ANSWER_BYTES_MAX = 512 * 1024
+
+-- The first of the keys, as many as fit into one answer.
+local function fitting(keys)
+  local bytes = 0
+  for i, key in ipairs(keys) do
+    bytes = bytes + redis.call('HSTRLEN', messages, key)
+    if bytes > ANSWER_BYTES_MAX and i > 1 then
+      return {unpack(keys, 1, i - 1)}
+    end
+  end
+  return keys
+end
+
 -- Appends messages to an answer: key, record, hold or nothing. Those that are gone are left out.
 local function show(answer, keys)
   if #keys == 0 then

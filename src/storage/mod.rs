@@ -89,7 +89,8 @@ pub trait MessageStore: Send + Sync {
     /// none of them.
     async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error>;
 
-    /// Hands out up to `limit` of the oldest free messages and deletes them in the same step. Of one whose
+    /// Hands out up to `limit` of the oldest free messages, fewer where they are large, but one at least if
+    /// there is one, and deletes them in the same step. Of one whose
     /// answer is lost nobody can say whether it happened: it is not tried again.
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
 
@@ -100,7 +101,7 @@ pub trait MessageStore: Send + Sync {
 /// Keeps claims: leases on messages.
 #[async_trait]
 pub trait ClaimStore: Send + Sync {
-    /// Claims up to `new.limit` of the oldest free messages, in one atomic step.
+    /// Claims up to `new.limit` of the oldest free messages, fewer where they are large, in one atomic step.
     ///
     /// `None` when no message is free. A message has at most one holder at a time; when the claim is
     /// over or released, what it still holds is free again, in its old place. A message that would end

@@ -10,6 +10,7 @@
 //! The store's clock writes the first eleven bytes, [`tail`] makes the rest.
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -68,6 +69,9 @@ pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
 pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us: u64) -> Result<Message, Error> {
     if record.len() <= BODY || record[..HEAD.len()] != HEAD {
         return Err(Error::Corrupt(format!("message {id} is no record of version 1")));
+    }
+    if let Err(error) = rmp_serde::from_slice::<IgnoredAny>(&record[BODY..]) {
+        return Err(Error::Corrupt(format!("the body of message {id}: {error}")));
     }
     let created_s = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes")) / 1_000_000;
     let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));

@@ -73,13 +73,15 @@ impl MessageStore for RedisStore {
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
-        let ids = own_ids(queue, ids);
-        if ids.is_empty() {
-            return Ok(Vec::new());
+        let mut keys = keys_of(&own_ids(queue, ids));
+        let mut found = Vec::new();
+        while !keys.is_empty() {
+            let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys).await?;
+            let (now, reached) = (reply.number()?, reply.number()?);
+            keys.drain(..keys.len().min(usize::try_from(reached).unwrap_or(usize::MAX)));
+            found.extend(read_messages(queue, now, reply)?);
         }
-        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys_of(&ids)).await?;
-        let now = reply.number()?;
-        read_messages(queue, now, reply)
+        Ok(found)
     }
 
     async fn delete_message(
