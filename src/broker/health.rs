@@ -12,6 +12,8 @@ use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
 
+/// The project of the queues that are made for a check. Always the same: stores remember projects.
+const PROJECT: &str = "sukkal-health";
 const MESSAGES_POSTED: usize = 100;
 
 /// How one operation went.
@@ -38,10 +40,9 @@ impl Broker {
     }
 
     async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
-        let unique = Uuid::new_v4().simple().to_string();
-        let project = ProjectId::new(&format!("health-{unique}")).expect("the text is not empty");
-        let queue =
-            QueueId::new(project, unique.parse().expect("hexadecimal digits are legal")).expect("the id is short");
+        let project = ProjectId::new(PROJECT).expect("the text is not empty");
+        let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
+        let queue = QueueId::new(project, name).expect("the id is short");
         let drafts = vec![Draft { ttl_s: None, body: nothing() }; MESSAGES_POSTED];
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 pub use error::Error;
 
@@ -64,7 +65,7 @@ impl Broker {
     /// Runs a write in a task of its own: the caller may go away at any moment, and what has begun
     /// in the store must not stop half-way then.
     async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
-        match self.writes.spawn(write).await {
+        match self.writes.spawn(write.in_current_span()).await {
             Ok(outcome) => outcome,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }

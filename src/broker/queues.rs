@@ -60,7 +60,9 @@ impl Broker {
                 let Some(current) = this.store.get_queue(&queue).await? else {
                     return Err(Error::NoQueue(queue));
                 };
-                let metadata = Metadata::new(patch.apply(&current.metadata)?, &this.limits)?;
+                let keys = patch.apply(&current.metadata)?;
+                this.check_size(&keys)?;
+                let metadata = Metadata::new(keys, &this.limits)?;
                 if this.store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
                     return Ok(metadata.with_defaults(&this.limits));
                 }
@@ -68,6 +70,16 @@ impl Broker {
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
         })
         .await
+    }
+
+    /// One patch may be as large as all the metadata; many together may not be larger.
+    fn check_size(&self, keys: &Map<String, Value>) -> Result<(), Error> {
+        let (bytes, most) =
+            (serde_json::to_string(keys).map_or(0, |text| text.len() as u64), self.limits.max_queue_metadata);
+        if bytes > most {
+            return Err(Error::Limit(format!("the metadata would have {bytes} bytes, the most is {most}")));
+        }
+        Ok(())
     }
 
     /// Deletes the queue with all it holds.

@@ -37,6 +37,8 @@ const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_secs(5);
 /// More waiting commands than this are refused: `fred` keeps them in memory while it is cut off.
 const COMMANDS_WAITING_MAX: usize = 20_000;
 
+/// The key of commands that any node answers.
+const ANYWHERE: &str = "";
 /// How long the other side may leave what was sent unacknowledged, or its windows closed.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(1);
@@ -84,37 +86,49 @@ impl Connection {
 
     /// Runs a script, which must bear being run twice: an answer may be lost on the way.
     pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
-        let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
-        let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
-        self.persist(script.name, always, attempt).await
+        self.evaluate(script, keys, args, always).await
     }
 
-    /// Runs a script that must not be run twice; if its answer is lost, so is what it did.
+    /// Runs a script that must not be run twice: again only if it certainly was not run. If its answer is
+    /// lost, so is what it did.
     pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
+        self.evaluate(script, keys, args, has_not_run).await
+    }
+
+    async fn evaluate(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        args: Vec<Bytes>,
+        may_repeat: fn(&FredError) -> bool,
+    ) -> Result<Reply, Error> {
+        let slot = keys.first().cloned().unwrap_or_default();
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
         let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
-        self.persist(script.name, has_not_run, attempt).await
+        self.persist(script.name, &slot, may_repeat, attempt).await
     }
 
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
     pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
         let command = CustomCommand::new_static(name, ClusterHash::from(key), false);
         let words: Vec<Value> = [key].iter().chain(args).map(|word| Value::from(*word)).collect();
-        self.persist(name, always, |client| custom(client, command.clone(), words.clone())).await
+        self.persist(name, key, always, |client| custom(client, command.clone(), words.clone())).await
     }
 
     /// Succeeds if Redis answers.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        self.persist("PING", always, |client| custom(client, command.clone(), Vec::new())).await.map(|_pong| ())
+        self.persist("PING", ANYWHERE, always, |client| custom(client, command.clone(), Vec::new()))
+            .await
+            .map(|_pong| ())
     }
 
     /// Attempts until there is an answer, or a failure after which there may not be another attempt.
     async fn persist<F>(
         &self,
         what: &str,
+        key: &str,
         may_repeat: fn(&FredError) -> bool,
         attempt: impl Fn(Client) -> F,
     ) -> Result<Reply, Error>
@@ -124,7 +138,7 @@ impl Connection {
         let give_up = Instant::now() + PATIENCE;
         loop {
             let line = self.lines.next();
-            let failure = match try_once(line, &attempt).await {
+            let failure = match try_once(line, key, &attempt).await {
                 Ok(value) => return Ok(Reply::new(value)),
                 Err(error) if is_final(&error) => return Err(refusal(what, &error)),
                 Err(error) => error,
@@ -144,7 +158,7 @@ impl Connection {
         let memory = loop {
             let words = vec![Value::from("memory")];
             if let Ok(mut reply) =
-                self.persist("INFO", always, |client| custom(client, command.clone(), words.clone())).await
+                self.persist("INFO", ANYWHERE, always, |client| custom(client, command.clone(), words.clone())).await
             {
                 break reply.text().unwrap_or_default();
             }
@@ -161,7 +175,7 @@ impl Connection {
     }
 }
 
-async fn try_once<F>(line: &Line, attempt: impl Fn(Client) -> F) -> Result<Value, FredError>
+async fn try_once<F>(line: &Line, key: &str, attempt: impl Fn(Client) -> F) -> Result<Value, FredError>
 where
     F: Future<Output = Result<Value, FredError>>,
 {
@@ -169,9 +183,9 @@ where
     let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
     let answer = timeout(ATTEMPT, attempt(line.client())).await.unwrap_or_else(elapsed);
     match &answer {
-        Ok(_) => line.has_answered(),
-        Err(error) if is_said_by_redis(error) => line.has_answered(),
-        Err(error) if *error.kind() == ErrorKind::Timeout => line.hang_up_if_silent_since(began),
+        Ok(_) => line.has_answered(key),
+        Err(error) if is_said_by_redis(error) => line.has_answered(key),
+        Err(error) if *error.kind() == ErrorKind::Timeout => line.hang_up_if_silent_since(began, key),
         Err(_) => {}
     }
     answer

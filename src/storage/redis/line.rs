@@ -2,7 +2,9 @@
 //!
 //! `fred` counts the time since its last write to a connection, so while commands keep coming it
 //! would wait for ever for one that says nothing. A line that leaves an attempt unanswered, and
-//! whatever else was asked since that attempt began, is taken for dead.
+//! whatever else was asked since that attempt began, is taken for dead. In a cluster a line is a
+//! connection to each node, and one node does not vouch for another: answers count for the part of
+//! the slots that they come from.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +12,14 @@ use std::time::Duration;
 
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
+use fred::util::redis_keyslot;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+/// The slots of a cluster, and into how many parts answers are told apart. Slots next to each other are
+/// mostly of one node.
+const SLOTS: usize = 16_384;
+const PARTS: usize = 64;
 /// How long a client rests that has given up, which it does where it sees no sense in going on.
 const REST: Duration = Duration::from_secs(1);
 
@@ -26,7 +33,7 @@ pub(super) struct Lines {
 /// One connection, or one to each node of a cluster.
 pub(super) struct Line {
     client: Client,
-    last_answer: Arc<Mutex<Instant>>,
+    last_answers: Arc<[Mutex<Instant>]>,
     hanging_up: Arc<AtomicBool>,
 }
 
@@ -65,33 +72,42 @@ impl Line {
                 sleep(REST).await;
             }
         });
-        Self { client, last_answer: Arc::new(Mutex::new(Instant::now())), hanging_up: Arc::default() }
+        let parts = if client.is_clustered() { PARTS } else { 1 };
+        let last_answers = (0..parts).map(|_| Mutex::new(Instant::now())).collect();
+        Self { client, last_answers, hanging_up: Arc::default() }
     }
 
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Notes that it lives.
-    pub(super) fn has_answered(&self) {
-        *lock(&self.last_answer) = Instant::now();
+    /// Notes that whoever has the key lives.
+    pub(super) fn has_answered(&self, key: &str) {
+        *self.last_answer(key) = Instant::now();
     }
 
-    /// Replaces the connection unless it has answered somebody since `began`.
-    pub(super) fn hang_up_if_silent_since(&self, began: Instant) {
+    /// Replaces the connection unless whoever has the key has answered somebody since `began`.
+    pub(super) fn hang_up_if_silent_since(&self, began: Instant, key: &str) {
         // A client that is connecting already would do it once more afterwards.
-        let lives = *lock(&self.last_answer) >= began || !self.client.is_connected();
+        let lives = *self.last_answer(key) >= began || !self.client.is_connected();
         if lives || self.hanging_up.swap(true, Ordering::SeqCst) {
             return;
         }
         warn!("a connection to the store is silent and is replaced");
-        let (client, last_answer, hanging_up) =
-            (self.client.clone(), self.last_answer.clone(), self.hanging_up.clone());
+        let (client, last_answers, hanging_up) =
+            (self.client.clone(), self.last_answers.clone(), self.hanging_up.clone());
         tokio::spawn(async move {
             let _next_attempt_tells = client.force_reconnection().await;
-            *lock(&last_answer) = Instant::now();
+            for last_answer in &*last_answers {
+                *lock(last_answer) = Instant::now();
+            }
             hanging_up.store(false, Ordering::SeqCst);
         });
+    }
+
+    fn last_answer(&self, key: &str) -> MutexGuard<'_, Instant> {
+        let parts = self.last_answers.len();
+        lock(&self.last_answers[usize::from(redis_keyslot(key.as_bytes())) * parts / SLOTS])
     }
 }
 

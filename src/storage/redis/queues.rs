@@ -21,6 +21,9 @@ use crate::storage::{Creation, Error, QueueStore, Update, record};
 /// How long a deleted queue's counter and grave stay: longer than a command can be under way.
 const GRAVE_KEPT_S: &str = "86400";
 
+/// How often a creation begins anew because a delete came in between.
+const TRIES_MAX: usize = 32;
+
 #[async_trait]
 impl QueueStore for RedisStore {
     async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
@@ -29,7 +32,7 @@ impl QueueStore for RedisStore {
         }
         let project = queue.project().as_str();
         self.connection.command("ZADD", keys::PROJECTS, &["0", project]).await?;
-        loop {
+        for _ in 0..TRIES_MAX {
             let stamp = self.register(queue).await?;
             let args = vec![stamp, record::from_metadata(metadata)];
             let keys = QueueKeys::of(queue).all_and_grave();
@@ -41,6 +44,7 @@ impl QueueStore for RedisStore {
                 kind => return Err(reply::unknown(QUEUE_CREATE.name, kind)),
             }
         }
+        Err(Error::Unavailable(format!("queue {queue} is deleted faster than created")))
     }
 
     async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {

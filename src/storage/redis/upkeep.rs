@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tracing::warn;
 
 use super::RedisStore;
 use super::keys::{self, QueueKeys};
@@ -33,7 +34,12 @@ impl Upkeep for RedisStore {
             let names = self.registered_names(&of, name.as_ref().map(QueueName::as_str), QUEUES_PER_STEP).await?;
             if let Some(last) = names.last().cloned() {
                 for name in names {
-                    self.tidy_queue(&queue_of(&of, name)?).await?;
+                    let queue = queue_of(&of, name)?;
+                    match self.tidy_queue(&queue).await {
+                        // One queue that cannot be read must not keep the janitor from all behind it.
+                        Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor passes over a queue"),
+                        outcome => outcome?,
+                    }
                 }
                 return Ok(Some(queue_of(&of, last)?));
             }

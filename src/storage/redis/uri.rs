@@ -49,6 +49,9 @@ impl FromStr for RedisUri {
 /// `fred` takes further hosts and the Sentinel's master as query parameters.
 fn as_fred_url(text: &str) -> Result<String, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it has no scheme")?;
+    if rest.rsplit('@').next().is_some_and(|hosts| hosts.contains('?')) {
+        return Err("it takes no query");
+    }
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (format!("{credentials}@"), rest),
         None => (String::new(), rest),
@@ -71,6 +74,7 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
 }
 
 fn without_password(text: &str) -> String {
+    let text = text.split('?').next().unwrap_or_default();
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &text[..scheme + 3], &text[at..]),
         _ => text.to_owned(),
