@@ -10,6 +10,7 @@ RUN mkdir -p benches tests && touch benches/layout.rs benches/cost.rs tests/main
     && cargo build --release --locked --bin sukkal
 
 FROM debian:bookworm-slim
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --no-create-home sukkal
 COPY --from=build /sukkal/target/release/sukkal /usr/local/bin/sukkal
 USER sukkal

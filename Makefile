@@ -28,7 +28,7 @@ run: redis
 	if listens 8888; then echo "port 8888 is taken: stop what listens there" >&2; exit 1; fi
 	for port in $$(shuf -i 20000-31999 -n 20); do listens "$$port" || break; done
 	redis-server --bind 127.0.0.1 --port "$$port" --dir "$$folder" --save '' --logfile redis.log &
-	until listens "$$port"; do sleep 0.05; done
+	until listens "$$port"; do kill -0 $$! || exit 1; sleep 0.05; done
 	target/release/sukkal serve --store "redis://127.0.0.1:$$port" &
 	ready() { exec 3<> /dev/tcp/127.0.0.1/8888 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 204 '; }
 	until (ready) 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done

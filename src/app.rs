@@ -55,11 +55,14 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
 
     let unfinished = http::serve(listener, http::router(service), client_timeout, stop).await;
     info!("draining");
-    if timeout(Duration::from_secs(config.drain_timeout_s), unfinished).await.is_err() {
+    let drained = async {
+        unfinished.await;
+        broker.drain().await;
+    };
+    if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
         warn!("some requests did not finish in time");
     }
     janitor.abort();
-    broker.drain().await;
     info!("stopped");
     Ok(())
 }

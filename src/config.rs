@@ -10,6 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::{ClientIdRule, Limits};
 
 const DEFAULTS: &str = include_str!("../config/default.toml");
@@ -135,16 +136,34 @@ impl Config {
         config.check()
     }
 
-    fn check(self) -> Result<Self, Error> {
+    /// The first option whose value is not between the least and the most that it takes.
+    fn out_of_range(&self) -> Option<(&'static str, u64, (u64, u64))> {
         let limits = &self.transport.limits;
-        let (min, max) = (self.transport.min_length_client_id, self.transport.max_length_client_id);
-        let pages = [
-            ("max_queues_per_page", limits.max_queues_per_page),
-            ("max_messages_per_page", limits.max_messages_per_page),
-            ("max_messages_per_claim_or_pop", limits.max_messages_per_claim_or_pop),
+        let (message_ttl, claim_term) = (u64::from(MESSAGE_TTL_S_MIN), u64::from(CLAIM_TERM_S_MIN));
+        let options = [
+            ("max_message_ttl", limits.max_message_ttl.into(), (message_ttl, YEAR_S)),
+            ("default_message_ttl", limits.default_message_ttl.into(), (message_ttl, YEAR_S)),
+            ("max_message_delay", limits.max_message_delay.into(), (0, YEAR_S)),
+            ("default_message_delay", limits.default_message_delay.into(), (0, YEAR_S)),
+            ("max_claim_ttl", limits.max_claim_ttl.into(), (claim_term, YEAR_S)),
+            ("default_claim_ttl", limits.default_claim_ttl.into(), (claim_term, YEAR_S)),
+            ("max_claim_grace", limits.max_claim_grace.into(), (claim_term, YEAR_S)),
+            ("default_claim_grace", limits.default_claim_grace.into(), (claim_term, YEAR_S)),
+            ("max_queues_per_page", limits.max_queues_per_page.into(), (1, PAGE_MAX)),
+            ("max_messages_per_page", limits.max_messages_per_page.into(), (1, PAGE_MAX)),
+            ("max_messages_per_claim_or_pop", limits.max_messages_per_claim_or_pop.into(), (1, PAGE_MAX)),
+            ("max_messages_post_size", limits.max_messages_post_size, (1, BODY_BYTES_MAX)),
+            ("max_queue_metadata", limits.max_queue_metadata, (1, BODY_BYTES_MAX)),
+            ("client_timeout", self.client_timeout_s, (1, YEAR_S)),
+            ("janitor.pause", self.janitor.pause_s, (1, YEAR_S)),
         ];
-        let complaint = if let Some((name, most)) = pages.iter().find(|(_, most)| !(1..=PAGE_MAX).contains(most)) {
-            Some(format!("{name} is {most}, it must be 1 to {PAGE_MAX}"))
+        options.into_iter().find(|(_, value, (least, most))| !(least..=most).contains(&value))
+    }
+
+    fn check(self) -> Result<Self, Error> {
+        let (min, max) = (self.transport.min_length_client_id, self.transport.max_length_client_id);
+        let complaint = if let Some((name, value, (least, most))) = self.out_of_range() {
+            Some(format!("{name} is {value}, it must be {least} to {most}"))
         } else if min > max {
             Some(format!("min_length_client_id is {min}, max_length_client_id is {max}"))
         } else {
@@ -155,7 +174,10 @@ impl Config {
 }
 
 /// The longest page that may be configured: a page is read in one script.
-const PAGE_MAX: u32 = 1000;
+const PAGE_MAX: u64 = 1000;
+/// The largest body that may be configured, in bytes: all of it goes to the store in one script.
+const BODY_BYTES_MAX: u64 = 4 << 20;
+const YEAR_S: u64 = 366 * 24 * 3600;
 
 impl Transport {
     /// Which texts are client ids.
@@ -171,7 +193,8 @@ impl Transport {
 fn read(path: &Path) -> Result<Table, Error> {
     let unreadable = |reason| Error::Unreadable { path: path.to_owned(), reason };
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    text.parse().map_err(|error: toml::de::Error| unreadable(one_line(&error)))
+    // The error's own words only: with them it would show the line, which may hold a password.
+    text.parse().map_err(|error: toml::de::Error| unreadable(error.message().trim().replace('\n', " ")))
 }
 
 fn merge(options: &mut Table, overrides: Table, section: &str, from: &str) -> Result<(), Error> {

@@ -10,12 +10,14 @@ mod request_log;
 mod resource;
 mod server;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::any;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
@@ -67,9 +69,17 @@ pub fn router(service: Service) -> Router {
         .fallback(|| async { Error::NoRoute })
         .layer(middleware::from_fn(hearing::hear_out))
         .layer(RequestBodyTimeoutLayer::new(service.settings.client_timeout))
-        .layer(CatchPanicLayer::custom(|_panic| internal()))
+        .layer(CatchPanicLayer::custom(broken_down))
         .layer(middleware::from_fn(request_log::log))
         .with_state(service)
+}
+
+/// What a request gets whose handler panicked, and the log with it.
+fn broken_down(panic: Box<dyn Any + Send>) -> Response {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");
+    tracing::error!(panic = words, "a handler panicked");
+    internal()
 }
 
 /// Each path that is served with its methods, as in `Allow`.

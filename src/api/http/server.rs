@@ -10,6 +10,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tracing::{debug, warn};
@@ -38,7 +40,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _peer)) => {
-                set_nodelay(&stream);
+                set_up(&stream, head_timeout);
                 let connection = http.serve_connection(TokioIo::new(stream), service.clone());
                 let connection = connections.watch(connection);
                 tokio::spawn(async move {
@@ -53,10 +55,14 @@ pub async fn serve(
     connections.shutdown()
 }
 
-/// Answers are small and complete; waiting for more to send would only delay them.
-fn set_nodelay(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%error, "the connection keeps its delay");
+/// Answers are complete, so waiting for more to send would only delay them. And a client that takes no
+/// more of its answer is waited for as long as one that sends no more of its request.
+fn set_up(stream: &TcpStream, patience: Duration) {
+    let nodelay = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let nodelay = nodelay.and_then(|()| SockRef::from(stream).set_tcp_user_timeout(Some(patience)));
+    if let Err(error) = nodelay {
+        debug!(%error, "the connection is served as it is");
     }
 }
 

@@ -54,9 +54,8 @@ fn parse_path(operation: &Map<String, Value>) -> Result<(String, String), Error>
 }
 
 fn parse_segment(segment: &str) -> Result<String, Error> {
-    let mut plain = segment.replace("~0", "").replace("~1", "");
-    plain.retain(|character| character == '~');
-    if !plain.is_empty() {
+    let escaped = |rest: &str| rest.starts_with(['0', '1']);
+    if !segment.split('~').skip(1).all(escaped) {
         return Err(invalid("\"path\" has a ~ that is neither ~0 nor ~1."));
     }
     Ok(segment.trim().replace("~1", "/").replace("~0", "~"))
