@@ -271,6 +271,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_read_is_not_shown() {
+        let error = load("store = \"redis://user:secret@host\" oops", &[], None).unwrap_err().to_string();
+
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
     fn a_variable_of_somebody_else_is_not_ours() {
         let environment = [("SUKKAL_PORT", "tcp://10.0.0.1:80"), ("SUKKAL_TRANSPORT", "x"), ("HOME", "/")];
 
@@ -287,6 +294,9 @@ mod tests {
             in_file("bind = \"nowhere\""),
             in_file("admin_mode = 3"),
             in_file("[transport]\nmax_messages_per_page = 0"),
+            in_file("[transport]\ndefault_message_ttl = 0"),
+            in_file("[transport]\nmax_message_ttl = 4294967295"),
+            in_file("[janitor]\npause = 0"),
             in_file("[transport]\nclient_id_uuid_safe = \"perhaps\""),
             in_file("not toml"),
         ] {

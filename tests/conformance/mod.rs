@@ -14,6 +14,7 @@ mod drivers;
 mod expiry;
 mod feed;
 mod identity;
+mod large;
 mod lookup;
 mod model;
 mod popping;
@@ -90,6 +91,12 @@ suite! {
             two_thousand_own_messages_hide_nothing,
             a_page_is_empty_only_at_the_end,
             a_page_may_be_a_thousand_long,
+        ],
+        large: [
+            pages_of_large_messages_are_short_and_miss_nothing,
+            pops_of_large_messages_are_short_and_lose_nothing,
+            claims_of_large_messages_leave_the_rest_free,
+            all_large_messages_that_are_asked_for_are_got,
         ],
         lookup: [
             messages_are_got_in_the_order_asked_for,

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::Upkeep;
 use sukkal::storage::redis::RedisStore;
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
@@ -78,6 +79,41 @@ async fn what_has_expired_in_a_full_redis_is_reclaimed_by_reading() {
     assert_eq!(page.status(), 200);
     assert_eq!(page.json::<serde_json::Value>().await.unwrap()["messages"], json!([]));
     assert_eq!(Stored { redis: &redis, project: "full" }.messages("q"), 0);
+}
+
+#[tokio::test]
+async fn a_full_redis_does_not_stop_the_janitor() {
+    let redis = RedisServer::start();
+    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let api = sukkal.project("full");
+    // In front of what is to be reclaimed: a name whose queue was never created, a queue whose index cannot
+    // be read, and one that has deleted so many messages that their ends are to be forgotten.
+    redis.command(&["ZADD", "sukkal:projects", "0", "full"]);
+    redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost"]);
+    redis.command(&["HSET", "sukkal:{full}:stamps", "a-ghost", "1"]);
+    assert_eq!(api.put("/v2/queues/b-broken").send().await.unwrap().status(), 201);
+    redis.command(&["SET", "sukkal:{full/b-broken}:ends", "no sorted set"]);
+    let batch = |count: usize| json!({ "messages": vec![json!({ "ttl": 60, "body": 1 }); count] });
+    for queue in ["c-deleted", "d-expired"] {
+        for _ in 0..3 {
+            let posted = api.post(&format!("/v2/queues/{queue}/messages"), &batch(2_000)).send().await.unwrap();
+            assert_eq!(posted.status(), 201);
+        }
+    }
+    redis.command(&["UNLINK", "sukkal:{full/c-deleted}:messages", "sukkal:{full/c-deleted}:ready"]);
+    let expired = QueueId::new(ProjectId::new("full").unwrap(), "d-expired".parse().unwrap()).unwrap();
+    store.set_clock(&expired, 62_000_000).await.unwrap();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let mut reached = store.tidy(None).await.unwrap();
+    while reached.is_some() {
+        reached = store.tidy(reached.as_ref()).await.unwrap();
+    }
+
+    let stored = Stored { redis: &redis, project: "full" };
+    assert_eq!(stored.messages("d-expired"), 0);
+    assert!(!stored.registered().contains("a-ghost"));
 }
 
 #[tokio::test]

@@ -253,3 +253,20 @@ async fn a_patch_is_applied_whole_or_not_at_all() {
     let invalid = json!([good, {"op": "add", "path": "/metadata/_max_claim_count", "value": "x"}]);
     all_refused(&api, &[invalid], 400, INVALID_BODY).await;
 }
+
+#[tokio::test]
+async fn many_patches_make_no_more_metadata_than_one_request_may_bring() {
+    let tenant = tenant();
+    assert_eq!(tenant.put("/v2/queues/q").send().await.unwrap().status(), 201);
+    let large = |key: &str| json!([{ "op": "add", "path": format!("/metadata/{key}"), "value": "x".repeat(40_000) }]);
+    let patch = |body: Value| {
+        let request = tenant.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
+        request.body(body.to_string()).send()
+    };
+
+    assert_eq!(patch(large("first")).await.unwrap().status(), 200);
+    assert_eq!(patch(large("second")).await.unwrap().status(), 400);
+
+    let shown: Value = tenant.get("/v2/queues/q").send().await.unwrap().json().await.unwrap();
+    assert!(shown.get("first").is_some() && shown.get("second").is_none());
+}

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::*;
+use crate::support::redis::poll_until;
 
 /// Much longer than the timeout that the server is started with.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,4 +50,28 @@ async fn half_a_body_is_answered_408() {
 
     assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
     assert!(heard.contains("\"title\":\"Request timeout\""), "{heard}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_is_given_up() {
+    let stage = Stage::start(&[("SUKKAL_CLIENT_TIMEOUT", "1"), ("SUKKAL_LOG__FILTER", "debug")]);
+    let api = stage.sukkal.project(&format!("project-{}", Uuid::new_v4()));
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        let large = json!({ "messages": [{ "body": "x".repeat(250_000) }] });
+        let posted: Value = api.post("/v2/queues/q/messages", &large).send().await.unwrap().json().await.unwrap();
+        ids.push(posted["resources"][0].as_str().unwrap().rsplit('/').next().unwrap().to_owned());
+    }
+    let request = api.get(&format!("/v2/queues/q/messages?ids={}", ids.join(","))).build().unwrap();
+    let headers = request.headers().iter().map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()));
+    let path = format!("{}?{}", request.url().path(), request.url().query().unwrap());
+    let head = format!("GET {path} HTTP/1.1\r\nHost: sukkal\r\n{}\r\n", headers.collect::<String>());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(stage.sukkal.url("").replace("http://", "").parse().unwrap()).await.unwrap();
+
+    stream.write_all(head.as_bytes()).await.unwrap();
+
+    let given_up = |line: &String| line.contains("connection ended early");
+    poll_until("the server gives up", || stage.sukkal.log().iter().any(given_up));
 }

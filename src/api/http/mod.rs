@@ -75,6 +75,7 @@ pub fn router(service: Service) -> Router {
 }
 
 /// What a request gets whose handler panicked, and the log with it.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
 fn broken_down(panic: Box<dyn Any + Send>) -> Response {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");
