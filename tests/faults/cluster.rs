@@ -2,7 +2,7 @@
 
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::Reply;
+use crate::support::redis::{Reply, poll_until};
 use crate::support::sukkal::Sukkal;
 
 const MANY: usize = 64;
@@ -23,6 +23,36 @@ async fn a_node_that_is_gone_is_answered_with_503_until_it_is_back() {
 
     requests.all_work_again(&requests::all()).await;
     all_done(&requests.send(&requests::all(), MANY).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
+    let cluster = RedisCluster::start();
+    let replica = cluster.add_replica(cluster.node_of(KEPT));
+    for node in cluster.nodes().iter().chain([&replica]) {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let sukkal = Sukkal::start(&cluster.url());
+    let requests = Requests::prepare(&sukkal).await;
+    let elsewhere = |name: &String| {
+        let key = format!("sukkal:{{faults/{name}}}:queue");
+        cluster.node_of(&key).port() != cluster.node_of(KEPT).port()
+    };
+    let busy: Vec<String> = (0..100).map(|n| format!("busy-{n}")).filter(elsewhere).collect();
+    let api = sukkal.project("faults");
+    let traffic = tokio::spawn(async move {
+        for name in busy.iter().cycle() {
+            let _answer = api.get(&format!("/v2/queues/{name}")).send().await;
+        }
+    });
+
+    cluster.node_of(KEPT).pause();
+    poll_until("the replica has taken over", || {
+        replica.command(&["INFO", "replication"]).as_text().contains("role:master")
+    });
+
+    requests.all_work_again(&[("GET messages", |r| r.api.get("/v2/queues/kept/messages?echo=true"))]).await;
+    traffic.abort();
 }
 
 #[tokio::test]

@@ -69,6 +69,20 @@ impl RedisCluster {
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
     }
 
+    /// Adds a replica of one of the masters, in step with it.
+    pub(crate) fn add_replica(&self, master: &RedisServer) -> RedisServer {
+        let (replica, bus_port) = start_node();
+        let id = master.command(&["CLUSTER", "MYID"]).as_text().to_owned();
+        ok(master, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
+        poll_until("the replica knows its master", || {
+            replica.command(&["CLUSTER", "REPLICATE", &id]) == Reply::Status("OK".to_owned())
+        });
+        poll_until("the replica is in step", || {
+            replica.command(&["INFO", "replication"]).as_text().contains("master_link_status:up")
+        });
+        replica
+    }
+
     /// Waits until every node serves and sees the others do so, for instance after a restart.
     pub(crate) fn wait_until_ok(&self) {
         let whole = ["cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n", "cluster_known_nodes:3\r\n"];
