@@ -1,9 +1,11 @@
 //! A Redis Cluster of which a part is gone, or on the move.
 
+use tokio::task::JoinSet;
+
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
 use crate::support::redis::{Reply, poll_until};
-use crate::support::sukkal::Sukkal;
+use crate::support::sukkal::{Api, Sukkal};
 
 const MANY: usize = 64;
 /// A key of the queue that is asked for.
@@ -34,17 +36,15 @@ async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
     }
     let sukkal = Sukkal::start(&cluster.url());
     let requests = Requests::prepare(&sukkal).await;
-    let elsewhere = |name: &String| {
-        let key = format!("sukkal:{{faults/{name}}}:queue");
-        cluster.node_of(&key).port() != cluster.node_of(KEPT).port()
+    // The others answer all the time, and the dead one is asked all the time.
+    let dead = |queue: &String| {
+        cluster.node_of(&format!("sukkal:{{faults/{queue}}}:queue")).port() == cluster.node_of(KEPT).port()
     };
-    let busy: Vec<String> = (0..100).map(|n| format!("busy-{n}")).filter(elsewhere).collect();
-    let api = sukkal.project("faults");
-    let traffic = tokio::spawn(async move {
-        for name in busy.iter().cycle() {
-            let _answer = api.get(&format!("/v2/queues/{name}")).send().await;
-        }
-    });
+    let (of_dead, of_others): (Vec<_>, Vec<_>) = (0..64).map(|queue| format!("busy-{queue}")).partition(dead);
+    let traffic: JoinSet<()> = (0..16)
+        .map(|task| if task % 2 == 0 { of_dead.clone() } else { of_others.clone() })
+        .map(|queues| read_all_the_time(sukkal.project("faults"), queues))
+        .collect();
 
     cluster.node_of(KEPT).pause();
     poll_until("the replica has taken over", || {
@@ -52,7 +52,13 @@ async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
     });
 
     requests.all_work_again(&[("GET messages", |r| r.api.get("/v2/queues/kept/messages?echo=true"))]).await;
-    traffic.abort();
+    drop(traffic);
+}
+
+async fn read_all_the_time(api: Api, queues: Vec<String>) {
+    for queue in queues.iter().cycle() {
+        let _answer = api.get(&format!("/v2/queues/{queue}")).send().await;
+    }
 }
 
 #[tokio::test]
