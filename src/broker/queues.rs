@@ -109,6 +109,12 @@ impl Broker {
         }
     }
 
+    /// Deletes all messages of the queue, claimed ones too, and its claims.
+    pub async fn purge_messages(&self, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.clone();
+        self.to_the_end(async move { Ok(store.purge_messages(&queue).await?) }).await
+    }
+
     /// What the queue holds; nothing, when it does not exist.
     pub async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
         Ok(self.store.get_stats(queue).await?)

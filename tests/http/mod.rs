@@ -20,6 +20,7 @@ mod queue_create;
 mod queue_delete;
 mod queue_list;
 mod queue_metadata;
+mod queue_purge;
 mod queue_stats;
 mod raw;
 mod reserved_metadata;

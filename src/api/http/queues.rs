@@ -6,11 +6,12 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 
 use super::resource::{Resource, resource};
 use crate::api::Error;
+use crate::api::wire::purge::Kind;
 use crate::api::wire::query::Query;
 use crate::api::wire::{self, body, json, links, metadata_patch};
 use crate::auth::Caller;
@@ -31,6 +32,7 @@ pub(super) fn routes() -> Vec<Resource> {
             get(show).put(create).patch(update).delete(delete),
         ),
         resource("/v2/queues/{queue_name}/stats", "GET, OPTIONS", get(stats)),
+        resource("/v2/queues/{queue_name}/purge", "OPTIONS, POST", post(purge)),
     ]
 }
 
@@ -121,6 +123,24 @@ async fn update(
 async fn stats(State(broker): State<Broker>, queue: QueueId) -> Result<Json<Value>, Error> {
     let stats = broker.get_stats(&queue).await?;
     Ok(Json(wire::stats::document(&queue, &stats)))
+}
+
+/// Deletes what a queue holds, of the kinds that the body names, or all.
+async fn purge(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Error> {
+    let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
+    let kinds = match body {
+        Some(body) => wire::purge::parse(&body)?,
+        None => wire::purge::ALL.to_vec(),
+    };
+    if kinds.contains(&Kind::Messages) {
+        broker.purge_messages(queue).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Deletes a queue with all it holds; one that is not there is left so.

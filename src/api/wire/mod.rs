@@ -8,5 +8,6 @@ pub mod json;
 pub mod links;
 pub mod messages;
 pub mod metadata_patch;
+pub mod purge;
 pub mod query;
 pub mod stats;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_STATS,
+    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_PURGE, QUEUE_STATS,
 };
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
@@ -127,6 +127,10 @@ impl MessageStore for RedisStore {
                 _popped => return read_page(queue, reply),
             }
         }
+    }
+
+    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
+        self.connection.run(&QUEUE_PURGE, QueueKeys::of(queue).all(), Vec::new()).await.map(|_done| ())
     }
 
     async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {

@@ -88,6 +88,7 @@ scripts! {
     MESSAGE_POST = "message_post" + [queue, ends];
     QUEUE_CREATE = "queue_create" + [queue];
     QUEUE_DELETE = "queue_delete" + [queue];
+    QUEUE_PURGE = "queue_purge" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
     QUEUE_SETTLE = "queue_settle" + [messages, compact];
     QUEUE_STATS = "queue_stats" + [messages];

@@ -1,0 +1,10 @@
+-- Purge a queue of its messages, claimed ones too, and so of its claims. As with a deletion the memory is
+-- given back in the background.
+--
+-- KEYS  the queue's
+-- Returns 'done', also when there is no such queue.
+assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_purge: the keys of the queue, no argument')
+
+redis.call('UNLINK', messages, ready, held, ends, holds, leases, claims)
+redis.call('HDEL', queue, 'n', 'w')
+return 'done'
