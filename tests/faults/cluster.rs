@@ -30,7 +30,7 @@ async fn a_node_that_is_gone_is_answered_with_503_until_it_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
     let cluster = RedisCluster::start();
-    let replica = cluster.add_replica(cluster.node_of(KEPT));
+    let replica = RedisCluster::add_replica(cluster.node_of(KEPT));
     for node in cluster.nodes().iter().chain([&replica]) {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }

@@ -69,8 +69,8 @@ impl RedisCluster {
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
     }
 
-    /// Adds a replica of one of the masters, in step with it.
-    pub(crate) fn add_replica(&self, master: &RedisServer) -> RedisServer {
+    /// Adds a replica to the master of a cluster, in step with it.
+    pub(crate) fn add_replica(master: &RedisServer) -> RedisServer {
         let (replica, bus_port) = start_node();
         let id = master.command(&["CLUSTER", "MYID"]).as_text().to_owned();
         ok(master, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
