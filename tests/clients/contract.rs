@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sukkal::api::http::{Settings, routes};
 use sukkal::config::Config;
 use sukkal::domain::ClientIdRule;
-use sukkal::domain::limits::MESSAGE_TTL_S_MIN;
+use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 
 pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
 
@@ -41,6 +41,18 @@ fn the_contract_names_the_default_limits() {
     assert_eq!(of("/components/parameters/Limit/schema/default"), json!(limits.messages_per_page()));
     assert_eq!(of(&format!("{schemas}/MessageIds/maxItems")), json!(limits.max_messages_per_page));
     assert_eq!(of(&format!("{schemas}/PopCount/maximum")), json!(limits.max_messages_per_claim_or_pop));
+    assert_eq!(of(&format!("{schemas}/ClaimSize/maximum")), json!(limits.max_messages_per_claim_or_pop));
+    assert_eq!(of(&format!("{schemas}/ClaimSize/default")), json!(limits.messages_per_claim()));
+    let (ttl_max, grace_max) = (limits.max_claim_ttl, limits.max_claim_grace);
+    for (schema, minimum, default, maximum) in [
+        ("ClaimTtl", CLAIM_TERM_S_MIN, limits.default_claim_ttl, ttl_max),
+        ("ClaimGrace", CLAIM_TERM_S_MIN, limits.default_claim_grace, grace_max),
+        ("RenewalGrace", 0, limits.default_claim_grace, grace_max),
+    ] {
+        assert_eq!(of(&format!("{schemas}/{schema}/minimum")), json!(minimum), "{schema}");
+        assert_eq!(of(&format!("{schemas}/{schema}/default")), json!(default), "{schema}");
+        assert_eq!(of(&format!("{schemas}/{schema}/maximum")), json!(maximum), "{schema}");
+    }
     assert_eq!(of(&format!("{schemas}/Ttl/minimum")), json!(MESSAGE_TTL_S_MIN));
     assert_eq!(of(&format!("{schemas}/Ttl/maximum")), json!(limits.max_message_ttl));
     assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));

@@ -19,15 +19,16 @@ const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemath
 /// Where most requests go, says `schemathesis.toml`.
 const PROJECT: &str = "demo";
 const QUEUE: &str = "orders";
-/// More messages than a run pops.
-const POPPED_MAX: usize = 1000;
+/// More messages than a run pops and claims.
+const TAKEN_MAX: usize = 5000;
 
 /// Answers that a run could have had in vain, because there was nothing in them.
-const LISTS: [&str; 4] = [
+const LISTS: [&str; 5] = [
     "GET /v2/queues 200",
     "GET /v2/queues/{queue_name}/stats 200",
     "GET /v2/queues/{queue_name}/messages 200",
     "DELETE /v2/queues/{queue_name}/messages 200",
+    "GET /v2/queues/{queue_name}/claims/{claim_id} 200",
 ];
 
 #[tokio::test]
@@ -36,7 +37,7 @@ async fn every_answer_is_as_the_contract_says() {
     let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record.har");
-    let messages = json!({ "messages": vec![json!({ "body": "to be popped" }); POPPED_MAX] });
+    let messages = json!({ "messages": vec![json!({ "body": "to be taken" }); TAKEN_MAX] });
     let post = sukkal.project(PROJECT).post(&format!("/v2/queues/{QUEUE}/messages"), &messages);
     post.send().await.unwrap().error_for_status().unwrap();
 

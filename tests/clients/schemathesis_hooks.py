@@ -11,7 +11,10 @@ schemathesis.serializer.alias("application/openstack-messaging-v2.0-json-patch",
 
 # The ids of the messages posted to each queue, by the queue's project and name.
 posted = collections.defaultdict(list)
-turn = itertools.cycle([True, False])
+# The claims made in each queue, newest last: their ids and those of the messages under them.
+claimed = collections.defaultdict(list)
+# For each choice at each operation, whose turn it is: one counter for all would fall into step with them.
+turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
 
 
 @schemathesis.deserializer("application/json-home")
@@ -34,19 +37,37 @@ def filter_query(context, query):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    if case.method.upper() == "POST" and response.status_code == 201:
+    if case.operation.path.endswith("/claims/{claim_id}") and case.method.upper() == "DELETE":
+        gone = case.path_parameters["claim_id"]
+        claimed[queue_of(case)] = [claim for claim in claimed[queue_of(case)] if claim[0] != gone]
+    if case.method.upper() != "POST" or response.status_code != 201:
+        return
+    if case.operation.path.endswith("/claims"):
+        messages = response.json()["messages"]
+        claim = messages[0]["href"].rsplit("=", 1)[1]
+        claimed[queue_of(case)].append((claim, [message["id"] for message in messages]))
+    else:
         posted[queue_of(case)] += [href.rsplit("/", 1)[1] for href in response.json()["resources"]]
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     """Makes valid requests meet what is there."""
+    spare_the_full_queue(case)
     is_valid = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
     if is_valid:
         let_queues_take_posts(case)
         choose_what_to_delete(case)
         name_a_message(case)
+        name_a_claim(case)
         drop_filters(case)
+
+
+def spare_the_full_queue(case):
+    """Only the other queue gets deleted, so that there is something to claim and to pop."""
+    path = case.path_parameters or {}
+    if case.operation.label == "DELETE /v2/queues/{queue_name}" and path.get("queue_name") == "orders":
+        path["queue_name"] = "a.b-c_d"
 
 
 def let_queues_take_posts(case):
@@ -60,13 +81,13 @@ def choose_what_to_delete(case):
     """Of `ids` and `pop` there has to be one, not both."""
     query = case.query or {}
     if {"ids", "pop"} <= query.keys():
-        del query["ids" if next(turn) else "pop"]
+        del query["ids" if is_turn_of("ids", case) else "pop"]
 
 
 def name_a_message(case):
     """Every other request for messages names some that are there, as nobody can guess an id."""
     ids = posted[queue_of(case)]
-    if not ids or not next(turn):
+    if not ids or not is_turn_of("message", case):
         return
     path, query = case.path_parameters or {}, case.query or {}
     if "message_id" in path:
@@ -79,10 +100,27 @@ def name_a_message(case):
         query["ids"] = ids[-2:]
 
 
+def name_a_claim(case):
+    """Every other request for a claim names one that was made, as nobody can guess an id."""
+    claims = claimed[queue_of(case)]
+    if not claims or not is_turn_of("claim", case):
+        return
+    path, query = case.path_parameters or {}, case.query or {}
+    claim, messages = claims[-1]
+    if "claim_id" in path:
+        path["claim_id"] = claim
+    elif "message_id" in path and "claim_id" in query:
+        path["message_id"], query["claim_id"] = messages[0], claim
+
+
 def drop_filters(case):
     """Every other list of queues is one that no random text has emptied, and says all it can."""
-    if case.operation.path == "/v2/queues" and next(turn):
+    if case.operation.path == "/v2/queues" and is_turn_of("filters", case):
         case.query = {"detailed": "true", "with_count": "true"}
+
+
+def is_turn_of(choice, case):
+    return next(turns[choice, case.operation.label])
 
 
 def queue_of(case):

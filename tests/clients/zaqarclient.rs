@@ -1,4 +1,4 @@
-//! The client that users of Zaqar have: python-zaqarclient, as `feed.py` drives it.
+//! The client that users of Zaqar have: python-zaqarclient, as `feed.py` and `work.py` drive it.
 
 use std::process::Stdio;
 
@@ -6,16 +6,27 @@ use crate::support::python;
 use crate::support::redis::{RedisServer, spawn, tethered};
 use crate::support::sukkal::Sukkal;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/feed.py");
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 
 #[test]
 fn python_zaqarclient_streams_back_what_it_has_posted() {
+    run("feed.py");
+}
+
+#[test]
+fn python_zaqarclient_gets_work_done_by_claims() {
+    run("work.py");
+}
+
+/// Runs a script against a server, in a project of its own.
+fn run(script: &str) {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start(&redis.url());
     let mut command = tethered(python::venv());
-    command.args([SCRIPT, &sukkal.url(""), "python-zaqarclient"]).stderr(Stdio::piped());
+    // Python would leave caches beside what it imports.
+    command.args(["-B", &format!("{SCRIPTS}/{script}"), &sukkal.url(""), script]).stderr(Stdio::piped());
 
     let output = spawn(command).expect("the interpreter starts").wait_with_output().expect("it is our child");
 
-    assert!(output.status.success(), "feed.py: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -51,6 +51,16 @@ async fn the_home_document_lists_what_is_served() {
         "hints": {"allow": ["GET"], "formats": {"application/json": {}}},
     });
     assert_eq!(resources["rel/ping"], ping);
+    let claims = json!({
+        "href-template": "/v2/queues/{queue_name}/claims{?limit}",
+        "href-vars": {"queue_name": "param/queue_name", "limit": "param/claim_limit"},
+        "hints": {"allow": ["POST"], "formats": {"application/json": {}}, "accept-post": ["application/json"]},
+    });
+    assert_eq!(resources["rel/post_claim"], claims);
+    for (relation, method) in [("rel/claim", "GET"), ("rel/patch_claim", "PATCH"), ("rel/delete_claim", "DELETE")] {
+        assert_eq!(resources[relation]["href-template"], "/v2/queues/{queue_name}/claims/{claim_id}");
+        assert_eq!(resources[relation]["hints"]["allow"], json!([method]));
+    }
     assert_eq!(resources["rel/health"], Value::Null);
     for (relation, resource) in resources.as_object().unwrap() {
         assert!(text(&resource["href-template"]).starts_with("/v2/"), "{relation}");
@@ -65,7 +75,7 @@ async fn what_the_home_document_lists_is_there() {
 
     for (relation, resource) in home["resources"].as_object().unwrap() {
         let template = text(&resource["href-template"]).split("{?").next().unwrap();
-        let path = template.replace("{queue_name}", "q").replace("{message_id}", "m");
+        let path = template.replace("{queue_name}", "q").replace("{message_id}", "m").replace("{claim_id}", "c");
         let options = answered(api.request(Method::OPTIONS, &path), 200).await;
         for method in resource["hints"]["allow"].as_array().unwrap() {
             let allowed = options.header("allow").unwrap().split(", ").any(|name| name == method);
@@ -113,7 +123,16 @@ async fn health_is_there_for_operators_only() {
         let health = answered(operator.get("/v2/health").header("X-Roles", roles), 200).await.json();
 
         assert_eq!(health["storage_reachable"], true);
-        for operation in ["create_queue", "post_messages", "list_messages", "bulk_delete_messages", "delete_queue"] {
+        for operation in [
+            "create_queue",
+            "post_messages",
+            "claim_messages",
+            "list_messages",
+            "delete_messages",
+            "delete_claim",
+            "bulk_delete_messages",
+            "delete_queue",
+        ] {
             let status = &health["operation_status"][operation];
             assert_eq!(status["succeeded"], true, "{operation}");
             assert!(status["seconds"].is_f64(), "{operation}");

@@ -5,6 +5,8 @@
 //! | `max_queue_metadata`, `max_messages_post_size` 400 | `bodies_are_limited_as_the_operator_says` |
 //! | `max_queues_per_page`, `max_messages_per_page`, `max_messages_per_claim_or_pop` 400 | `pages_are_limited_as_the_operator_says` |
 //! | `default_message_ttl`, `max_message_ttl`, `default_message_delay`, `max_message_delay` 400 | `times_are_limited_as_the_operator_says` |
+//! | `default_claim_ttl`, `default_claim_grace`, `max_claim_ttl`, `max_claim_grace` 400 | `claims_last_as_the_operator_says` |
+//! | `message_delete_with_claim_id` | `bulk_deletion_takes_claims_where_the_operator_says_so` |
 //! | `client_id_uuid_safe`, `min_length_client_id`, `max_length_client_id` 400 | `a_client_id_may_be_any_text_of_the_right_length` |
 //! | `admin_mode` | `discovery.rs` |
 
@@ -64,6 +66,10 @@ async fn pages_are_limited_as_the_operator_says() {
     refused(api.get(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
     refused(api.delete(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
     refused(api.delete(&format!("{PATH}?pop=4")), 400, INVALID_REQUEST).await;
+    refused(api.post("/v2/queues/q/claims?limit=4", &json!({})), 400, INVALID_REQUEST).await;
+    let claimed = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
+    assert_eq!(pick(&claimed.json()["messages"], "id"), ids[..3]);
+    answered(api.delete(claimed.header("location").unwrap()), 204).await;
     answered(api.delete(&format!("{PATH}?pop=3")), 200).await;
     answered(api.delete(&format!("{PATH}?ids={}", ids[3..33].join(","))), 204).await;
     assert_eq!(follow(&api, &format!("{PATH}?echo=true"), "messages").await.len(), 7);
@@ -93,6 +99,66 @@ async fn times_are_limited_as_the_operator_says() {
     assert_eq!(pick(&messages.into(), "ttl"), [70, 80]);
     let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
     assert_eq!((&metadata["_default_message_ttl"], &metadata["_default_message_delay"]), (&json!(70), &json!(5)));
+}
+
+#[tokio::test]
+async fn claims_last_as_the_operator_says() {
+    let api = tenant_with(&[
+        ("default_claim_ttl", "70"),
+        ("default_claim_grace", "80"),
+        ("max_claim_ttl", "90"),
+        ("max_claim_grace", "100"),
+    ]);
+    api.create("q", &json!({"_default_message_ttl": 60})).await;
+    api.post_bodies("q", &[json!(1), json!(2)]).await;
+
+    let claimed = api.claim(1).await;
+    assert_eq!(claimed.messages[0]["ttl"], 70 + 80);
+    assert_eq!(answered(api.get(&claimed.path), 200).await.json()["ttl"], 70);
+    for (term, status) in
+        [(json!({"ttl": 90, "grace": 100}), 204), (json!({"ttl": 91}), 400), (json!({"grace": 101}), 400)]
+    {
+        answered(api.request(reqwest::Method::PATCH, &claimed.path).json(&term), status).await;
+        let made = if status == 204 { 201 } else { 400 };
+        answered(api.post("/v2/queues/q/claims", &term), made).await;
+    }
+    assert_eq!(answered(api.get(&claimed.path), 200).await.json()["ttl"], 90);
+}
+
+#[tokio::test]
+async fn bulk_deletion_takes_claims_where_the_operator_says_so() {
+    let api = tenant_with(&[("message_delete_with_claim_id", "true")]);
+    let ids = api.post_bodies("q", &(0..6).map(Value::from).collect::<Vec<_>>()).await;
+    let (one, two) = (api.claim(2).await, api.claim(2).await);
+    let left = async || {
+        pick(&follow(&api, &format!("{PATH}?echo=true&include_claimed=true"), "messages").await.into(), "body")
+    };
+    let both = format!("{},{}", one.id, two.id);
+
+    for query in [
+        format!("ids={}", ids[0]),
+        format!("ids={}&claim_ids=", ids[0]),
+        format!("pop=1&claim_ids={}", one.id),
+        format!("ids={}&pop=1&claim_ids={}", ids[0], one.id),
+    ] {
+        refused(api.delete(&format!("{PATH}?{query}")), 400, INVALID_REQUEST).await;
+    }
+    for (ids, claims) in [
+        (format!("{},{}", ids[0], ids[2]), one.id.as_str()),
+        (format!("{},{}", ids[0], ids[4]), both.as_str()),
+        (ids[0].clone(), &two.id),
+        (ids[0].clone(), "x"),
+        (ids[4].clone(), "9f8c3c1e-0000-4000-8000-000000000000"),
+    ] {
+        refused(api.delete(&format!("{PATH}?ids={ids}&claim_ids={claims}")), 400, "Unable to delete").await;
+    }
+    assert_eq!(left().await, [0, 1, 2, 3, 4, 5]);
+
+    answered(api.delete(&format!("{PATH}?ids={},nothing,{}&claim_ids=x,{both}", ids[0], ids[3])), 204).await;
+    assert_eq!(left().await, [1, 2, 4, 5]);
+    answered(api.delete(&format!("{PATH}?ids={}&claim_ids={}", ids[0], one.id)), 204).await;
+    let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
+    assert_eq!(pick(&popped["messages"], "body"), [4, 5]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Fact sheet 6.5 and 6.6, as far as there are no claims: deleting messages.
+//! Fact sheet 6.5 and 6.6: deleting messages that are not claimed; others in `claimed_messages.rs`.
 //!
 //! | row | test |
 //! |---|---|

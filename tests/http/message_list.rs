@@ -7,6 +7,7 @@
 //! | links | `links_repeat_the_parameters_in_their_order` |
 //! | `echo` | `own_messages_are_hidden_unless_asked_for`, `a_page_of_own_messages_does_not_end_the_feed` |
 //! | markers | `a_marker_stays_where_its_message_was`, `what_is_no_marker_of_this_queue_has_nothing_behind_it` |
+//! | `include_claimed` | `claimed_messages.rs` |
 //! | limits, types 400 | `query_rules.rs` |
 
 use serde_json::{Value, json};

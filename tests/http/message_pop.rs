@@ -5,6 +5,7 @@
 //! | 200, keys | `popped_messages_are_handed_out_once_oldest_first` |
 //! | empty or missing queue | `nothing_to_pop_is_an_empty_list` |
 //! | 1 to 20, else 400 | `a_request_pops_1_to_20` |
+//! | claimed messages | `claimed_messages.rs` |
 //! | with `ids` 400 | `message_delete.rs` |
 
 use serde_json::{Value, json};

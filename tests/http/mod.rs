@@ -4,6 +4,9 @@
 //! one server; each is a tenant of its own.
 
 mod bad_input;
+mod claim_create;
+mod claim_life;
+mod claimed_messages;
 mod discovery;
 mod headers;
 mod json_rules;
@@ -34,6 +37,8 @@ use std::sync::{Arc, Mutex, Weak};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::redis::RedisStore;
 use uuid::Uuid;
 
 use crate::support::redis::{RedisServer, share};
@@ -54,7 +59,7 @@ const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 /// A server over a store that others use too.
 struct Stage {
     sukkal: Sukkal,
-    _redis: Arc<RedisServer>,
+    redis: Arc<RedisServer>,
 }
 
 impl Stage {
@@ -67,13 +72,14 @@ impl Stage {
 
     fn start(environment: &[(&str, &str)]) -> Self {
         let redis = RedisServer::shared();
-        Self { sukkal: Sukkal::start_with(&redis.url(), environment), _redis: redis }
+        Self { sukkal: Sukkal::start_with(&redis.url(), environment), redis }
     }
 }
 
 /// A project of a test's own, and the server that it is on.
 struct Tenant {
     stage: Arc<Stage>,
+    project: String,
     api: Api,
 }
 
@@ -84,7 +90,7 @@ fn tenant() -> Tenant {
 
 impl Tenant {
     fn of(stage: &Arc<Stage>, project: &str) -> Self {
-        Self { stage: Arc::clone(stage), api: stage.sukkal.project(project) }
+        Self { stage: Arc::clone(stage), project: project.to_owned(), api: stage.sukkal.project(project) }
     }
 
     /// A request without any header.
@@ -100,6 +106,21 @@ impl Tenant {
     /// Posts a message for each body and returns their ids.
     async fn post_bodies(&self, queue: &str, bodies: &[Value]) -> Vec<String> {
         post_as(self, queue, bodies).await
+    }
+
+    /// Claims messages of the queue `q`, as many as there are free up to `limit`.
+    async fn claim(&self, limit: usize) -> Claimed {
+        let answer = answered(self.post(&format!("/v2/queues/q/claims?limit={limit}"), &json!({})), 201).await;
+        let path = answer.header("location").expect("a claim has a place").to_owned();
+        let id = path.rsplit('/').next().expect("a path ends in the id").to_owned();
+        Claimed { path, id, messages: answer.json()["messages"].take() }
+    }
+
+    /// Sets the store's clock for the queue `q` ahead of the real time.
+    async fn set_clock_ahead(&self, seconds: i64) {
+        let store = RedisStore::open(&self.stage.redis.url().parse().unwrap()).unwrap();
+        let queue = QueueId::new(ProjectId::new(&self.project).unwrap(), "q".parse().unwrap()).unwrap();
+        store.set_clock(&queue, seconds * 1_000_000).await.expect("the clock can be moved");
     }
 
     fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {
@@ -128,6 +149,13 @@ impl Deref for Tenant {
     fn deref(&self) -> &Api {
         &self.api
     }
+}
+
+/// A claim as its maker got it.
+struct Claimed {
+    path: String,
+    id: String,
+    messages: Value,
 }
 
 /// Posts as any client and returns the ids.

@@ -102,6 +102,8 @@ async fn every_route_says_which_methods_it_takes() {
         ("/v2/queues/q/stats", "GET, OPTIONS"),
         ("/v2/queues/q/messages", "DELETE, GET, OPTIONS, POST"),
         ("/v2/queues/q/messages/m", "DELETE, GET, OPTIONS"),
+        ("/v2/queues/q/claims", "OPTIONS, POST"),
+        ("/v2/queues/q/claims/c", "DELETE, GET, OPTIONS, PATCH"),
     ] {
         let options = answered(api.request(Method::OPTIONS, path), 200).await;
         assert_eq!((options.header("allow"), options.text.as_str()), (Some(allowed), ""), "{path}");
@@ -121,7 +123,15 @@ async fn every_route_says_which_methods_it_takes() {
 async fn a_path_is_taken_to_the_letter() {
     let api = tenant();
 
-    for path in ["/v2/queues/q/", "/v2/queues/q/messages/", "/v2/ping/", "//v2/queues", "/v2//queues", "/v2/Queues"] {
+    for path in [
+        "/v2/queues/q/",
+        "/v2/queues/q/messages/",
+        "/v2/queues/q/claims/",
+        "/v2/ping/",
+        "//v2/queues",
+        "/v2//queues",
+        "/v2/Queues",
+    ] {
         refused(api.get(path), 404, NO_ROUTE).await;
     }
     for method in [Method::GET, Method::PUT, Method::POST] {

@@ -1,4 +1,5 @@
-//! Fact sheet 4.6: what a queue holds. The rows "missing or empty queue" are `a_queue_without_messages_has_no_ends`.
+//! Fact sheet 4.6: what a queue holds. The rows "missing or empty queue" are `a_queue_without_messages_has_no_ends`;
+//! claimed messages are counted in `claimed_messages.rs`.
 
 use serde_json::{Value, json};
 

@@ -1,0 +1,156 @@
+//! Fact sheet 7.1: claiming messages.
+//!
+//! | row | test |
+//! |---|---|
+//! | `limit` 10, 1 to 20, else 400; `limit` in the body ignored | `a_claim_takes_10_or_as_many_as_asked_for_up_to_20` |
+//! | body optional, unknown keys | `a_body_is_optional_and_so_is_all_in_it` |
+//! | no integer, null 400 · out of 60 to 43200 400 | `a_term_that_is_none_claims_nothing` |
+//! | oldest first, any producer, not under a live claim | `claims_share_the_messages_out_oldest_first` |
+//! | none free, queue missing 204 | `where_nothing_is_free_there_is_no_claim` |
+//! | 201, `Location`, documents | `a_claim_has_a_place_and_its_messages_name_it` |
+//! | life of a message | `a_message_outlives_its_claim_and_is_not_cut_short` |
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{
+    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, answered, pick, post_as, refused, tenant, text,
+};
+
+const PATH: &str = "/v2/queues/q/claims";
+
+fn numbers(to: usize) -> Vec<Value> {
+    (0..to).map(Value::from).collect()
+}
+
+#[tokio::test]
+async fn a_claim_has_a_place_and_its_messages_name_it() {
+    let api = tenant();
+    let id = api.post_bodies("q", &[json!({"b": 1, "a": 2})]).await.remove(0);
+
+    let claimed = answered(api.post(PATH, &json!({"ttl": 300, "grace": 60})), 201).await;
+
+    let claim = claimed.header("location").unwrap().strip_prefix("/v2/queues/q/claims/").unwrap();
+    assert_eq!(uuid::Uuid::parse_str(claim).unwrap().to_string(), claim);
+    let href = format!("/v2/queues/q/messages/{id}?claim_id={claim}");
+    let age = claimed.json()["messages"][0]["age"].as_u64().unwrap();
+    let message = format!(r#"{{"id":"{id}","href":"{href}","ttl":3600,"age":{age},"body":{{"b":1,"a":2}}}}"#);
+    assert_eq!(claimed.text, format!(r#"{{"messages":[{message}]}}"#));
+}
+
+#[tokio::test]
+async fn claims_share_the_messages_out_oldest_first() {
+    let api = tenant();
+    let other = api.client(OTHER_CLIENT);
+    post_as(&api, "q", &[json!("a"), json!("b")]).await;
+    post_as(&other, "q", &[json!("c"), json!("d")]).await;
+
+    let first = api.claim(3).await;
+    let second = answered(other.post(&format!("{PATH}?limit=3"), &json!({})), 201).await.json();
+
+    assert_eq!(pick(&first.messages, "body"), ["a", "b", "c"]);
+    assert_eq!(pick(&second["messages"], "body"), ["d"]);
+    answered(api.post(PATH, &json!({})), 204).await;
+}
+
+#[tokio::test]
+async fn where_nothing_is_free_there_is_no_claim() {
+    let api = tenant();
+
+    let missing = answered(api.post(PATH, &json!({})), 204).await;
+    assert_eq!(api.everything().await, json!([]));
+    api.create("q", &json!({})).await;
+    let empty = answered(api.post(PATH, &json!({})), 204).await;
+    api.post_bodies("q", &numbers(1)).await;
+    api.claim(1).await;
+    let taken = answered(api.post(PATH, &json!({})), 204).await;
+
+    for answer in [missing, empty, taken] {
+        assert_eq!((answer.header("location"), answer.text.as_str()), (None, ""));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
+    let api = tenant();
+    api.post_bodies("q", &numbers(60)).await;
+    let before = api.everything().await;
+
+    for limit in ["0", "-1", "21", "4294967297"] {
+        refused(api.post(&format!("{PATH}?limit={limit}"), &json!({})), 400, INVALID_REQUEST).await;
+    }
+    for limit in ["x", "1.0", "true"] {
+        refused(api.post(&format!("{PATH}?limit={limit}"), &json!({})), 400, INVALID_PARAMETER).await;
+    }
+    assert_eq!(api.everything().await, before);
+    for (query, body, count) in
+        [("", json!({}), 10), ("?limit=", json!({}), 10), ("", json!({"limit": 3}), 10), ("?limit=20", json!({}), 20)]
+    {
+        let claimed = answered(api.post(&format!("{PATH}{query}"), &body), 201).await.json();
+        assert_eq!(claimed["messages"].as_array().unwrap().len(), count, "{query} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_optional_and_so_is_all_in_it() {
+    let api = tenant();
+    api.post_bodies("q", &numbers(9)).await;
+    let path = format!("{PATH}?limit=1");
+
+    for (body, ttl) in [
+        ("", 300),
+        ("{}", 300),
+        (r#"{"ttl": 60}"#, 60),
+        (r#"{"ttl": 43200, "grace": 43200}"#, 43200),
+        (r#"{"grace": 60, "colour": null}"#, 300),
+    ] {
+        let claimed = answered(api.request(Method::POST, &path).body(body), 201).await;
+
+        let claim = answered(api.get(claimed.header("location").unwrap()), 200).await.json();
+        assert_eq!(claim["ttl"], ttl, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_term_that_is_none_claims_nothing() {
+    let api = tenant();
+    api.post_bodies("q", &numbers(1)).await;
+    let before = api.everything().await;
+
+    for value in [json!(null), json!("60"), json!(60.0), json!([60]), json!({})] {
+        for field in ["ttl", "grace"] {
+            refused(api.post(PATH, &json!({field: value})), 400, INVALID_BODY).await;
+        }
+    }
+    for document in [json!([]), json!([{"ttl": 60}])] {
+        refused(api.post(PATH, &document), 400, INVALID_BODY).await;
+    }
+    for value in [59, 43201, 0, -1, i64::MAX, i64::MIN] {
+        for field in ["ttl", "grace"] {
+            refused(api.post(PATH, &json!({field: value})), 400, INVALID_REQUEST).await;
+            refused(api.post("/v2/queues/missing/claims", &json!({field: value})), 400, INVALID_REQUEST).await;
+        }
+    }
+    let large = format!(r#"{{"ttl": 60, "k": "{}"}}"#, "x".repeat(65_536));
+    refused(api.request(Method::POST, PATH).body(large), 400, INVALID_REQUEST).await;
+    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_message_outlives_its_claim_and_is_not_cut_short() {
+    let api = tenant();
+    let messages = json!({"messages": [{"body": "short", "ttl": 60}, {"body": "long", "ttl": 3600}]});
+    answered(api.post("/v2/queues/q/messages", &messages), 201).await;
+
+    let claimed = answered(api.post(PATH, &json!({"ttl": 300, "grace": 100})), 201).await.json();
+
+    assert_eq!(pick(&claimed["messages"], "ttl"), [400, 3600]);
+    api.set_clock_ahead(301).await;
+    let again = answered(api.post(PATH, &json!({"ttl": 60, "grace": 60})), 201).await.json();
+    assert_eq!(pick(&again["messages"], "body"), ["short", "long"]);
+    assert!(again["messages"][0]["age"].as_u64().unwrap() >= 301);
+    assert!(!text(&again["messages"][0]["href"]).ends_with(text(&claimed["messages"][0]["href"])));
+    api.set_clock_ahead(402).await;
+    let left = answered(api.get("/v2/queues/q/messages?echo=true&include_claimed=true"), 200).await.json();
+    assert_eq!(pick(&left["messages"], "body"), ["long"]);
+}

@@ -1,0 +1,164 @@
+//! Fact sheet 7.2 to 7.4: a claim is shown, renewed, released, and ends.
+//!
+//! | row | test |
+//! |---|---|
+//! | 7.2 keys, messages still held | `a_claim_shows_what_it_still_holds` |
+//! | 7.2, 7.3 `age` restarts, defaults, old values forgotten | `a_renewed_claim_begins_anew` |
+//! | 7.2, 7.3 unknown, malformed, expired, other queue or project 404 | `a_claim_is_known_in_its_queue_only`, `an_expired_claim_is_gone_and_its_messages_are_free` |
+//! | 7.3 no body, null 400 · ttl 60 to 43200, grace 0 to 43200 · before 404 | `a_renewal_is_judged_before_its_claim` |
+//! | 7.3 life of messages | `renewal_prolongs_the_messages` |
+//! | 7.4 204 always, href, claimable at once | `released_messages_are_free_in_their_old_places` |
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Tenant, answered, pick, refused, tenant};
+
+const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
+
+fn renew(api: &Tenant, path: &str, term: &Value) -> RequestBuilder {
+    api.request(Method::PATCH, path).json(term)
+}
+
+async fn with_messages(count: usize) -> Tenant {
+    let api = tenant();
+    api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
+    api
+}
+
+#[tokio::test]
+async fn a_claim_shows_what_it_still_holds() {
+    let api = with_messages(3).await;
+    let claim = api.claim(2).await;
+
+    let shown = answered(api.get(&claim.path), 200).await;
+
+    let beginning = r#"{"age":0,"ttl":300,"messages":[{"id":"#;
+    assert!(shown.text.starts_with(beginning), "{}", shown.text);
+    assert!(shown.text.ends_with(&format!(r#"}}],"href":"{}"}}"#, claim.path)), "{}", shown.text);
+    assert_eq!(pick(&shown.json()["messages"], "href"), pick(&claim.messages, "href"));
+    for href in pick(&claim.messages, "href") {
+        answered(api.delete(href.as_str().unwrap()), 204).await;
+    }
+    assert_eq!(answered(api.get(&claim.path), 200).await.json()["messages"], json!([]));
+    answered(renew(&api, &claim.path, &json!({})), 204).await;
+}
+
+#[tokio::test]
+async fn a_renewed_claim_begins_anew() {
+    let api = with_messages(1).await;
+    let made = answered(api.post("/v2/queues/q/claims", &json!({"ttl": 1000, "grace": 60})), 201).await;
+    let path = made.header("location").unwrap();
+    let ttl_and_age = async || {
+        let claim = answered(api.get(path), 200).await.json();
+        (claim["ttl"].as_u64().unwrap(), claim["age"].as_u64().unwrap() / 100)
+    };
+
+    api.set_clock_ahead(500).await;
+    assert_eq!(ttl_and_age().await, (1000, 5));
+    let renewed = answered(renew(&api, path, &json!({"colour": "red"})), 204).await;
+    assert_eq!((renewed.text.as_str(), ttl_and_age().await), ("", (300, 0)));
+    answered(renew(&api, path, &json!({"ttl": 60})), 204).await;
+    assert_eq!(ttl_and_age().await, (60, 0));
+    api.set_clock_ahead(561).await;
+    refused(api.get(path), 404, NOT_FOUND).await;
+}
+
+#[tokio::test]
+async fn a_renewal_is_judged_before_its_claim() {
+    let api = with_messages(1).await;
+    let claim = api.claim(1).await;
+
+    for path in [claim.path.as_str(), "/v2/queues/q/claims/x", &format!("/v2/queues/missing/claims/{UNKNOWN}")] {
+        refused(api.request(Method::PATCH, path), 400, INVALID_BODY).await;
+        for value in [json!(null), json!("60"), json!(60.0)] {
+            for field in ["ttl", "grace"] {
+                refused(renew(&api, path, &json!({field: value})), 400, INVALID_BODY).await;
+            }
+        }
+        refused(renew(&api, path, &json!([])), 400, INVALID_BODY).await;
+        for term in [json!({"ttl": 59}), json!({"ttl": 43201}), json!({"grace": -1}), json!({"grace": 43201})] {
+            refused(renew(&api, path, &term), 400, INVALID_REQUEST).await;
+        }
+    }
+    assert_eq!(answered(api.get(&claim.path), 200).await.json()["ttl"], 300);
+    for term in [json!({"ttl": 60, "grace": 0}), json!({"ttl": 43200, "grace": 43200})] {
+        answered(renew(&api, &claim.path, &term), 204).await;
+    }
+}
+
+#[tokio::test]
+async fn renewal_prolongs_the_messages() {
+    let api = tenant();
+    answered(api.post("/v2/queues/q/messages", &json!({"messages": [{"body": 1, "ttl": 60}]})), 201).await;
+    let claim = api.claim(1).await;
+    assert_eq!(claim.messages[0]["ttl"], 360);
+
+    answered(renew(&api, &claim.path, &json!({"ttl": 1000, "grace": 0})), 204).await;
+
+    let held = answered(api.get(&claim.path), 200).await.json();
+    let ttl = held["messages"][0]["ttl"].as_u64().unwrap();
+    assert!((1000..1060).contains(&ttl), "{ttl}");
+    api.set_clock_ahead(900).await;
+    assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
+}
+
+#[tokio::test]
+async fn a_claim_is_known_in_its_queue_only() {
+    let api = with_messages(1).await;
+    let claim = api.claim(1).await;
+    api.post_bodies("other", &[json!(1)]).await;
+    let stranger = tenant();
+    stranger.post_bodies("q", &[json!(1)]).await;
+
+    let upper = claim.id.to_uppercase();
+    let plain = claim.id.replace('-', "");
+    let long = "9".repeat(5000);
+    let mut foreign = vec![(&stranger, claim.path.clone()), (&api, format!("/v2/queues/other/claims/{}", claim.id))];
+    for id in [UNKNOWN, "x", "%20", "%FF", "%00", "%E6%BC%A2", upper.as_str(), &plain, &long] {
+        foreign.push((&api, format!("/v2/queues/q/claims/{id}")));
+        foreign.push((&api, format!("/v2/queues/missing/claims/{id}")));
+    }
+    for (caller, path) in foreign {
+        refused(caller.get(&path), 404, NOT_FOUND).await;
+        refused(renew(caller, &path, &json!({})), 404, NOT_FOUND).await;
+        assert_eq!(answered(caller.delete(&path), 204).await.text, "");
+    }
+    let held = answered(api.get(&claim.path), 200).await.json();
+    assert_eq!(pick(&held["messages"], "href"), pick(&claim.messages, "href"));
+}
+
+#[tokio::test]
+async fn released_messages_are_free_in_their_old_places() {
+    let api = with_messages(4).await;
+    let claim = api.claim(2).await;
+
+    for _ in 0..2 {
+        assert_eq!(answered(api.delete(&claim.path), 204).await.text, "");
+    }
+
+    refused(api.get(&claim.path), 404, NOT_FOUND).await;
+    refused(renew(&api, &claim.path, &json!({})), 404, NOT_FOUND).await;
+    let page = answered(api.get("/v2/queues/q/messages?echo=true"), 200).await;
+    assert_eq!(pick(&page.json()["messages"], "body"), [0, 1, 2, 3]);
+    assert!(!page.text.contains("claim_id"), "{}", page.text);
+    assert_eq!(pick(&api.claim(3).await.messages, "body"), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn an_expired_claim_is_gone_and_its_messages_are_free() {
+    let api = with_messages(3).await;
+    let claim = api.claim(2).await;
+    api.set_clock_ahead(295).await;
+    answered(api.get(&claim.path), 200).await;
+
+    api.set_clock_ahead(301).await;
+
+    refused(api.get(&claim.path), 404, NOT_FOUND).await;
+    refused(renew(&api, &claim.path, &json!({})), 404, NOT_FOUND).await;
+    answered(api.delete(&claim.path), 204).await;
+    let page = answered(api.get("/v2/queues/q/messages?echo=true"), 200).await;
+    assert_eq!(pick(&page.json()["messages"], "body"), [0, 1, 2]);
+    assert!(!page.text.contains("claim_id"), "{}", page.text);
+    assert_eq!(pick(&api.claim(3).await.messages, "body"), [0, 1, 2]);
+}

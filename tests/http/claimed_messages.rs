@@ -1,0 +1,153 @@
+//! Fact sheet 4.6, 6, 6.2, 6.5 and 6.6: what a claim means for its messages.
+//!
+//! | row | test |
+//! |---|---|
+//! | 6 `href` | `a_message_names_its_claim_wherever_it_is_shown` |
+//! | 6.2 `include_claimed` | `claimed_messages_are_listed_where_asked_for` |
+//! | 4.6 `claimed`, `free`, ends | `stats_tell_claimed_from_free` |
+//! | 6.5 `ids`: no claim check, `claim_ids` ignored | `bulk_deletion_looks_at_no_claim` |
+//! | 6.5 `pop` | `what_is_claimed_is_not_popped` |
+//! | 6.6 no claim 403 · its claim 204 · no id 400 · another 403 · unknown 400 | `a_claimed_message_takes_its_claim` |
+//! | 6.6 no longer claimed 400 | `a_claim_that_is_over_deletes_nothing` |
+
+use serde_json::{Value, json};
+
+use super::{Tenant, answered, follow, pick, refused, tenant, text};
+
+const PATH: &str = "/v2/queues/q/messages";
+const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
+const REFUSED: &str = "Unable to delete";
+
+/// The queue `q` with a message for each number below `count`, and their ids.
+async fn with_messages(count: usize) -> (Tenant, Vec<String>) {
+    let api = tenant();
+    let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
+    (api, ids)
+}
+
+async fn listed(api: &Tenant, query: &str) -> Vec<Value> {
+    pick(&follow(api, &format!("{PATH}?echo=true{query}"), "messages").await.into(), "body")
+}
+
+#[tokio::test]
+async fn a_message_names_its_claim_wherever_it_is_shown() {
+    let (api, ids) = with_messages(2).await;
+    let claim = api.claim(1).await;
+
+    let href = format!("{PATH}/{}?claim_id={}", ids[0], claim.id);
+    let free = format!("{PATH}/{}", ids[1]);
+    assert_eq!(pick(&claim.messages, "href"), [href.as_str()]);
+    assert_eq!(answered(api.get(&format!("{PATH}/{}", ids[0])), 200).await.json()["href"], href);
+    for query in ["echo=true&include_claimed=true".to_owned(), format!("ids={}", ids.join(","))] {
+        let page = answered(api.get(&format!("{PATH}?{query}")), 200).await.json();
+        assert_eq!(pick(&page["messages"], "href"), [href.as_str(), &free], "{query}");
+    }
+    assert_eq!(answered(api.get(&href), 200).await.json()["body"], 0);
+}
+
+#[tokio::test]
+async fn claimed_messages_are_listed_where_asked_for() {
+    let (api, _) = with_messages(30).await;
+    api.claim(5).await;
+    api.post_bodies("q", &[json!(30)]).await;
+
+    let all: Vec<Value> = (0..31).map(Value::from).collect();
+    for (query, shown) in [("", &all[5..]), ("&include_claimed=false", &all[5..]), ("&include_claimed=true", &all)] {
+        for limit in [1, 4, 20] {
+            assert_eq!(listed(&api, &format!("&limit={limit}{query}")).await, shown, "{query} {limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn stats_tell_claimed_from_free() {
+    let (api, ids) = with_messages(3).await;
+    let counts = async |claimed: u64, free: u64| {
+        let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"].take();
+        assert_eq!((&stats["claimed"], &stats["free"]), (&json!(claimed), &json!(free)), "{stats}");
+        assert_eq!(stats["total"], claimed + free);
+        stats
+    };
+
+    let (one, _two) = (api.claim(2).await, api.claim(1).await);
+    let stats = counts(3, 0).await;
+    for (place, id) in [("oldest", &ids[0]), ("newest", &ids[2])] {
+        assert_eq!(stats[place]["href"], format!("{PATH}/{id}"));
+        assert_eq!(stats[place].as_object().unwrap().len(), 3);
+    }
+    answered(api.delete(text(&one.messages[0]["href"])), 204).await;
+    counts(2, 0).await;
+    answered(api.delete(&one.path), 204).await;
+    counts(1, 1).await;
+    api.set_clock_ahead(301).await;
+    counts(0, 2).await;
+}
+
+#[tokio::test]
+async fn a_claimed_message_takes_its_claim() {
+    let (api, ids) = with_messages(3).await;
+    let (one, two) = (api.claim(1).await, api.claim(1).await);
+    api.post_bodies("other", &[json!(1)]).await;
+    let elsewhere = answered(api.post("/v2/queues/other/claims", &json!({})), 201).await;
+    let elsewhere = elsewhere.header("location").unwrap().rsplit('/').next().unwrap();
+    let path = format!("{PATH}/{}", ids[0]);
+
+    let description = refused(api.delete(&path), 403, REFUSED).await;
+    assert_eq!(description, "This message is claimed; it cannot be deleted without a valid claim ID.");
+    refused(api.delete(&format!("{path}?claim_id=")), 403, REFUSED).await;
+    refused(api.delete(&format!("{path}?claim_id={}", two.id)), 403, REFUSED).await;
+    let upper = one.id.to_uppercase();
+    for claim in ["x", "%00", UNKNOWN, elsewhere, &upper] {
+        let description = refused(api.delete(&format!("{path}?claim_id={claim}")), 400, REFUSED).await;
+        assert_eq!(description, "The specified claim does not exist or has expired.", "{claim}");
+    }
+    let unclaimed = format!("{PATH}/{}?claim_id={}", ids[2], one.id);
+    let description = refused(api.delete(&unclaimed), 400, REFUSED).await;
+    assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
+    assert_eq!(listed(&api, "&include_claimed=true").await, [0, 1, 2]);
+
+    for _ in 0..2 {
+        answered(api.delete(&format!("{path}?claim_id={}", one.id)), 204).await;
+    }
+    assert_eq!(listed(&api, "&include_claimed=true").await, [1, 2]);
+    assert_eq!(answered(api.get(&one.path), 200).await.json()["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn a_claim_that_is_over_deletes_nothing() {
+    let (api, ids) = with_messages(2).await;
+    let (released, expired) = (api.claim(1).await, api.claim(1).await);
+    answered(api.delete(&released.path), 204).await;
+    api.set_clock_ahead(301).await;
+
+    for claim in [released, expired] {
+        let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, REFUSED).await;
+        assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
+    }
+    assert_eq!(listed(&api, "").await, [0, 1]);
+    answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
+    assert_eq!(listed(&api, "").await, [0]);
+}
+
+#[tokio::test]
+async fn bulk_deletion_looks_at_no_claim() {
+    let (api, ids) = with_messages(4).await;
+    let claim = api.claim(2).await;
+
+    answered(api.delete(&format!("{PATH}?ids={},{}&claim_ids={UNKNOWN}", ids[0], ids[2])), 204).await;
+
+    assert_eq!(listed(&api, "&include_claimed=true").await, [1, 3]);
+    assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
+}
+
+#[tokio::test]
+async fn what_is_claimed_is_not_popped() {
+    let (api, _) = with_messages(3).await;
+    let claim = api.claim(2).await;
+
+    let popped = answered(api.delete(&format!("{PATH}?pop=20&claim_ids={}", claim.id)), 200).await.json();
+
+    assert_eq!(pick(&popped["messages"], "body"), [2]);
+    assert_eq!(popped["messages"][0]["claim_count"], 0);
+    assert_eq!(listed(&api, "&include_claimed=true").await, [0, 1]);
+}
