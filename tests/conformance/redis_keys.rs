@@ -39,7 +39,7 @@ fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
         panic!("the ends are no sorted set");
     };
     let bytes: usize =
-        chunks.iter().map(|chunk| if let Reply::Bulk(Some(chunk)) = chunk { chunk.len() } else { 0 }).sum();
+        chunks.iter().map(|chunk| if let Reply::Bulk(Some(chunk)) = chunk { chunk.len() - 4 } else { 0 }).sum();
     let noted = server.command(&["HGET", &key(queue, "queue"), "n"]);
     (bytes / 12, noted.as_text().parse().expect("the count is a number"))
 }
