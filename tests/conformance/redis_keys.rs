@@ -21,7 +21,7 @@ const CREATION: &str = concat!(
     include_str!("../../scripts/queue_create.lua"),
 );
 
-fn key(queue: &QueueId, part: &str) -> String {
+pub(super) fn key(queue: &QueueId, part: &str) -> String {
     format!("sukkal:{{{queue}}}:{part}")
 }
 
@@ -29,12 +29,12 @@ fn register_key(project: &ProjectId, part: &str) -> String {
     format!("sukkal:{{{project}}}:{part}")
 }
 
-fn present(server: &RedisServer, queue: &QueueId) -> Vec<&'static str> {
+pub(super) fn present(server: &RedisServer, queue: &QueueId) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| server.command(&["EXISTS", &key(queue, part)]).as_int() == 1).collect()
 }
 
 /// How many ends are kept, as the index has them and as the queue's own count says.
-fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
+pub(super) fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
     let Reply::Array(chunks) = server.command(&["ZRANGE", &key(queue, "ends"), "0", "-1"]) else {
         panic!("the ends are no sorted set");
     };
