@@ -17,16 +17,22 @@ if settle() then
   return {'again'}
 end
 
--- The next keys behind a rank, of both sets if both are wanted: keys sort as ranks do.
+-- The next keys behind a rank, of both sets if both are wanted.
 local function next_keys(rank, width)
-  local keys = redis.call('ZRANGEBYSCORE', ready, '(' .. rank, '+inf', 'LIMIT', 0, width)
-  if with_held then
-    for _, key in ipairs(redis.call('ZRANGEBYSCORE', held, '(' .. rank, '+inf', 'LIMIT', 0, width)) do
-      keys[#keys + 1] = key
-    end
-    table.sort(keys)
-    for i = #keys, width + 1, -1 do
-      keys[i] = nil
+  local free = redis.call('ZRANGEBYSCORE', ready, '(' .. rank, '+inf', 'LIMIT', 0, width)
+  if not with_held then
+    return free
+  end
+  local claimed = redis.call('ZRANGEBYSCORE', held, '(' .. rank, '+inf', 'LIMIT', 0, width)
+  local keys, i, j = {}, 1, 1
+  while #keys < width and (free[i] or claimed[j]) do
+    -- Ranks are compared and not keys: Lua compares text as the server's locale does.
+    if free[i] and not (claimed[j] and rank_of(claimed[j]) < rank_of(free[i])) then
+      keys[#keys + 1] = free[i]
+      i = i + 1
+    else
+      keys[#keys + 1] = claimed[j]
+      j = j + 1
     end
   end
   return keys

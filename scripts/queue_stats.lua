@@ -8,11 +8,12 @@ assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_stats: the keys of the queue, 
 if settle() then
   return {'again'}
 end
--- The least or greatest of two keys, each of which may be missing: keys sort as ranks do.
+-- The first or last message of both sets, each of which may be empty. Ranks are compared and not keys:
+-- Lua compares text as the server's locale does.
 local function pick(place, is_before)
   local free, claimed = redis.call('ZRANGE', ready, place, place)[1], redis.call('ZRANGE', held, place, place)[1]
   if free and claimed then
-    return is_before(free, claimed) and free or claimed
+    return is_before(rank_of(free), rank_of(claimed)) and free or claimed
   end
   return free or claimed
 end

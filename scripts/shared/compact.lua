@@ -1,5 +1,6 @@
--- Forgets the ends of messages that were deleted before they ended. They are looked for once they
--- outnumber the messages, a few chunks at a time, so that `ends` stays in proportion.
+-- Forgets the ends of messages that were deleted before they ended, and ends that a claim has put off.
+-- They are looked for once they outnumber the messages, a few chunks at a time, so that `ends` stays in
+-- proportion.
 local COMPACTED_CHUNKS_MAX = 4
 local function compact()
   local noted, walk = unpack(redis.call('HMGET', queue, 'n', 'w'))
@@ -14,10 +15,11 @@ local function compact()
   -- Frees before anything grows, so that this works when the store is full.
   redis.call('HDEL', queue, 'w')
   for i = 1, #chunks, 2 do
-    local chunk, second = chunks[i], chunks[i + 1]
+    local chunk, second = chunks[i], tonumber(chunks[i + 1])
     local kept, forgotten = {}, 0
-    for _, key in ipairs(keys_of(chunk)) do
-      if redis.call('HEXISTS', messages, key) == 1 then
+    for _, key in ipairs(keys_of(string.sub(chunk, CHUNK_HEAD_BYTES + 1))) do
+      local hold = hold_of(key)
+      if redis.call('HEXISTS', messages, key) == 1 and not (hold and hold.second > second) then
         kept[#kept + 1] = key
       else
         forgotten = forgotten + 1
@@ -27,7 +29,7 @@ local function compact()
       redis.call('ZREM', ends, chunk)
       redis.call('HINCRBY', queue, 'n', -forgotten)
       if #kept > 0 then
-        redis.call('ZADD', ends, second, table.concat(kept))
+        redis.call('ZADD', ends, second, chunk_head(second) .. table.concat(kept))
       end
     end
     if #kept > 0 then

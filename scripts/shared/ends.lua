@@ -1,14 +1,15 @@
 -- Notes that messages end in a second, in the last chunk of that second while it has room.
-local CHUNK_BYTES = 32 * KEY_BYTES
+local CHUNK_BYTES = CHUNK_HEAD_BYTES + 32 * KEY_BYTES
 local function note_end(second, keys)
-  local chunk = table.concat(keys)
+  local head, rest = chunk_head(second), table.concat(keys)
   local open = redis.call('ZREVRANGEBYSCORE', ends, second, second, 'LIMIT', 0, 1)[1]
   if open and #open < CHUNK_BYTES then
     redis.call('ZREM', ends, open)
-    chunk = open .. chunk
+    rest = string.sub(open, CHUNK_HEAD_BYTES + 1) .. rest
   end
-  for from = 1, #chunk, CHUNK_BYTES do
-    redis.call('ZADD', ends, second, string.sub(chunk, from, from + CHUNK_BYTES - 1))
+  local room = CHUNK_BYTES - CHUNK_HEAD_BYTES
+  for from = 1, #rest, room do
+    redis.call('ZADD', ends, second, head .. string.sub(rest, from, from + room - 1))
   end
   redis.call('HINCRBY', queue, 'n', #keys)
 end

@@ -4,7 +4,7 @@
 --   messages  hash    key → record
 --   ready     zset    keys of messages that are free, by rank
 --   held      zset    keys of messages under a live claim, by rank: every message is in one of the two
---   ends      zset    chunks of keys by the second in which their messages end
+--   ends      zset    chunks of keys by the second in which their messages end, which each begins with
 --   holds     hash    key → what claims have changed about a message: see holds.lua
 --   leases    zset    live claims by the time (µs) at which they end
 --   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
@@ -24,6 +24,13 @@ end
 
 local function rank_of(key)
   return struct.unpack('>I8', '\0' .. string.sub(key, 1, 7))
+end
+
+-- What a chunk of `ends` begins with: a message whose life was prolonged has an end in two of them,
+-- and two that hold the same keys must not be one member.
+local CHUNK_HEAD_BYTES = 4
+local function chunk_head(second)
+  return struct.pack('>I4', second)
 end
 
 local function keys_of(chunk)

@@ -20,7 +20,7 @@ local function settle()
   local now_s = math.floor(now / 1000000)
   local due = redis.call('ZRANGEBYSCORE', ends, '-inf', now_s, 'LIMIT', 0, SETTLED_CHUNKS_MAX)
   for _, chunk in ipairs(due) do
-    local keys, ended = keys_of(chunk), {}
+    local keys, ended = keys_of(string.sub(chunk, CHUNK_HEAD_BYTES + 1)), {}
     for i, hold in ipairs(redis.call('HMGET', holds, unpack(keys))) do
       -- A claim may have prolonged the message's life; then its later end is noted too.
       if not hold or read_hold(hold).second <= now_s then

@@ -8,8 +8,12 @@
 #[cfg(not(feature = "movable-clock"))]
 compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
 
+mod acknowledging;
 mod churn;
+mod claiming;
+mod claims;
 mod clock;
+mod contention;
 mod drivers;
 mod expiry;
 mod feed;
@@ -17,10 +21,13 @@ mod identity;
 mod large;
 mod lookup;
 mod model;
+mod model_claims;
 mod popping;
 mod posting;
+mod prolonging;
 mod queue_list;
 mod queues;
+mod redis_claim_keys;
 mod redis_keys;
 mod seed;
 mod subject;
@@ -115,6 +122,45 @@ suite! {
             a_pop_passes_over_what_has_ended,
             stats_tell_the_number_and_the_ends,
             stats_know_nothing_of_what_has_ended,
+        ],
+        claims: [
+            a_claim_takes_the_oldest_free_messages,
+            there_is_no_claim_when_nothing_is_free,
+            what_has_ended_is_not_claimed,
+            claimed_messages_are_hidden_and_still_counted,
+            a_list_with_claimed_ones_is_the_feed_in_order,
+            a_long_run_of_own_claimed_messages_hides_nothing,
+            a_released_claim_gives_back_in_the_old_places,
+            an_expired_claim_gives_back_in_the_old_places,
+            a_claim_is_over_exactly_at_its_end,
+            a_renewed_claim_begins_anew,
+            a_renewal_may_make_a_claim_shorter,
+            a_claim_shows_only_what_is_left_of_it,
+            a_claim_opens_nothing_in_another_queue_or_project,
+            a_deleted_queue_takes_its_claims_along,
+            a_thousand_claims_that_end_at_once_come_back_for_the_first_reader,
+            a_thousand_are_claimed_at_once,
+            two_thousand_claimed_ahead_hide_nothing,
+            a_clock_that_steps_back_leaves_a_claim_live,
+            a_claim_that_was_seen_to_end_does_not_come_back,
+        ],
+        prolonging: [
+            a_message_that_would_end_before_its_claim_lives_on,
+            a_prolonged_message_ends_exactly_when_ttl_and_grace_are_over,
+            a_renewal_prolongs_again,
+            a_renewal_leaves_alone_what_lives_longer,
+            a_prolonged_life_outlasts_the_release,
+            a_message_ends_as_posted_when_its_claims_were_short,
+            the_next_claim_prolongs_again,
+        ],
+        acknowledging: [
+            a_message_is_deleted_only_under_the_claim_that_holds_it,
+            a_claim_that_is_over_allows_no_deletion,
+            many_are_deleted_under_their_claims_or_not_at_all,
+            deleting_by_id_asks_for_no_claim,
+        ],
+        contention: [
+            no_message_has_two_holders_at_once,
         ],
         identity: [
             an_id_with_the_right_rank_and_another_nonce_is_nobodys,

@@ -1,6 +1,6 @@
 //! Anything in any order: random operations on one queue, against a list in memory that is right.
 //!
-//! Ttls end in 50 s and the clock moves by hundreds, so that a run's own seconds never decide.
+//! Ttls end in 50 s, claims in 25, prolonged lives in 65, and the clock moves by hundreds, so that a run's own seconds never decide.
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::json;
-use sukkal::domain::{Body, MessageId, Metadata, NewMessage, QueueId, Revision};
+use sukkal::domain::{Body, ClaimId, MessageId, Metadata, NewMessage, QueueId, Revision};
 use sukkal::storage::{Creation, Posting, Update};
 
+use super::model_claims::Leased;
 use super::seed::seed;
 use super::subject::{Subject, assert_ascending, body, client, ids_of, metadata};
 
 const SEQUENCES: u32 = 40;
 const OPERATIONS_MAX: usize = 50;
-const TICK_S: u32 = 100;
+pub(super) const TICK_S: u32 = 100;
 
 pub(super) async fn any_sequence_of_operations_does_what_a_plain_list_does(subject: &Subject) {
     let config = Config {
@@ -56,6 +57,13 @@ enum Operation {
     Count,
     Pop(usize),
     Stats,
+    Claim { limit: usize, ticks: u32, grace_ticks: u32 },
+    GetClaim(Index),
+    Renew { claim: Index, ticks: u32, grace_ticks: u32 },
+    Release(Index),
+    Acknowledge { message: Index, claim: Option<Index> },
+    DeleteClaimed { messages: Vec<Index>, claims: Vec<Index> },
+    ListWithClaimed(usize),
     Tidy,
     Advance(u32),
     Rewind(u32),
@@ -79,6 +87,17 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => Just(O::Count),
         2 => (1_usize..30).prop_map(O::Pop),
         2 => Just(O::Stats),
+        6 => (1_usize..40, 0_u32..4, 0_u32..3)
+            .prop_map(|(limit, ticks, grace_ticks)| O::Claim { limit, ticks, grace_ticks }),
+        3 => any::<Index>().prop_map(O::GetClaim),
+        2 => (any::<Index>(), 0_u32..4, 0_u32..3)
+            .prop_map(|(claim, ticks, grace_ticks)| O::Renew { claim, ticks, grace_ticks }),
+        2 => any::<Index>().prop_map(O::Release),
+        4 => (any::<Index>(), any::<Option<Index>>())
+            .prop_map(|(message, claim)| O::Acknowledge { message, claim }),
+        2 => (picks(), vec(any::<Index>(), 0..4))
+            .prop_map(|(messages, claims)| O::DeleteClaimed { messages, claims }),
+        3 => (1_usize..80).prop_map(O::ListWithClaimed),
         1 => Just(O::Tidy),
         3 => (1_u32..4).prop_map(O::Advance),
         1 => (1_u32..4).prop_map(O::Rewind),
@@ -86,42 +105,44 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Kept {
-    id: MessageId,
+pub(super) struct Kept {
+    pub(super) id: MessageId,
     client: u8,
-    ttl_s: u32,
+    pub(super) ttl_s: u32,
     body: Body,
-    ends_s: i64,
+    pub(super) ends_s: i64,
+    pub(super) claim: Option<ClaimId>,
 }
 
 /// A queue under test, and what should be in it.
-struct Run<'a> {
-    subject: &'a Subject,
-    queue: QueueId,
+pub(super) struct Run<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) queue: QueueId,
     state: Option<(Metadata, Revision)>,
-    feed: Vec<Kept>,
+    pub(super) feed: Vec<Kept>,
     ever: Vec<MessageId>,
+    pub(super) claims: Vec<Leased>,
+    pub(super) ever_claimed: Vec<ClaimId>,
     last_revision: Revision,
-    now_s: i64,
+    pub(super) now_s: i64,
 }
 
 impl<'a> Run<'a> {
     fn new(subject: &'a Subject) -> Self {
         let queue = subject.id(&uuid::Uuid::new_v4().to_string());
-        let (feed, ever) = Default::default();
-        Self { subject, queue, state: None, feed, ever, last_revision: Revision(0), now_s: 0 }
+        let (feed, ever, claims, ever_claimed) = Default::default();
+        Self { subject, queue, state: None, feed, ever, claims, ever_claimed, last_revision: Revision(0), now_s: 0 }
     }
 
     async fn all(mut self, operations: Vec<Operation>) {
         self.create(0).await;
         for operation in operations {
             self.step(operation).await;
+            self.end_claims();
             let now_s = self.now_s;
             self.feed.retain(|kept| kept.ends_s > now_s);
         }
-        let left = ids_kept(&self.feed);
-        assert_eq!(self.subject.feed(&self.queue).await, left);
-        assert_eq!(self.subject.count(&self.queue).await, left.len());
+        self.subject.assert_held(&self.queue, &self.free(), &self.claimed()).await;
         self.subject.delete(&self.queue).await;
     }
 
@@ -130,7 +151,7 @@ impl<'a> Run<'a> {
             Operation::Create(colour) => self.create(colour).await,
             Operation::Delete => {
                 self.subject.delete(&self.queue).await;
-                (self.state, self.feed) = (None, Vec::new());
+                (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
             }
             Operation::Update(colour) => self.update(colour).await,
             Operation::UpdateStale => {
@@ -156,14 +177,32 @@ impl<'a> Run<'a> {
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
             Operation::Pop(limit) => {
                 let popped = ids_of(&self.subject.pop(&self.queue, limit).await);
-                let rest = self.feed.split_off(limit.min(self.feed.len()));
-                assert_eq!(popped, ids_kept(&std::mem::replace(&mut self.feed, rest)));
+                let expected: Vec<_> = self.free().into_iter().take(limit).collect();
+                assert_eq!(popped, expected);
+                self.feed.retain(|kept| !popped.contains(&kept.id));
             }
             Operation::Stats => {
                 let stats = self.subject.stats(&self.queue).await;
                 let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
                 assert_eq!(stats.total, self.feed.len() as u64);
+                assert_eq!(stats.claimed, self.claimed().len() as u64);
                 assert_eq!(ends, (self.feed.first().map(|kept| kept.id), self.feed.last().map(|kept| kept.id)));
+            }
+            Operation::Claim { limit, ticks, grace_ticks } => self.claim(limit, ticks, grace_ticks).await,
+            Operation::GetClaim(claim) => self.look_at_claim(claim).await,
+            Operation::Renew { claim, ticks, grace_ticks } => self.renew(claim, ticks, grace_ticks).await,
+            Operation::Release(claim) => self.release(claim).await,
+            Operation::Acknowledge { message, claim } => {
+                if let Some(id) = self.picked(&[message]).first() {
+                    self.acknowledge(*id, claim).await;
+                }
+            }
+            Operation::DeleteClaimed { messages, claims } => {
+                self.delete_claimed(&self.picked(&messages), &claims).await;
+            }
+            Operation::ListWithClaimed(limit) => {
+                let listed = self.subject.feed_with_claimed(&self.queue, limit, None).await;
+                assert_eq!(listed, ids_kept(&self.feed));
             }
             Operation::Tidy => self.subject.tidy_project().await,
             Operation::Advance(ticks) => {
@@ -232,7 +271,7 @@ impl<'a> Run<'a> {
         assert_eq!(ids.len(), count);
         let ends_s = self.now_s + i64::from(ttl_s);
         for (id, message) in ids.iter().zip(batch) {
-            self.feed.push(Kept { id: *id, client: by, ttl_s, body: message.body, ends_s });
+            self.feed.push(Kept { id: *id, client: by, ttl_s, body: message.body, ends_s, claim: None });
         }
         self.ever.extend(ids);
         assert_ascending(&self.ever[first.saturating_sub(1)..]);
@@ -244,7 +283,7 @@ impl<'a> Run<'a> {
             .feed
             .iter()
             .filter(|kept| after.is_none_or(|after| kept.id.rank() > after.rank()))
-            .filter(|kept| Some(kept.client) != not_from)
+            .filter(|kept| Some(kept.client) != not_from && kept.claim.is_none())
             .map(|kept| (kept.id, kept.ttl_s, kept.body.clone()))
             .collect();
 
@@ -275,7 +314,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn ids_kept(feed: &[Kept]) -> Vec<MessageId> {
+pub(super) fn ids_kept(feed: &[Kept]) -> Vec<MessageId> {
     feed.iter().map(|kept| kept.id).collect()
 }
 

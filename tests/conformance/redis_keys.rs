@@ -21,7 +21,7 @@ const CREATION: &str = concat!(
     include_str!("../../scripts/queue_create.lua"),
 );
 
-fn key(queue: &QueueId, part: &str) -> String {
+pub(super) fn key(queue: &QueueId, part: &str) -> String {
     format!("sukkal:{{{queue}}}:{part}")
 }
 
@@ -29,17 +29,17 @@ fn register_key(project: &ProjectId, part: &str) -> String {
     format!("sukkal:{{{project}}}:{part}")
 }
 
-fn present(server: &RedisServer, queue: &QueueId) -> Vec<&'static str> {
+pub(super) fn present(server: &RedisServer, queue: &QueueId) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| server.command(&["EXISTS", &key(queue, part)]).as_int() == 1).collect()
 }
 
 /// How many ends are kept, as the index has them and as the queue's own count says.
-fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
+pub(super) fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
     let Reply::Array(chunks) = server.command(&["ZRANGE", &key(queue, "ends"), "0", "-1"]) else {
         panic!("the ends are no sorted set");
     };
     let bytes: usize =
-        chunks.iter().map(|chunk| if let Reply::Bulk(Some(chunk)) = chunk { chunk.len() } else { 0 }).sum();
+        chunks.iter().map(|chunk| if let Reply::Bulk(Some(chunk)) = chunk { chunk.len() - 4 } else { 0 }).sum();
     let noted = server.command(&["HGET", &key(queue, "queue"), "n"]);
     (bytes / 12, noted.as_text().parse().expect("the count is a number"))
 }

@@ -1,0 +1,90 @@
+//! What cases on claims say shortly: claim, look, renew, release, list with the claimed ones.
+
+use sukkal::domain::{Claim, ClaimId, ClientId, MessageId, NewClaim, QueueId, Term};
+use sukkal::storage::{Deletion, GivenClaim, Listing, Renewal, Scope};
+
+use super::subject::{Subject, ids_of};
+
+const OK: &str = "the store answers";
+const GRACE_S: u32 = 60;
+
+impl Subject {
+    /// A claim on what is free, which there must be.
+    pub(super) async fn claim(&self, queue: &QueueId, limit: usize, ttl_s: u32) -> Claim {
+        self.claim_for(queue, limit, ttl_s, GRACE_S).await.expect("something is free")
+    }
+
+    pub(super) async fn claim_for(&self, queue: &QueueId, limit: usize, ttl_s: u32, grace_s: u32) -> Option<Claim> {
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s } };
+        let claim = self.store().create_claim(queue, &new).await.expect(OK);
+        if let Some(claim) = &claim {
+            let holders: Vec<_> = claim.messages.iter().map(|message| message.claim).collect();
+            assert_eq!(holders, vec![Some(claim.id); holders.len()]);
+            assert!((1..=limit).contains(&holders.len()), "{} messages for a claim of {limit}", holders.len());
+        }
+        claim
+    }
+
+    /// The ids of what a claim took that may take nothing.
+    pub(super) async fn claimed_ids(&self, queue: &QueueId, limit: usize, ttl_s: u32) -> Vec<MessageId> {
+        self.claim_for(queue, limit, ttl_s, GRACE_S).await.map_or_else(Vec::new, |claim| ids_of(&claim.messages))
+    }
+
+    pub(super) async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Option<Claim> {
+        self.store().get_claim(queue, id).await.expect(OK)
+    }
+
+    /// What a live claim holds.
+    pub(super) async fn held_by(&self, queue: &QueueId, id: ClaimId) -> Option<Vec<MessageId>> {
+        self.get_claim(queue, id).await.map(|claim| ids_of(&claim.messages))
+    }
+
+    pub(super) async fn renew(&self, queue: &QueueId, id: ClaimId, ttl_s: u32, grace_s: u32) -> Renewal {
+        self.store().renew_claim(queue, id, Term { ttl_s, grace_s }).await.expect(OK)
+    }
+
+    pub(super) async fn release(&self, queue: &QueueId, id: ClaimId) {
+        self.store().release_claim(queue, id).await.expect(OK);
+    }
+
+    /// Deletes one message, under a claim or none.
+    pub(super) async fn acknowledge(&self, queue: &QueueId, id: MessageId, claim: Option<ClaimId>) -> Deletion {
+        self.store().delete_message(queue, id, claim.map(GivenClaim::Id)).await.expect(OK)
+    }
+
+    pub(super) async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Deletion {
+        self.store().delete_claimed(queue, ids, claims).await.expect(OK)
+    }
+
+    /// The ids of the whole feed with what is claimed, read in pages.
+    pub(super) async fn feed_with_claimed(
+        &self,
+        queue: &QueueId,
+        limit: usize,
+        not_from: Option<ClientId>,
+    ) -> Vec<MessageId> {
+        let mut feed: Vec<MessageId> = Vec::new();
+        loop {
+            let after = feed.last().map(|id| id.rank());
+            let listing = Listing { after, limit, not_from: not_from.clone(), scope: Scope::FreeAndClaimed };
+            let page = self.store().list_messages(queue, &listing).await.expect(OK);
+            assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
+            if page.is_empty() {
+                return feed;
+            }
+            feed.extend(ids_of(&page));
+        }
+    }
+
+    /// Expects stats and feeds of exactly these free and claimed messages, both in order.
+    pub(super) async fn assert_held(&self, queue: &QueueId, free: &[MessageId], claimed: &[MessageId]) {
+        let mut all = [free, claimed].concat();
+        all.sort_unstable();
+        let stats = self.stats(queue).await;
+        assert_eq!((stats.total, stats.claimed), (all.len() as u64, claimed.len() as u64), "total and claimed");
+        assert_eq!(stats.oldest.map(|message| message.id).as_ref(), all.first(), "the oldest");
+        assert_eq!(stats.newest.map(|message| message.id).as_ref(), all.last(), "the newest");
+        assert_eq!(self.feed(queue).await, free, "what is free");
+        assert_eq!(self.feed_with_claimed(queue, 100, None).await, all, "all there is");
+    }
+}

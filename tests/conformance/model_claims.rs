@@ -1,0 +1,172 @@
+//! The model's claims: what each operation on them should do, and what it does.
+
+use proptest::sample::Index;
+use sukkal::domain::{ClaimId, MessageId};
+use sukkal::storage::{Deletion, Renewal};
+
+use super::model::{Kept, Run, TICK_S, ids_kept};
+use super::subject::ids_of;
+
+/// A live claim.
+#[derive(Clone, Debug)]
+pub(super) struct Leased {
+    id: ClaimId,
+    ttl_s: u32,
+    since_s: i64,
+}
+
+impl Leased {
+    fn ends_s(&self) -> i64 {
+        self.since_s + i64::from(self.ttl_s)
+    }
+}
+
+/// Ends a claim in 25 s of a hundred, where no message ends.
+fn claim_ttl_s(ticks: u32) -> u32 {
+    TICK_S * ticks + TICK_S / 4
+}
+
+/// With the ttl, ends a message in 65 s of a hundred, where no claim ends.
+fn grace_s(ticks: u32) -> u32 {
+    TICK_S * ticks + 40
+}
+
+impl Run<'_> {
+    pub(super) fn free(&self) -> Vec<MessageId> {
+        self.feed.iter().filter(|kept| kept.claim.is_none()).map(|kept| kept.id).collect()
+    }
+
+    pub(super) fn claimed(&self) -> Vec<MessageId> {
+        self.feed.iter().filter(|kept| kept.claim.is_some()).map(|kept| kept.id).collect()
+    }
+
+    fn held(&self, claim: ClaimId) -> Vec<MessageId> {
+        self.feed.iter().filter(|kept| kept.claim == Some(claim)).map(|kept| kept.id).collect()
+    }
+
+    fn is_live(&self, claim: ClaimId) -> bool {
+        self.claims.iter().any(|leased| leased.id == claim)
+    }
+
+    /// Ends the claims that are over.
+    pub(super) fn end_claims(&mut self) {
+        let over: Vec<_> =
+            self.claims.iter().filter(|leased| leased.ends_s() <= self.now_s).map(|leased| leased.id).collect();
+        for claim in over {
+            self.forget(claim);
+        }
+    }
+
+    fn forget(&mut self, claim: ClaimId) {
+        self.claims.retain(|leased| leased.id != claim);
+        for kept in self.feed.iter_mut().filter(|kept| kept.claim == Some(claim)) {
+            kept.claim = None;
+        }
+    }
+
+    /// Some claim that ever was, or one that never was.
+    fn picked_claim(&self, pick: Index) -> ClaimId {
+        let count = self.ever_claimed.len();
+        self.ever_claimed.get(pick.index(count + 1)).copied().unwrap_or_else(ClaimId::random)
+    }
+
+    fn hold(&mut self, claim: ClaimId, ids: &[MessageId], ttl_s: u32, grace_s: u32) {
+        let now_s = self.now_s;
+        for kept in self.feed.iter_mut().filter(|kept| ids.contains(&kept.id)) {
+            kept.claim = Some(claim);
+            if kept.ends_s < now_s + i64::from(ttl_s) {
+                kept.ttl_s = ttl_s + grace_s;
+                kept.ends_s = now_s + i64::from(kept.ttl_s);
+            }
+        }
+    }
+
+    pub(super) async fn claim(&mut self, limit: usize, ticks: u32, grace_ticks: u32) {
+        let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
+        let expected: Vec<_> = self.free().into_iter().take(limit).collect();
+
+        let claim = self.subject.claim_for(&self.queue, limit, ttl_s, grace_s).await;
+
+        let Some(claim) = claim else {
+            assert_eq!(expected, []);
+            return;
+        };
+        assert_eq!((ids_of(&claim.messages), claim.ttl_s), (expected.clone(), ttl_s));
+        self.claims.push(Leased { id: claim.id, ttl_s, since_s: self.now_s });
+        self.ever_claimed.push(claim.id);
+        self.hold(claim.id, &expected, ttl_s, grace_s);
+        let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
+        assert_eq!(lives, self.ttls_of(claim.id));
+    }
+
+    fn ttls_of(&self, claim: ClaimId) -> Vec<u32> {
+        self.feed.iter().filter(|kept| kept.claim == Some(claim)).map(|kept| kept.ttl_s).collect()
+    }
+
+    pub(super) async fn look_at_claim(&self, pick: Index) {
+        let id = self.picked_claim(pick);
+        let expected = self.claims.iter().find(|leased| leased.id == id);
+
+        let claim = self.subject.get_claim(&self.queue, id).await;
+
+        assert_eq!(claim.is_some(), expected.is_some());
+        if let (Some(claim), Some(leased)) = (claim, expected) {
+            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (leased.ttl_s, self.held(id)));
+            let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
+            assert_eq!(lives, self.ttls_of(id));
+            let age_s = u64::try_from(self.now_s - leased.since_s).unwrap_or(0);
+            assert!((age_s..age_s + 25).contains(&claim.age_s), "{} s old instead of {age_s}", claim.age_s);
+        }
+    }
+
+    pub(super) async fn renew(&mut self, pick: Index, ticks: u32, grace_ticks: u32) {
+        let (id, ttl_s, grace_s) = (self.picked_claim(pick), claim_ttl_s(ticks), grace_s(grace_ticks));
+
+        let renewal = self.subject.renew(&self.queue, id, ttl_s, grace_s).await;
+
+        assert_eq!(renewal, if self.is_live(id) { Renewal::Done } else { Renewal::Gone });
+        let now_s = self.now_s;
+        if let Some(leased) = self.claims.iter_mut().find(|leased| leased.id == id) {
+            (leased.ttl_s, leased.since_s) = (ttl_s, now_s);
+        }
+        self.hold(id, &self.held(id), ttl_s, grace_s);
+    }
+
+    pub(super) async fn release(&mut self, pick: Index) {
+        let id = self.picked_claim(pick);
+        self.subject.release(&self.queue, id).await;
+        self.forget(id);
+    }
+
+    pub(super) async fn acknowledge(&mut self, id: MessageId, pick: Option<Index>) {
+        let claim = pick.map(|pick| self.picked_claim(pick));
+        let expected = match (self.feed.iter().find(|kept| kept.id == id), claim) {
+            (None, _) | (Some(Kept { claim: None, .. }), None) => Deletion::Done,
+            (Some(Kept { claim: None, .. }), Some(_)) => Deletion::Free,
+            (Some(_), None) => Deletion::Held,
+            (Some(kept), Some(_)) if kept.claim == claim => Deletion::Done,
+            (Some(_), Some(other)) if self.is_live(other) => Deletion::HeldByOther,
+            (Some(_), Some(_)) => Deletion::UnknownClaim,
+        };
+
+        assert_eq!(self.subject.acknowledge(&self.queue, id, claim).await, expected);
+
+        if expected == Deletion::Done {
+            self.feed.retain(|kept| kept.id != id);
+        }
+        assert_eq!(self.subject.feed_with_claimed(&self.queue, 100, None).await, ids_kept(&self.feed));
+    }
+
+    pub(super) async fn delete_claimed(&mut self, ids: &[MessageId], picks: &[Index]) {
+        let claims: Vec<_> = picks.iter().map(|pick| self.picked_claim(*pick)).collect();
+        let is_allowed = |kept: &Kept| kept.claim.is_some_and(|claim| claims.contains(&claim));
+        let allowed = self.feed.iter().filter(|kept| ids.contains(&kept.id)).all(is_allowed);
+
+        let deletion = self.subject.delete_claimed(&self.queue, ids, &claims).await;
+
+        assert_eq!(deletion, if allowed { Deletion::Done } else { Deletion::Free });
+        if allowed {
+            self.feed.retain(|kept| !ids.contains(&kept.id));
+        }
+    }
+}
