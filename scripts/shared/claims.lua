@@ -40,17 +40,20 @@ local function show_claim(id)
   return claim
 end
 
--- Puts the messages that a claim still holds back to where they were, and forgets the claim.
+-- Puts the messages that a claim still holds back to where they were, and forgets the claim; says how
+-- many they were.
 local function release(id)
-  local _, _, keys = claim_of(id)
+  local _, _, given = claim_of(id)
   redis.call('ZREM', leases, id)
   redis.call('HDEL', claims, id)
-  for _, key in ipairs(keys and still_held(id, keys) or {}) do
+  local keys = given and still_held(id, given) or {}
+  for _, key in ipairs(keys) do
     redis.call('ZREM', held, key)
     redis.call('ZADD', ready, rank_of(key), key)
     local hold = hold_of(key)
     hold.claim = ''
     keep_hold(key, hold)
   end
+  return #keys
 end
 

@@ -1,6 +1,7 @@
 -- Releases claims that are over and removes messages that have ended, some hundreds at most; true if
 -- there may be more of them. What frees comes before what grows, so that it works in a full store.
 local SETTLED_CLAIMS_MAX = 16
+local RELEASED_MAX = 500
 local SETTLED_CHUNKS_MAX = 16
 
 local function remove(keys)
@@ -14,8 +15,12 @@ end
 
 local function settle()
   local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLED_CLAIMS_MAX)
+  local released = 0
   for _, claim in ipairs(over) do
-    release(claim)
+    released = released + release(claim)
+    if released >= RELEASED_MAX then
+      return true
+    end
   end
   local now_s = math.floor(now / 1000000)
   local due = redis.call('ZRANGEBYSCORE', ends, '-inf', now_s, 'LIMIT', 0, SETTLED_CHUNKS_MAX)
