@@ -42,6 +42,18 @@ impl StoreClock {
         reached.min().unwrap_or(u64::MAX)
     }
 
+    /// The first moment at which the store's clock has certainly reached `time`.
+    pub(crate) fn must_reach(&self, time: i64) -> u64 {
+        let next = self.settings.iter().skip(1).map(|(begin, ..)| *begin).chain([u64::MAX]);
+        let ends_before = [0].into_iter().chain(self.settings.iter().map(|(_, end, _)| *end));
+        let reached = self.settings.iter().zip(ends_before).zip(next).filter_map(|(((.., offset), begin), end)| {
+            let moment = time.saturating_add(SLACK_US).saturating_sub(self.wall_us).saturating_sub(*offset);
+            let moment = u64::try_from(moment).unwrap_or(0).max(begin);
+            (moment <= end).then_some(moment)
+        });
+        reached.min().unwrap_or(u64::MAX)
+    }
+
     fn time(&self, moment: u64, offset_us: i64) -> i64 {
         let moment = i64::try_from(moment).unwrap_or(i64::MAX);
         moment.saturating_add(self.wall_us).saturating_add(offset_us)
@@ -74,5 +86,14 @@ mod tests {
         assert_eq!(clock.may_reach(4_000_000), 3_000_000);
         assert_eq!(clock.may_reach(12_000_000), 5_000_000);
         assert_eq!(clock.may_reach(20_000_000), 9_000_000);
+    }
+
+    #[test]
+    fn a_time_is_reached_for_certain_when_the_move_is_answered() {
+        let clock = clock_set_ahead_by_ten_seconds_between_5_and_6();
+
+        assert_eq!(clock.must_reach(3_000_000), 4_000_000);
+        assert_eq!(clock.must_reach(12_000_000), 6_000_000);
+        assert_eq!(clock.must_reach(20_000_000), 11_000_000);
     }
 }
