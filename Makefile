@@ -16,7 +16,7 @@ help:
 	@echo "make run          build and run Sukkal over a Redis of its own, until Ctrl-C"
 	@echo "make test         format, lint, all tests, docs"
 	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
-	@echo "make soak         the long form of the race tests"
+	@echo "make soak         the long form of the tests that race"
 	@echo "make bench        the benchmarks"
 
 run: redis
@@ -53,9 +53,10 @@ unit: redis python
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
-# A million observed messages per store, checked.
+# A million observed messages per store, and five minutes of claims, checked.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
+	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 
 bench: redis
 	@cargo bench

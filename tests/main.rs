@@ -7,6 +7,7 @@ mod support;
 
 mod clients;
 mod conformance;
+mod exclusive;
 mod faults;
 mod http;
 mod race;

@@ -10,9 +10,10 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::board::{Board, Phase};
-use super::choices::Choices;
-use super::history::{ClockMove, Delete, Draft, Page, Post, Seen, Span};
+use super::history::{Delete, Draft, Page, Post, Seen, Span};
 use super::wire::Wire;
+use crate::support::chronicle::ClockMove;
+use crate::support::chronicle::choices::Choices;
 
 pub(super) const PRODUCERS: usize = 16;
 pub(super) const OBSERVERS: usize = 16;

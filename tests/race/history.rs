@@ -6,6 +6,8 @@ use std::io::{self, Write};
 
 use uuid::Uuid;
 
+use crate::support::chronicle::{ClockMove, Moment};
+
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
@@ -55,14 +57,6 @@ pub(super) struct Draft {
 pub(super) struct Delete {
     pub(super) span: Span,
     pub(super) ids: Vec<Uuid>,
-}
-
-/// The store's clock was set to run this much ahead of its own time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClockMove {
-    pub(super) invoked: u64,
-    pub(super) answered: u64,
-    pub(super) offset_us: i64,
 }
 
 /// A list that was answered; one that was not tells nothing.
@@ -148,14 +142,5 @@ impl fmt::Display for Span {
             Some(answered) => write!(f, "[{} - {}]", Moment(self.invoked), Moment(answered)),
             None => write!(f, "[{} - no answer]", Moment(self.invoked)),
         }
-    }
-}
-
-/// Seconds with six places.
-pub(super) struct Moment(pub(super) u64);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
 }

@@ -7,8 +7,6 @@
 mod actors;
 mod board;
 mod checker;
-mod choices;
-mod clock;
 mod history;
 mod wire;
 
@@ -27,6 +25,7 @@ use self::actors::{DELETERS, OBSERVERS, PRODUCERS, Scene, deaf_to};
 use self::board::{Board, Phase};
 use self::history::{History, Observer};
 use self::wire::Wire;
+use crate::support::chronicle::choices;
 use crate::support::cluster::RedisCluster;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use uuid::Uuid;
 
-use super::choices::Choices;
 use super::history::{Draft, Seen};
+use crate::support::chronicle::choices::Choices;
 
 const PROJECT: &str = "race";
 const ID_CHARS: usize = 36;

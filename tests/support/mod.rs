@@ -1,5 +1,6 @@
 //! The stage: Redis servers and clusters, Sukkal itself, a network that breaks, Python clients.
 
+pub(crate) mod chronicle;
 pub(crate) mod cluster;
 pub(crate) mod ports;
 pub(crate) mod proxy;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::{Rule, Violation};
-use crate::race::clock::StoreClock;
 use crate::race::history::{History, Page, Seen};
+use crate::support::chronicle::clock::StoreClock;
 
 const NEVER: u64 = u64::MAX;
 

@@ -13,11 +13,12 @@ mod tests;
 
 use std::collections::HashSet;
 
-use super::clock::StoreClock;
 use super::history::{History, Page};
 use feed::Feed;
 use reading::Reading;
 pub(super) use violation::{Rule, Violation};
+
+use crate::support::chronicle::clock::StoreClock;
 
 /// How much there was to get wrong.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(super) struct Summary {
 pub(super) fn check(history: &History) -> Result<Summary, Violation> {
     let mut pages: Vec<&Page> = history.pages.iter().collect();
     pages.sort_by_key(|page| page.answered);
-    let clock = StoreClock::of(history);
+    let clock = StoreClock::new(history.wall_us, &history.moves);
     let feed = Feed::of(history, &pages, &clock)?;
     check_batches(history, &feed)?;
     check_real_time(history, &feed)?;

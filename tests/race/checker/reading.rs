@@ -4,8 +4,9 @@ use uuid::Uuid;
 
 use super::feed::{Feed, Message};
 use super::{Rule, Summary, Violation};
-use crate::race::clock::StoreClock;
-use crate::race::history::{History, Moment, Page};
+use crate::race::history::{History, Page};
+use crate::support::chronicle::Moment;
+use crate::support::chronicle::clock::StoreClock;
 
 /// How far every observer has come.
 pub(super) struct Reading<'a> {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use uuid::Uuid;
 
 use super::{Rule, check};
-use crate::race::history::{ClockMove, Delete, Draft, History, Observer, Page, Post, Seen, Span};
+use crate::race::history::{Delete, Draft, History, Observer, Page, Post, Seen, Span};
+use crate::support::chronicle::ClockMove;
 
 const HOUR: u32 = 3600;
 const MINUTE: u32 = 60;

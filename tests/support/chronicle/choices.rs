@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const VARIABLE: &str = "SUKKAL_SEED";
 
 /// The choices of one actor.
-pub(super) struct Choices(u64);
+pub(crate) struct Choices(u64);
 
 /// The seed that was asked for, or else a new one.
-pub(super) fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     if let Ok(text) = std::env::var(VARIABLE) {
         return text.parse().expect("SUKKAL_SEED is a number");
     }
@@ -18,23 +18,23 @@ pub(super) fn seed() -> u64 {
 }
 
 impl Choices {
-    pub(super) fn of(seed: u64, role: u64, number: usize) -> Self {
+    pub(crate) fn of(seed: u64, role: u64, number: usize) -> Self {
         let mut choices = Self(seed ^ (role << 32) ^ (number as u64));
         // Neighbours begin far from each other.
         let start = choices.draw();
         Self(start)
     }
 
-    pub(super) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+    pub(crate) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.draw() % (range.end() - range.start() + 1)
     }
 
-    pub(super) fn one_in(&mut self, chances: u64) -> bool {
+    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
         self.draw().is_multiple_of(chances)
     }
 
     /// `None` only if there is nothing to choose from.
-    pub(super) fn among<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn among<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let last = all.len().checked_sub(1)?;
         usize::try_from(self.within(0..=last as u64)).ok().and_then(|index| all.get(index))
     }

@@ -1,28 +1,29 @@
 //! Which time it may have been in the store, whose clock is moved while requests are under way.
 
-use super::history::{ClockMove, History};
+use super::ClockMove;
 
 /// The store's clock and the test's are read at different moments, and either may be slewed.
 const SLACK_US: i64 = 1_000_000;
 
 /// The store's clock, as far as the history tells.
-pub(super) struct StoreClock {
+pub(crate) struct StoreClock {
     wall_us: i64,
     /// Each setting of the clock with the first and the last moment at which it may have held.
     settings: Vec<(u64, u64, i64)>,
 }
 
 impl StoreClock {
-    pub(super) fn of(history: &History) -> Self {
-        let ends = history.moves.iter().map(|next| next.answered).chain([u64::MAX]);
+    /// The store's clock showed `wall_us` (since 1970) when the test's own stood at 0.
+    pub(crate) fn new(wall_us: i64, moves: &[ClockMove]) -> Self {
+        let ends = moves.iter().map(|next| next.answered).chain([u64::MAX]);
         let offsets = [ClockMove { invoked: 0, answered: 0, offset_us: 0 }];
-        let moves = offsets.iter().chain(&history.moves);
+        let moves = offsets.iter().chain(moves);
         let settings = moves.zip(ends).map(|(step, end)| (step.invoked, end, step.offset_us)).collect();
-        Self { wall_us: history.wall_us, settings }
+        Self { wall_us, settings }
     }
 
     /// The earliest and the latest time it can have been in the store between the two moments.
-    pub(super) fn between(&self, from: u64, to: u64) -> (i64, i64) {
+    pub(crate) fn between(&self, from: u64, to: u64) -> (i64, i64) {
         let held = self.settings.iter().filter(|(begin, end, _)| *begin <= to && from <= *end);
         let times = held.map(|(begin, end, offset)| {
             (self.time(from.max(*begin), offset - SLACK_US), self.time(to.min(*end), offset + SLACK_US))
@@ -33,10 +34,22 @@ impl StoreClock {
     }
 
     /// The first moment at which the store's clock may have reached `time`.
-    pub(super) fn may_reach(&self, time: i64) -> u64 {
+    pub(crate) fn may_reach(&self, time: i64) -> u64 {
         let reached = self.settings.iter().filter_map(|(begin, end, offset)| {
             let moment = u64::try_from(time - SLACK_US - self.wall_us - offset).unwrap_or(0).max(*begin);
             (moment <= *end).then_some(moment)
+        });
+        reached.min().unwrap_or(u64::MAX)
+    }
+
+    /// The first moment at which the store's clock has certainly reached `time`.
+    pub(crate) fn must_reach(&self, time: i64) -> u64 {
+        let next = self.settings.iter().skip(1).map(|(begin, ..)| *begin).chain([u64::MAX]);
+        let ends_before = [0].into_iter().chain(self.settings.iter().map(|(_, end, _)| *end));
+        let reached = self.settings.iter().zip(ends_before).zip(next).filter_map(|(((.., offset), begin), end)| {
+            let moment = time.saturating_add(SLACK_US).saturating_sub(self.wall_us).saturating_sub(*offset);
+            let moment = u64::try_from(moment).unwrap_or(0).max(begin);
+            (moment <= end).then_some(moment)
         });
         reached.min().unwrap_or(u64::MAX)
     }
@@ -53,7 +66,7 @@ mod tests {
 
     fn clock_set_ahead_by_ten_seconds_between_5_and_6() -> StoreClock {
         let moves = vec![ClockMove { invoked: 5_000_000, answered: 6_000_000, offset_us: 10_000_000 }];
-        StoreClock::of(&History { moves, ..History::default() })
+        StoreClock::new(0, &moves)
     }
 
     #[test]
@@ -73,5 +86,14 @@ mod tests {
         assert_eq!(clock.may_reach(4_000_000), 3_000_000);
         assert_eq!(clock.may_reach(12_000_000), 5_000_000);
         assert_eq!(clock.may_reach(20_000_000), 9_000_000);
+    }
+
+    #[test]
+    fn a_time_is_reached_for_certain_when_the_move_is_answered() {
+        let clock = clock_set_ahead_by_ten_seconds_between_5_and_6();
+
+        assert_eq!(clock.must_reach(3_000_000), 4_000_000);
+        assert_eq!(clock.must_reach(12_000_000), 6_000_000);
+        assert_eq!(clock.must_reach(20_000_000), 11_000_000);
     }
 }

@@ -1,0 +1,186 @@
+//! Histories made by hand: a sound one, and for each rule one that breaks it. Times are seconds.
+
+use uuid::Uuid;
+
+use super::{Rule, check};
+use crate::exclusive::history::{
+    Act, Claim, Claimed, Count, Draft, History, Outcome, Pop, Post, Seen, Span, Term, Turn,
+};
+
+const SECOND: u64 = 1_000_000;
+const TERM: Term = Term { ttl_s: 60, grace_s: 60 };
+const A: u64 = 101;
+const B: u64 = 102;
+
+fn id(number: u64) -> Uuid {
+    Uuid::from_u128(number.into())
+}
+
+/// Half a second from then on.
+fn at(second: u64) -> Span {
+    Span { invoked: second * SECOND, ended: second * SECOND + SECOND / 2 }
+}
+
+fn seen(ids: &[u64]) -> Vec<Seen> {
+    ids.iter().map(|number| Seen { id: id(*number), tag: *number }).collect()
+}
+
+impl History {
+    fn post(&mut self, second: u64, ttl_s: u32, tags: &[u64]) {
+        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s }).collect();
+        self.posts.push(Post { span: at(second), drafts, ids: Some(tags.iter().map(|tag| id(*tag)).collect()) });
+    }
+
+    fn claim(&mut self, second: u64, claim: u64, limit: usize, ids: &[u64]) {
+        let outcome = if ids.is_empty() { Claimed::Nothing } else { Claimed::Got(id(claim), seen(ids)) };
+        self.claims.push(Claim { span: at(second), limit, term: TERM, outcome });
+    }
+
+    fn act(&mut self, second: u64, claim: u64, act: Act, outcome: Outcome) {
+        self.turns.push(Turn { span: at(second), claim: Some(id(claim)), act, outcome });
+    }
+
+    fn pop(&mut self, second: u64, limit: usize, ids: &[u64]) {
+        self.pops.push(Pop { span: at(second), limit, messages: Some(seen(ids)) });
+    }
+
+    fn count(&mut self, second: u64, total: u64, claimed: u64) {
+        self.counts.push(Count { span: at(second), total, claimed, free: total - claimed });
+    }
+}
+
+/// Message 1 is deleted, 2 comes back when claim A is over, 3 is popped, 4 is never touched.
+fn sound() -> History {
+    let mut story = History { drained_from: 200 * SECOND, ..History::default() };
+    story.post(1, 3600, &[1, 2, 3, 4]);
+    story.claim(10, A, 2, &[1, 2]);
+    story.act(20, A, Act::Delete(id(1)), Outcome::Done);
+    story.pop(30, 1, &[3]);
+    story.count(40, 2, 1);
+    story.act(80, A, Act::Renew(TERM), Outcome::Refused);
+    story.act(81, A, Act::Delete(id(2)), Outcome::Refused);
+    story.claim(201, B, 20, &[2, 4]);
+    story.count(203, 2, 2);
+    story
+}
+
+fn rule_broken_by(change: impl FnOnce(&mut History)) -> Option<Rule> {
+    let mut history = sound();
+    change(&mut history);
+    check(&history).err().map(|violation| violation.rule)
+}
+
+#[test]
+fn a_sound_history_is_counted() {
+    let summary = check(&sound()).unwrap();
+
+    assert_eq!((summary.posted, summary.claims, summary.given_out), (4, 2, 5));
+    assert_eq!((summary.claimed_again, summary.refused, summary.drained), (1, 2, 2));
+    assert_eq!((summary.counts, summary.counts_exact), (2, 2));
+}
+
+#[test]
+fn a_message_is_not_given_out_while_a_claim_is_live() {
+    assert_eq!(rule_broken_by(|history| history.claim(60, 103, 1, &[2])), Some(Rule::Shared));
+    let popped = rule_broken_by(|history| {
+        history.pop(60, 1, &[2]);
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[4]));
+    });
+    assert_eq!(popped, Some(Rule::Shared));
+    // The lease may be over, or is given back.
+    assert_eq!(rule_broken_by(|history| history.claim(70, 103, 1, &[2])), None);
+    let released = rule_broken_by(|history| {
+        history.turns.insert(1, Turn { span: at(50), claim: Some(id(A)), act: Act::Release, outcome: Outcome::Done });
+        history.claim(60, 103, 1, &[2]);
+    });
+    assert_eq!(released, None);
+}
+
+#[test]
+fn a_renewed_claim_goes_on() {
+    let renewed = |history: &mut History| history.turns[1] = turn(60, Act::Renew(TERM), Outcome::Done);
+
+    assert_eq!(rule_broken_by(|history| (renewed(history), history.claim(100, 103, 1, &[2])).1), Some(Rule::Shared));
+    assert_eq!(
+        rule_broken_by(|history| history.turns[1] = turn(60, Act::Renew(TERM), Outcome::Refused)),
+        Some(Rule::Refused)
+    );
+    assert_eq!(
+        rule_broken_by(|history| history.turns[1] = turn(80, Act::Renew(TERM), Outcome::Done)),
+        Some(Rule::Revived)
+    );
+}
+
+fn turn(second: u64, act: Act, outcome: Outcome) -> Turn {
+    Turn { span: at(second), claim: Some(id(A)), act, outcome }
+}
+
+#[test]
+fn what_is_deleted_or_popped_is_not_given_out() {
+    assert_eq!(rule_broken_by(|history| history.claim(100, 103, 1, &[1])), Some(Rule::Deleted));
+    assert_eq!(rule_broken_by(|history| history.claim(100, 103, 1, &[3])), Some(Rule::Deleted));
+    assert_eq!(rule_broken_by(|history| history.turns[0].outcome = Outcome::Refused), Some(Rule::Refused));
+}
+
+#[test]
+fn what_has_expired_is_not_given_out_unless_its_claim_prolonged_it() {
+    let short = |history: &mut History, ttl_s| history.posts[0].drafts[1].ttl_s = ttl_s;
+
+    // Claim A prolongs its life to 130 s.
+    assert_eq!(rule_broken_by(|history| short(history, 60)), Some(Rule::Ended));
+    let within_the_grace = rule_broken_by(|history| {
+        short(history, 60);
+        history.claim(120, 103, 1, &[2]);
+    });
+    assert_eq!(within_the_grace, None);
+}
+
+#[test]
+fn a_claim_that_is_over_deletes_nothing() {
+    assert_eq!(rule_broken_by(|history| history.turns[2].outcome = Outcome::Done), Some(Rule::Deleted));
+    let lost = rule_broken_by(|history| {
+        history.turns[2].outcome = Outcome::Done;
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[4]));
+    });
+    assert_eq!(lost, Some(Rule::TookEffect));
+}
+
+#[test]
+fn what_stays_is_found_at_the_end() {
+    let lost = rule_broken_by(|history| {
+        history.claims[1] = Claim { limit: 1, ..history.claims[1].clone() };
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[2]));
+    });
+    assert_eq!(lost, Some(Rule::Lost));
+}
+
+#[test]
+fn the_oldest_free_messages_are_given_out() {
+    let skipped = rule_broken_by(|history| {
+        history.pops[0].messages = Some(seen(&[4]));
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[2, 3]));
+    });
+    assert_eq!(skipped, Some(Rule::Skipped));
+    assert_eq!(rule_broken_by(|history| history.claim(35, 103, 1, &[])), Some(Rule::Skipped));
+    assert_eq!(
+        rule_broken_by(|history| history.claims[0].outcome = Claimed::Got(id(A), seen(&[2, 1]))),
+        Some(Rule::Unordered)
+    );
+}
+
+#[test]
+fn the_stats_are_those_of_the_model() {
+    assert_eq!(rule_broken_by(|history| history.counts[0].total = 3), Some(Rule::Miscounted));
+    assert_eq!(rule_broken_by(|history| history.count(75, 2, 1)), Some(Rule::Miscounted));
+}
+
+#[test]
+fn a_claim_without_an_answer_may_hide_messages_for_its_time() {
+    let unknown = |history: &mut History| {
+        let span = at(34);
+        history.claims.push(Claim { span, limit: 1, term: TERM, outcome: Claimed::Unknown });
+    };
+
+    assert_eq!(rule_broken_by(|history| (unknown(history), history.claim(36, 103, 1, &[])).1), None);
+    assert_eq!(rule_broken_by(|history| (unknown(history), history.claim(120, 103, 1, &[])).1), Some(Rule::Skipped));
+}

@@ -1,0 +1,146 @@
+//! The requests of workers and producers, over HTTP. Each goes to any of the servers.
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::history::{Act, Claimed, Draft, Outcome, Seen, Term};
+use crate::support::chronicle::choices::Choices;
+use crate::support::sukkal::CLIENT;
+
+pub(super) const PROJECT: &str = "exclusive";
+pub(super) const QUEUE: &str = "work";
+/// A server answers within two seconds; a machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) struct Wire {
+    client: Client,
+    servers: RwLock<Vec<String>>,
+}
+
+/// No answer that says what happened.
+pub(super) struct Unknown(pub(super) String);
+
+impl From<reqwest::Error> for Unknown {
+    fn from(error: reqwest::Error) -> Self {
+        Self(format!("{error:?}"))
+    }
+}
+
+impl Wire {
+    pub(super) fn new(servers: Vec<String>) -> Self {
+        let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
+        Self { client, servers: RwLock::new(servers) }
+    }
+
+    pub(super) fn join(&self, server: String) {
+        self.servers.write().unwrap_or_else(PoisonError::into_inner).push(server);
+    }
+
+    /// No new request goes there.
+    pub(super) fn leave(&self, server: &str) {
+        self.servers.write().unwrap_or_else(PoisonError::into_inner).retain(|other| other != server);
+    }
+
+    pub(super) async fn post(&self, choices: &mut Choices, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
+        let messages: Vec<Value> =
+            drafts.iter().map(|draft| json!({ "ttl": draft.ttl_s, "body": draft.tag })).collect();
+        let answer = self.send(choices, Method::POST, "/messages", Some(json!({ "messages": messages }))).await?;
+        expect(&answer, &[StatusCode::CREATED]);
+        let document: Value = answer.json().await?;
+        let paths = document["resources"].as_array().expect("a receipt names its messages");
+        Ok(paths.iter().map(|path| last_id(path.as_str().expect("a path is a text"))).collect())
+    }
+
+    pub(super) async fn claim(&self, choices: &mut Choices, limit: usize, term: Term) -> Result<Claimed, Unknown> {
+        let path = format!("/claims?limit={limit}");
+        let answer = self.send(choices, Method::POST, &path, Some(body(term))).await?;
+        expect(&answer, &[StatusCode::CREATED, StatusCode::NO_CONTENT]);
+        if answer.status() == StatusCode::NO_CONTENT {
+            return Ok(Claimed::Nothing);
+        }
+        let id = last_id(answer.headers()["Location"].to_str().expect("a path is plain"));
+        Ok(Claimed::Got(id, scan(&answer.json().await?)))
+    }
+
+    pub(super) async fn pop(&self, choices: &mut Choices, limit: usize) -> Result<Vec<Seen>, Unknown> {
+        let answer = self.send(choices, Method::DELETE, &format!("/messages?pop={limit}"), None).await?;
+        expect(&answer, &[StatusCode::OK]);
+        Ok(scan(&answer.json().await?))
+    }
+
+    /// Does something through a claim, or without one.
+    pub(super) async fn turn(&self, choices: &mut Choices, claim: Option<Uuid>, act: Act) -> Result<Outcome, Unknown> {
+        let name = claim.map(|claim| claim.to_string()).unwrap_or_default();
+        let (method, path, term, refusals): (_, _, _, &[StatusCode]) = match act {
+            Act::Renew(term) => (Method::PATCH, format!("/claims/{name}"), Some(body(term)), &[StatusCode::NOT_FOUND]),
+            Act::Release => (Method::DELETE, format!("/claims/{name}"), None, &[]),
+            Act::Delete(id) => {
+                let query = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
+                let refusals = &[StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN];
+                (Method::DELETE, format!("/messages/{id}{query}"), None, refusals)
+            }
+        };
+        let answer = self.send(choices, method, &path, term).await?;
+        if refusals.contains(&answer.status()) {
+            return Ok(Outcome::Refused);
+        }
+        expect(&answer, &[StatusCode::NO_CONTENT]);
+        Ok(Outcome::Done)
+    }
+
+    /// Total, claimed and free messages.
+    pub(super) async fn count(&self, choices: &mut Choices) -> Result<[u64; 3], Unknown> {
+        let answer = self.send(choices, Method::GET, "/stats", None).await?;
+        expect(&answer, &[StatusCode::OK]);
+        let document: Value = answer.json().await?;
+        Ok(["total", "claimed", "free"].map(|name| document["messages"][name].as_u64().expect("a number")))
+    }
+
+    async fn send(
+        &self,
+        choices: &mut Choices,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Response, Unknown> {
+        let url = {
+            let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+            format!("{}/v2/queues/{QUEUE}{path}", choices.among(&servers).expect("there is always a server"))
+        };
+        let request = self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT);
+        let request = match body {
+            Some(body) => request.json(&body),
+            None => request,
+        };
+        let answer = request.send().await?;
+        match answer.status() {
+            StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn expect(answer: &Response, statuses: &[StatusCode]) {
+    assert!(statuses.contains(&answer.status()), "{}, not one of {statuses:?}: {}", answer.status(), answer.url());
+}
+
+fn body(term: Term) -> Value {
+    json!({ "ttl": term.ttl_s, "grace": term.grace_s })
+}
+
+fn last_id(path: &str) -> Uuid {
+    path.rsplit('/').next().and_then(|id| id.parse().ok()).expect("a path ends with an id")
+}
+
+fn scan(document: &Value) -> Vec<Seen> {
+    let messages = document["messages"].as_array().expect("a page has messages");
+    let seen = |message: &Value| {
+        let id = message["id"].as_str()?.parse().ok()?;
+        Some(Seen { id, tag: message["body"].as_u64()? })
+    };
+    messages.iter().map(|message| seen(message).expect("a message has an id and our body")).collect()
+}
