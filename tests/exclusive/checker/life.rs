@@ -126,7 +126,7 @@ impl Life {
         for (span, by) in &self.deliveries {
             match by.and_then(|by| leases.get(&by)) {
                 Some(lease) => {
-                    terms.extend(lease.terms.iter().map(|(span, term, known)| (*span, Some((*term, *known)))))
+                    terms.extend(lease.terms.iter().map(|(span, term, known)| (*span, Some((*term, *known)))));
                 }
                 None => terms.push((*span, None)),
             }
