@@ -10,7 +10,7 @@ use crate::storage::Renewal;
 pub struct TermDraft {
     /// How long the claim shall last, in seconds.
     pub ttl_s: Option<i64>,
-    /// How much longer its messages shall live at least, in seconds.
+    /// How much longer a message shall live that would end before the claim, in seconds.
     pub grace_s: Option<i64>,
 }
 

@@ -24,7 +24,7 @@ pub struct NewClaim {
 pub struct Term {
     /// How long the claim lasts, in seconds.
     pub ttl_s: u32,
-    /// How much longer than the claim its messages live at least, in seconds.
+    /// How much longer than the claim a message lives that would have ended before it, in seconds.
     pub grace_s: u32,
 }
 
