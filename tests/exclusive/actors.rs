@@ -102,6 +102,10 @@ impl Scene {
         loop {
             due += choices.within(CLAIMS_PER_MOVE / 2..=CLAIMS_PER_MOVE * 3 / 2);
             let goes_on = self.board.wait_until(|news| news.claims >= due).await;
+            if !goes_on {
+                // The last move ends all claims, so there must not come another.
+                self.board.wait_for_rest().await;
+            }
             let ahead = match choices.within(0..=3) {
                 _ if !goes_on => u64::from(LEASE_S_MAX) * 1_000_000 * 2,
                 0 => choices.within(20_000_000..=70_000_000),

@@ -33,6 +33,8 @@ pub(super) struct News {
     pub(super) moves: u64,
     pub(super) half: bool,
     pub(super) over: bool,
+    /// All is over, and no worker has anything under way any more.
+    pub(super) at_rest: bool,
 }
 
 impl Board {
@@ -62,6 +64,13 @@ impl Board {
     pub(super) async fn wait_until(&self, mut is_so: impl FnMut(&News) -> bool) -> bool {
         let mut news = self.news();
         !news.wait_for(|news| news.over || is_so(news)).await.expect("the board stays").over
+    }
+
+    /// Waits until no worker has anything under way any more.
+    pub(super) async fn wait_for_rest(&self) {
+        let mut news = self.news();
+        let rest = news.wait_for(|news| news.at_rest).await;
+        drop(rest.expect("the board stays"));
     }
 
     /// The tag of the first of so many new messages; none when all is over.

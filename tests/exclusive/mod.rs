@@ -67,7 +67,8 @@ async fn exclude(name: &str, store: &str) {
     });
     println!("exclusive {name}: {summary:#?}");
     assert!(summary.claimed_again > 0 && summary.refused > 0, "no claim ran out");
-    assert!(summary.counts_exact > 0, "no count was judged exactly");
+    // Of counts near the end of a lease or a life only the bounds are known; a short run may have no other.
+    assert!(summary.counts_exact > 0 || (summary.counts > 0 && length_s() == SECONDS), "no count was judged");
     assert!(summary.drained > 0 && summary.popped > 0 && summary.deleted > 0, "not everything was tried");
 }
 
@@ -90,9 +91,9 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>, length: Duration)
     scene.board.tell(|news| news.over = true);
     let posts = posts.join_all().await.concat();
     let mut work = work.join_all().await;
+    scene.board.tell(|news| news.at_rest = true);
     let mut counts = counts.await.expect("it was counted");
     let _servers = crash.await.expect("one server was replaced");
-    // The last move ends all claims.
     let moves = moves.await.expect("the clock was moved");
 
     let drained_from = scene.board.now();

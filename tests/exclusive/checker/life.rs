@@ -143,7 +143,9 @@ impl Life {
                 }
             }
             if let Some((term, known)) = term {
-                self.prolong(clock.between(span.invoked, span.ended), term, known);
+                // What a claim of which nobody knows has prolonged, this one may have left as it was.
+                let latest_end = self.ends.1.max(unknown_end(history, span.ended, clock));
+                self.prolong(clock.between(span.invoked, span.ended), latest_end, term, known);
             }
         }
         let removed_from = self.removals.iter().map(|(span, _)| span.invoked).min().unwrap_or(u64::MAX);
@@ -153,9 +155,9 @@ impl Life {
         None
     }
 
-    fn prolong(&mut self, (earliest, latest): (i64, i64), term: Term, known: bool) {
+    fn prolong(&mut self, (earliest, latest): (i64, i64), latest_end: i64, term: Term, known: bool) {
         let (ttl_us, grace_us) = (i64::from(term.ttl_s) * SECOND, i64::from(term.grace_s) * SECOND);
-        let surely = self.ends.1 < earliest + ttl_us;
+        let surely = latest_end < earliest + ttl_us;
         let surely_not = self.ends.0 >= latest + ttl_us;
         if surely_not {
             return;
