@@ -53,12 +53,13 @@ impl Broker {
                 Some(queue) => Some(queue),
                 None => this.store.get_queue(&queue).await?,
             };
+            let unset = Metadata::default();
             for _ in 0..TRIES_MAX {
-                let metadata = known.as_ref().map(|queue| queue.metadata.clone()).unwrap_or_default();
+                let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
                 // Before the queue is created: a refused request changes nothing.
-                let messages = this.admit(&metadata, &drafts, request_bytes)?;
+                let messages = this.admit(metadata, &drafts, request_bytes)?;
                 let Some(current) = known else {
-                    this.store.create_queue(&queue, &Metadata::default()).await?;
+                    this.store.create_queue(&queue, &unset).await?;
                     known = this.store.get_queue(&queue).await?;
                     continue;
                 };
