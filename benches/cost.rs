@@ -12,7 +12,7 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, MessageId, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision,
 };
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, MessageStore, Posting, QueueStore, Scope};
+use sukkal::storage::{Listing, MessageStore, Post, Posting, QueueStore, Scope};
 
 #[allow(dead_code, clippy::panic, reason = "the tests' stage, of which this uses a part")]
 #[path = "../tests/support/mod.rs"]
@@ -70,9 +70,7 @@ async fn fill(store: &RedisStore, name: &str, size: usize) -> Filled {
     let revision = store.get_queue(&queue).await.unwrap().unwrap().revision;
     let mut ids = Vec::new();
     for _ in 0..size / BATCH {
-        let Posting::Posted(posted) =
-            store.post_messages(&queue, revision, &client(), &vec![message(); BATCH]).await.unwrap()
-        else {
+        let Posting::Posted(posted) = post(store, &queue, revision, &vec![message(); BATCH]).await else {
             unreachable!("nobody changes the queue");
         };
         ids.extend(posted);
@@ -102,17 +100,21 @@ async fn measure(server: &RedisServer, store: &Arc<RedisStore>, filled: &Arc<Fil
 async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: MessageId) {
     match operation {
         Operation::Post => {
-            store.post_messages(&filled.queue, filled.revision, &client(), &[message()]).await.unwrap();
+            post(store, &filled.queue, filled.revision, &[message()]).await;
         }
         Operation::List => {
             let after = Rank::new(id.rank().micros() - 1);
             store
-                .list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None, scope: Scope::Free })
+                .list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None, scope: Scope::default() })
                 .await
                 .unwrap();
         }
         Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id]).await.unwrap().len(), 1),
     }
+}
+
+async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) -> Posting {
+    store.post_messages(queue, &Post { seen, client: &client(), messages, once: None }).await.unwrap()
 }
 
 fn time_per_script(stats: &str) -> f64 {
@@ -132,5 +134,5 @@ fn client() -> ClientId {
 
 fn message() -> NewMessage {
     let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
-    NewMessage { ttl_s: 3600, body: Body::from_msgpack(body.into()) }
+    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()) }
 }

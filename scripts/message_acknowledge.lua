@@ -14,8 +14,7 @@ end
 if redis.call('HEXISTS', messages, key) == 0 then
   return {'done'}
 end
-local hold = hold_of(key)
-local holder = hold and hold.claim or ''
+local holder = holder_of(key)
 if malformed then
   return {'unknown'}
 elseif claim == '' and holder ~= '' then

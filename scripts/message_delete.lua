@@ -21,8 +21,7 @@ if settle() then
 end
 if claims_given then
   for _, key in ipairs(keys) do
-    local hold = hold_of(key)
-    if redis.call('HEXISTS', messages, key) == 1 and not (hold and allowed[hold.claim]) then
+    if redis.call('HEXISTS', messages, key) == 1 and not allowed[holder_of(key)] then
       return {'unclaimed'}
     end
   end

@@ -2,12 +2,20 @@
 --
 -- KEYS  the queue's
 -- ARGV  1 the rank    2 how many at most    3 the client whose own messages are left out, or nothing
---       4 'held' to list claimed messages too
--- Returns {'again'} when it was busy settling; {'page', now, key, record, hold, ...}, shorter than wanted
---       where it would grow too large; or, when it looked at as many as one script should and
---       all were left out, {'onward', the last rank looked at}.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 4, 'message_list: the keys of the queue, 4 arguments')
-local after, limit, not_from, with_held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == 'held'
+--       4 'held' to list claimed messages too    5 'delayed' to list those too that are not due yet
+-- Returns {'again'} when it was busy settling; {'page', now, whether messages are delayed in this queue (0 or
+--       1), key, record, hold, ...}, shorter than wanted where it would grow too large; or, when
+--       it looked at as many as one script should and all were left out, {'onward', the last rank
+--       looked at}.
+assert(#KEYS == QUEUE_KEYS and #ARGV == 5, 'message_list: the keys of the queue, 5 arguments')
+local after, limit, not_from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local sets = {ready}
+if ARGV[4] == 'held' then
+  sets[#sets + 1] = held
+end
+if ARGV[5] == 'delayed' then
+  sets[#sets + 1] = delayed
+end
 local CLIENT, CLIENT_END = 19, 34
 local LOOKED_AT_MAX = 500
 local WIDE = 50
@@ -17,28 +25,33 @@ if settle() then
   return {'again'}
 end
 
--- The next keys behind a rank, of both sets if both are wanted.
-local function next_keys(rank, width)
-  local free = redis.call('ZRANGEBYSCORE', ready, '(' .. rank, '+inf', 'LIMIT', 0, width)
-  if not with_held then
-    return free
-  end
-  local claimed = redis.call('ZRANGEBYSCORE', held, '(' .. rank, '+inf', 'LIMIT', 0, width)
+-- Two lists of keys in the order of their ranks, as one of this width at most. Ranks are compared and not
+-- keys: Lua compares text as the server's locale does.
+local function merged(one, other, width)
   local keys, i, j = {}, 1, 1
-  while #keys < width and (free[i] or claimed[j]) do
-    -- Ranks are compared and not keys: Lua compares text as the server's locale does.
-    if free[i] and not (claimed[j] and rank_of(claimed[j]) < rank_of(free[i])) then
-      keys[#keys + 1] = free[i]
+  while #keys < width and (one[i] or other[j]) do
+    if one[i] and not (other[j] and rank_of(other[j]) < rank_of(one[i])) then
+      keys[#keys + 1] = one[i]
       i = i + 1
     else
-      keys[#keys + 1] = claimed[j]
+      keys[#keys + 1] = other[j]
       j = j + 1
     end
   end
   return keys
 end
 
-local page = {'page', decimal(now)}
+-- The next keys behind a rank, of all the sets that are wanted.
+local function next_keys(rank, width)
+  local keys
+  for _, set in ipairs(sets) do
+    local found = redis.call('ZRANGEBYSCORE', set, '(' .. rank, '+inf', 'LIMIT', 0, width)
+    keys = keys and merged(keys, found, width) or found
+  end
+  return keys
+end
+
+local page = {'page', decimal(now), policy().delays and 1 or 0}
 local empty, full = #page, #page + ITEMS * limit
 local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false
 while #page < full and not last and (not_from == '' or looked_at < LOOKED_AT_MAX) do

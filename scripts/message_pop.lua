@@ -1,17 +1,20 @@
 -- Pop the oldest free messages of a queue, fewer than wanted where the answer would grow too large: hand them
--- out and delete them in one step.
+-- out and delete them in one step. Those that were given out as often as the queue allows go to its
+-- dead letters instead.
 --
 -- KEYS  the queue's
 -- ARGV  1 how many at most
--- Returns {'again'} when it was busy settling, with nothing popped; else {'popped', now, key, record, hold, ...}.
+-- Returns {'again'} when it was busy settling, with nothing popped; else {'popped', how many dead letters
+--       wait to be delivered, now, key, record, hold, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'message_pop: the keys of the queue, 1 argument')
 local limit = tonumber(ARGV[1])
 
 if settle() then
   return {'again'}
 end
-local popped = {'popped', decimal(now)}
-local keys = fitting(redis.call('ZRANGE', ready, 0, limit - 1))
+local rules = policy()
+local keys = worth_giving_out(fitting(redis.call('ZRANGE', ready, 0, limit - 1)), rules)
+local popped = {'popped', waiting_letters(rules), decimal(now)}
 show(popped, keys)
 remove(keys)
 compact()

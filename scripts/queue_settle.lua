@@ -1,12 +1,13 @@
 -- Reclaim what has ended or was deleted in a queue.
 --
 -- KEYS  the queue's
--- Returns 'absent' without a queue; 'again' if there may be more to do; else 'done'.
+-- Returns 'absent' without a queue, 'again' if there may be more to do, else 'done'; and how many dead letters
+--       wait to be delivered.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_settle: the keys of the queue, no argument')
 
 if redis.call('EXISTS', queue) == 0 then
-  return 'absent'
+  return {'absent', redis.call('LLEN', outbox)}
 end
 local unsettled = settle()
 local uncompacted = compact()
-return (unsettled or uncompacted) and 'again' or 'done'
+return {(unsettled or uncompacted) and 'again' or 'done', redis.call('LLEN', outbox)}

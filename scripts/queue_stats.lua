@@ -8,14 +8,17 @@ assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_stats: the keys of the queue, 
 if settle() then
   return {'again'}
 end
--- The first or last message of both sets, each of which may be empty. Ranks are compared and not keys:
--- Lua compares text as the server's locale does.
+-- The first or last message of the three sets, each of which may be empty. Ranks are compared and not
+-- keys: Lua compares text as the server's locale does.
 local function pick(place, is_before)
-  local free, claimed = redis.call('ZRANGE', ready, place, place)[1], redis.call('ZRANGE', held, place, place)[1]
-  if free and claimed then
-    return is_before(rank_of(free), rank_of(claimed)) and free or claimed
+  local picked
+  for _, set in ipairs({ready, delayed, held}) do
+    local key = redis.call('ZRANGE', set, place, place)[1]
+    if key and not (picked and is_before(rank_of(picked), rank_of(key))) then
+      picked = key
+    end
   end
-  return free or claimed
+  return picked
 end
 
 local stats = {'stats', decimal(now), redis.call('HLEN', messages), redis.call('ZCARD', held)}

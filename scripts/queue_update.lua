@@ -1,10 +1,11 @@
 -- Replace a queue's metadata, if it is as the caller has seen it.
 --
 -- KEYS  the queue's
--- ARGV  1 the revision seen    2 metadata    3 a token by which this update knows itself again
+-- ARGV  1 the revision seen    2 metadata    3 what scripts obey of it, or nothing
+--       4 a token by which this update knows itself again
 -- Returns 'done' or 'stale'.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 3, 'queue_update: the keys of the queue, 3 arguments')
-local seen, metadata, token = unpack(ARGV)
+assert(#KEYS == QUEUE_KEYS and #ARGV == 4, 'queue_update: the keys of the queue, 4 arguments')
+local seen, metadata, rules, token = unpack(ARGV)
 
 local revision, last_update = unpack(redis.call('HMGET', queue, 'v', 'u'))
 if last_update == token then
@@ -12,7 +13,6 @@ if last_update == token then
 elseif revision ~= seen then
   return 'stale'
 end
-revision = decimal(next_rank())
-redis.call('SET', counter, revision)
-redis.call('HSET', queue, 'm', metadata, 'v', revision, 'u', token)
+redis.call('HSET', queue, 'm', metadata, 'v', decimal(next_number('v')), 'u', token)
+keep_policy(rules)
 return 'done'

@@ -153,6 +153,7 @@ impl Config {
             ("max_messages_per_page", limits.max_messages_per_page.into(), (1, PAGE_MAX)),
             ("max_messages_per_claim_or_pop", limits.max_messages_per_claim_or_pop.into(), (1, PAGE_MAX)),
             ("max_messages_post_size", limits.max_messages_post_size, (1, BODY_BYTES_MAX)),
+            ("idempotency_key_ttl", limits.idempotency_key_ttl.into(), (1, YEAR_S)),
             ("max_queue_metadata", limits.max_queue_metadata, (1, BODY_BYTES_MAX)),
             ("client_timeout", self.client_timeout_s, (1, YEAR_S)),
             ("janitor.pause", self.janitor.pause_s, (1, YEAR_S)),

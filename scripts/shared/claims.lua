@@ -1,7 +1,10 @@
 -- Live claims: in `leases` by their end, and in `claims` with their ttl (s), the time (µs) since which
--- it runs, and the keys of the messages that they were given.
+-- it runs, and the keys of the messages that they were given. A message that was given back for later is
+-- in `leases` too, under a name that no claim has; its lease holds it, and nobody has the lease.
 local CLAIM = '>I4I8'
 local CLAIM_BYTES = 12
+local CLAIM_ID_BYTES = 16
+local NOBODY = '~'
 
 -- A claim's ttl, the time since which it runs, and its keys; nothing when it is not live.
 local function claim_of(id)
@@ -17,42 +20,69 @@ local function keep_claim(id, ttl, keys)
   redis.call('ZADD', leases, now + ttl * 1000000, id)
 end
 
--- Of a claim's messages, those that it still holds.
-local function still_held(id, keys)
+-- The claim that a message is under, or nothing.
+local function holder_of(key)
+  local hold = hold_of(key)
+  return hold and #hold.claim == CLAIM_ID_BYTES and hold.claim or ''
+end
+
+-- Of a lease's messages, those that it still holds.
+local function still_held(lease, keys)
   local held_keys = {}
   for _, key in ipairs(keys) do
     local hold = hold_of(key)
-    if hold and hold.claim == id then
+    if hold and hold.claim == lease then
       held_keys[#held_keys + 1] = key
     end
   end
   return held_keys
 end
 
--- A claim as it is answered, with the messages that it still holds.
-local function show_claim(id)
+-- A claim as it is answered, with how many dead letters wait and the messages that it still holds.
+local function show_claim(id, letters)
   local ttl, since, keys = claim_of(id)
   if not ttl then
-    return {'none'}
+    return {'none', letters}
   end
-  local claim = {'claim', decimal(now), ttl, decimal(since)}
+  local claim = {'claim', letters, decimal(now), ttl, decimal(since)}
   show(claim, still_held(id, keys))
   return claim
 end
 
--- Puts the messages that a claim still holds back to where they were, and forgets the claim; says how
--- many they were.
-local function release(id)
-  local _, _, given = claim_of(id)
-  redis.call('ZREM', leases, id)
-  redis.call('HDEL', claims, id)
-  local keys = given and still_held(id, given) or {}
+-- Puts a message that is held back to where it was.
+local function give_back(key)
+  redis.call('ZREM', held, key)
+  redis.call('ZADD', ready, rank_of(key), key)
+  local hold = hold_of(key)
+  hold.claim = ''
+  keep_hold(key, hold)
+end
+
+-- Keeps a message that is held from everybody, under no claim, for so long (s).
+local function keep_back(key, delay)
+  local lease = NOBODY .. key
+  -- Frees before anything grows, so that this works when the store is full.
+  redis.call('ZREM', leases, lease)
+  local hold = hold_of(key)
+  hold.claim = lease
+  keep_hold(key, hold)
+  redis.call('ZADD', leases, now + delay * 1000000, lease)
+end
+
+-- Gives back the messages that a lease still holds, and forgets it; says how many they were.
+local function release(lease)
+  local given
+  if #lease == CLAIM_ID_BYTES then
+    local _, _, keys = claim_of(lease)
+    given = keys or {}
+  else
+    given = {string.sub(lease, #NOBODY + 1)}
+  end
+  redis.call('ZREM', leases, lease)
+  redis.call('HDEL', claims, lease)
+  local keys = still_held(lease, given)
   for _, key in ipairs(keys) do
-    redis.call('ZREM', held, key)
-    redis.call('ZADD', ready, rank_of(key), key)
-    local hold = hold_of(key)
-    hold.claim = ''
-    keep_hold(key, hold)
+    give_back(key)
   end
   return #keys
 end

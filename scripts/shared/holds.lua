@@ -1,5 +1,5 @@
 -- What claims change about a message, in `holds` from its first claim on: how often it was claimed, its
--- ttl (s), the second in which it ends, and the claim that holds it, if one does.
+-- ttl (s), the second in which it ends, and the claim that holds it, or the lease (see claims.lua), if one does.
 local HOLD = '>I4I4I8'
 local HOLD_BYTES = 16
 
@@ -11,6 +11,20 @@ end
 local function hold_of(key)
   local hold = redis.call('HGET', holds, key)
   return hold and read_hold(hold) or nil
+end
+
+-- Where a message's creation time (µs) and ttl (s) stand in its record.
+local CREATED_AND_TTL = '>I8xI4'
+local CREATED = 4
+
+-- The hold of a message, or what it is before the first claim.
+local function hold_or_new(key)
+  local hold = hold_of(key)
+  if hold then
+    return hold
+  end
+  local created, ttl = struct.unpack(CREATED_AND_TTL, redis.call('HGET', messages, key), CREATED)
+  return {count = 0, ttl = ttl, second = math.ceil(created / 1000000) + ttl, claim = ''}
 end
 
 local function keep_hold(key, hold)

@@ -1,21 +1,34 @@
 -- What a queue consists of, in the order in which every script on a queue gets its keys:
---   queue     hash    m metadata, v revision, s stamp, u last update, n ends noted, w where compaction walks
---   counter   string  the last rank given; revisions are drawn from it too
+--   queue     hash    m metadata, p what scripts obey of it (see policy.lua), v revision, s stamp, u last update,
+--                     n ends noted, w where compaction walks, t the last place given to a post that had to
+--                     wait (see posting.lua), o the last number given in the outbox
+--   counter   string  the last rank that is visible
 --   messages  hash    key → record
 --   ready     zset    keys of messages that are free, by rank
---   held      zset    keys of messages under a live claim, by rank: every message is in one of the two
+--   delayed   zset    keys of messages that are not due yet, by rank, which is the time (µs) when they are
+--   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
 --   ends      zset    chunks of keys by the second in which their messages end, which each begins with
 --   holds     hash    key → what claims have changed about a message: see holds.lua
 --   leases    zset    live claims by the time (µs) at which they end
 --   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
+--   outbox    list    dead letters on their way to another queue: see letters.lua
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, held, ends, holds, leases, claims = unpack(KEYS, 1, 9)
-local QUEUE_KEYS = 9
+local queue, counter, messages, ready, delayed, held, ends, holds, leases, claims, outbox = unpack(KEYS, 1, 11)
+local QUEUE_KEYS = 11
 local KEY_BYTES = 12
 
--- The next rank: behind every other, and never before the clock.
+local function last_rank()
+  return tonumber(redis.call('GET', counter)) or 0
+end
+
+-- The next rank: behind every other that is visible, and never before the clock.
 local function next_rank()
-  return math.max((tonumber(redis.call('GET', counter)) or 0) + 1, now)
+  return math.max(last_rank() + 1, now)
+end
+
+-- The next number in a field of the queue: never given before, not even in an earlier queue of that name.
+local function next_number(field)
+  return math.max((tonumber(redis.call('HGET', queue, field)) or 0) + 1, next_rank())
 end
 
 local function decimal(rank)

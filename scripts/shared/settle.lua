@@ -1,16 +1,38 @@
--- Releases claims that are over and removes messages that have ended, some hundreds at most; true if
--- there may be more of them. What frees comes before what grows, so that it works in a full store.
+-- Releases claims that are over, lets in what is due and removes messages that have ended, some hundreds at
+-- most; true if there may be more of them. What frees comes before what grows, so that it works in a
+-- full store.
 local SETTLED_CLAIMS_MAX = 16
-local RELEASED_MAX = 500
+local SETTLED_MESSAGES_MAX = 500
 local SETTLED_CHUNKS_MAX = 16
 
 local function remove(keys)
   if #keys > 0 then
     redis.call('HDEL', messages, unpack(keys))
     redis.call('ZREM', ready, unpack(keys))
+    redis.call('ZREM', delayed, unpack(keys))
     redis.call('ZREM', held, unpack(keys))
     redis.call('HDEL', holds, unpack(keys))
   end
+end
+
+-- Lets in delayed messages that are due; true if there may be more. A rank that the counter has passed was
+-- due once, whatever the clock says now, and what has a higher one may have been seen.
+local function let_in()
+  if redis.call('EXISTS', delayed) == 0 then
+    return false
+  end
+  local last = last_rank()
+  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', math.max(now, last), 'LIMIT', 0, SETTLED_MESSAGES_MAX)
+  if #due > 0 then
+    local members = {}
+    for _, key in ipairs(due) do
+      members[#members + 1], members[#members + 2] = rank_of(key), key
+    end
+    redis.call('ZREM', delayed, unpack(due))
+    redis.call('ZADD', ready, unpack(members))
+    redis.call('SET', counter, decimal(math.max(last, rank_of(due[#due]))))
+  end
+  return #due == SETTLED_MESSAGES_MAX
 end
 
 local function settle()
@@ -18,7 +40,7 @@ local function settle()
   local released = 0
   for _, claim in ipairs(over) do
     released = released + release(claim)
-    if released >= RELEASED_MAX then
+    if released >= SETTLED_MESSAGES_MAX then
       return true
     end
   end
@@ -36,6 +58,7 @@ local function settle()
     redis.call('ZREM', ends, chunk)
     redis.call('HINCRBY', queue, 'n', -#keys)
   end
-  return #over == SETTLED_CLAIMS_MAX or #due == SETTLED_CHUNKS_MAX
+  local more_let_in = let_in()
+  return more_let_in or #over == SETTLED_CLAIMS_MAX or #due == SETTLED_CHUNKS_MAX
 end
 

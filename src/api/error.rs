@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::domain::once::InvalidKey;
 use crate::domain::queue::InvalidQueueId;
 use crate::{broker, storage};
 
@@ -69,6 +70,9 @@ pub enum Error {
     /// The body is of another media type than the one that the route takes.
     #[error("Expected Content-Type for PATCH: {0}.")]
     MediaType(&'static str),
+    /// The idempotency key is none.
+    #[error("{0}")]
+    IdempotencyKey(#[from] InvalidKey),
     /// The body did not arrive.
     #[error("The request body was cut off.")]
     BodyCutOff,
@@ -105,10 +109,13 @@ impl Error {
             Self::ProjectInvalid => (StatusCode::BAD_REQUEST, "Invalid project identification"),
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
-            Self::Request(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {
+            Self::Request(_) | Self::IdempotencyKey(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid API request")
             }
-            Self::Body(_) | Self::PatchedMetadata(_) => (StatusCode::BAD_REQUEST, "Invalid request body"),
+            Self::Body(_) | Self::PatchedMetadata(_) | Self::Broker(Broker::DelayType) => {
+                (StatusCode::BAD_REQUEST, "Invalid request body")
+            }
+            Self::Broker(Broker::OtherContent) => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused"),
             Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type"),
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),

@@ -2,8 +2,8 @@
 
 use super::{Broker, Error, check_range};
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, NewClaim, QueueId, Term};
-use crate::storage::Renewal;
+use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::storage::ClaimChange;
 
 /// How long a worker wants a claim; the service's defaults where it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +51,35 @@ impl Broker {
         };
         let store = self.store.clone();
         match self.to_the_end(async move { store.renew_claim(&queue, id, term).await }).await? {
-            Renewal::Done => Ok(()),
-            Renewal::Gone => Err(missing),
+            ClaimChange::Done => Ok(()),
+            ClaimChange::Gone => Err(missing),
+        }
+    }
+
+    /// Gives back one message of a live claim, if it still holds it: free at once, or after a delay in seconds
+    /// in which nobody gets it.
+    pub async fn return_message(
+        &self,
+        queue: QueueId,
+        claim: &str,
+        id: &str,
+        delay_s: Option<i64>,
+    ) -> Result<(), Error> {
+        let delay_s = check_range("delay", delay_s.unwrap_or(0), 0, self.limits.max_claim_ttl)?;
+        let missing = no_claim(&queue, claim);
+        let Some(claim) = ClaimId::parse(claim) else {
+            return Err(missing);
+        };
+        let store = self.store.clone();
+        let change = match MessageId::parse(id, &queue) {
+            Some(id) => self.to_the_end(async move { store.return_message(&queue, claim, id, delay_s).await }).await?,
+            // It names no message here, so there is nothing to give back.
+            None if store.get_claim(&queue, claim).await?.is_some() => ClaimChange::Done,
+            None => ClaimChange::Gone,
+        };
+        match change {
+            ClaimChange::Done => Ok(()),
+            ClaimChange::Gone => Err(missing),
         }
     }
 

@@ -13,6 +13,12 @@ pub enum Error {
     /// The request asks for more, or less, than the limits allow.
     #[error("{0}")]
     Limit(String),
+    /// A message's delay is no integer.
+    #[error("The value of the \"delay\" field must be a int.")]
+    DelayType,
+    /// An idempotency key was given to another request before.
+    #[error("the idempotency key came with another request before: give each request one of its own")]
+    OtherContent,
     /// A reserved metadata key has a value that it does not take.
     #[error("{0}")]
     Metadata(#[from] InvalidMetadata),

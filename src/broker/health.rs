@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::claims::TermDraft;
-use super::messages::{Draft, MessageQuery};
+use super::messages::{Delay, Draft, MessageQuery, PostRequest};
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
@@ -43,7 +43,8 @@ impl Broker {
         let project = ProjectId::new(PROJECT).expect("the text is not empty");
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
-        let drafts = vec![Draft { ttl_s: None, body: nothing() }; MESSAGES_POSTED];
+        let drafts = vec![Draft { ttl_s: None, delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
+        let request = PostRequest { drafts, bytes: 0, once: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };
         let mut ids = Vec::new();
@@ -51,7 +52,7 @@ impl Broker {
 
         let create = tried("create_queue", self.create_queue(queue.clone(), Map::new())).await;
         let post = tried("post_messages", async {
-            ids = self.post_messages(caller, queue.clone(), drafts, 0).await?;
+            ids = self.post_messages(caller, queue.clone(), request).await?;
             Ok(())
         })
         .await;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, QueueId};
-use crate::storage::{self, Deletion, GivenClaim, Listing, Posting, Scope};
+use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId};
+use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
@@ -16,8 +16,33 @@ const TRIES_MAX: usize = 32;
 pub struct Draft {
     /// How long it shall live, in seconds; the queue's default without it.
     pub ttl_s: Option<i64>,
+    /// How long it shall be kept from everybody first.
+    pub delay: Delay,
     /// What it says.
     pub body: Body,
+}
+
+/// A delay as a poster names it. Only queues that delay messages look at it, so it may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delay {
+    /// The queue's default.
+    #[default]
+    Unset,
+    /// So many seconds.
+    Seconds(i64),
+    /// Something that is no integer.
+    Malformed,
+}
+
+/// A request that posts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostRequest {
+    /// What is posted.
+    pub drafts: Vec<Draft>,
+    /// The size of the request that brought it, in bytes, which queues may limit.
+    pub bytes: u64,
+    /// By what it knows itself again, if it is to happen once.
+    pub once: Option<Once>,
 }
 
 /// Which messages of a feed to list.
@@ -29,21 +54,19 @@ pub struct MessageQuery {
     pub limit: Option<i64>,
     /// Whether the caller's own messages are listed too.
     pub echo: bool,
-    /// Which messages are listed as to claims.
+    /// Which messages are listed beside the free ones.
     pub scope: Scope,
 }
 
 impl Broker {
-    /// Posts all the messages or none, creating the queue if need be. `request_bytes` is the size of
-    /// the request that brought them, which queues may limit.
+    /// Posts all the messages or none, creating the queue if need be.
     pub async fn post_messages(
         &self,
         caller: &Caller,
         queue: QueueId,
-        drafts: Vec<Draft>,
-        request_bytes: u64,
+        request: PostRequest,
     ) -> Result<Vec<MessageId>, Error> {
-        if drafts.is_empty() {
+        if request.drafts.is_empty() {
             return Err(Error::Limit("no messages to post: give one at least".to_owned()));
         }
         let this = self.clone();
@@ -57,18 +80,21 @@ impl Broker {
             for _ in 0..TRIES_MAX {
                 let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
                 // Before the queue is created: a refused request changes nothing.
-                let messages = this.admit(metadata, &drafts, request_bytes)?;
+                let messages = this.admit(metadata, &request)?;
                 let Some(current) = known else {
                     this.store.create_queue(&queue, &unset).await?;
                     known = this.store.get_queue(&queue).await?;
                     continue;
                 };
-                match this.store.post_messages(&queue, current.revision, &client, &messages).await? {
+                let once = request.once.as_ref().map(|once| (once, this.limits.idempotency_key_ttl));
+                let post = Post { seen: current.revision, client: &client, messages: &messages, once };
+                match this.store.post_messages(&queue, &post).await? {
                     Posting::Posted(ids) => {
                         this.seen.insert(queue, current);
                         return Ok(ids);
                     }
                     Posting::Stale(now) => known = now,
+                    Posting::OtherContent => return Err(Error::OtherContent),
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
@@ -77,12 +103,7 @@ impl Broker {
     }
 
     /// A page of the feed. Empty only if none that the query lets through is left.
-    pub async fn list_messages(
-        &self,
-        caller: &Caller,
-        queue: &QueueId,
-        query: &MessageQuery,
-    ) -> Result<Vec<Message>, Error> {
+    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Page, Error> {
         let limit = match query.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
             None => self.limits.messages_per_page(),
@@ -90,7 +111,7 @@ impl Broker {
         let marker = query.marker.as_deref().map(|marker| MessageId::parse(marker, queue));
         let after = match marker {
             // Nothing stands behind what is no id of this queue.
-            Some(None) => return Ok(Vec::new()),
+            Some(None) => return Ok(Page::default()),
             marker => marker.flatten().map(MessageId::rank),
         };
         let listing = Listing {
@@ -158,20 +179,28 @@ impl Broker {
     }
 
     /// The messages as they are stored in a queue with this metadata.
-    fn admit(&self, metadata: &Metadata, drafts: &[Draft], request_bytes: u64) -> Result<Vec<NewMessage>, Error> {
-        let most = metadata.post_bytes_max(&self.limits);
-        if request_bytes > most {
-            return Err(Error::Limit(format!("the request has {request_bytes} bytes, the most is {most}")));
+    fn admit(&self, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
+        let (bytes, most) = (request.bytes, metadata.post_bytes_max(&self.limits));
+        if bytes > most {
+            return Err(Error::Limit(format!("the request has {bytes} bytes, the most is {most}")));
         }
         let default_ttl_s = metadata.default_message_ttl_s(&self.limits);
+        let default_delay_s = metadata.default_message_delay_s();
+        if default_delay_s.is_some() && request.drafts.iter().any(|draft| draft.delay == Delay::Malformed) {
+            return Err(Error::DelayType);
+        }
         let admit = |draft: &Draft| {
             let ttl_s = match draft.ttl_s {
                 Some(ttl) => check_range("ttl", ttl, MESSAGE_TTL_S_MIN, self.limits.max_message_ttl)?,
                 None => default_ttl_s,
             };
-            Ok(NewMessage { ttl_s, body: draft.body.clone() })
+            let delay_s = match (default_delay_s, draft.delay) {
+                (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
+                (default, _) => default.unwrap_or(0),
+            };
+            Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone() })
         };
-        drafts.iter().map(admit).collect()
+        request.drafts.iter().map(admit).collect()
     }
 
     /// Those of the ids that can be this queue's; others name nothing here.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::{Builder, Uuid, Variant, Version};
 
-use super::{Body, ClaimId, QueueId};
+use super::{Body, ClaimId, QueueId, QueueName};
 
 /// A position in a queue's feed: microseconds since 1970, never given twice in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,8 +30,21 @@ pub struct Nonce(u64);
 pub struct NewMessage {
     /// How long it lives, in seconds.
     pub ttl_s: u32,
+    /// How long it is kept from everybody first, in seconds.
+    pub delay_s: u32,
     /// What it says.
     pub body: Body,
+}
+
+/// Where a dead letter comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The queue in which it was given out too often.
+    pub queue: QueueName,
+    /// What it was called there.
+    pub id: MessageId,
+    /// How often it was given out there.
+    pub claim_count: u32,
 }
 
 /// A message as a store hands it out.
@@ -49,6 +62,8 @@ pub struct Message {
     pub claim: Option<ClaimId>,
     /// How often it was claimed, as far as anybody counts.
     pub claim_count: u32,
+    /// Where it comes from, if it is a dead letter.
+    pub origin: Option<Origin>,
     /// What it says.
     pub body: Body,
 }
@@ -133,6 +148,18 @@ impl MessageId {
     #[must_use]
     pub fn rank(self) -> Rank {
         Rank(self.micros())
+    }
+
+    /// The id that a store has kept as a number.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Self {
+        Self(Uuid::from_u128(bits))
+    }
+
+    /// The id as a number.
+    #[must_use]
+    pub fn bits(self) -> u128 {
+        self.0.as_u128()
     }
 
     /// The part that chance decided.

@@ -3,23 +3,35 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::Limits;
 use super::limits::MESSAGE_TTL_S_MIN;
+use super::{Limits, QueueName};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
 const DEFAULT_DELAY: &str = "_default_message_delay";
 const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
+const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
 
 /// The keys that every queue shows, set or not.
 pub const SHOWN_KEYS: [&str; 7] =
-    [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, "_dead_letter_queue", DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
+    [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
 
 /// What the owner of a queue has set, in the order of setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata(Map<String, Value>);
+
+/// What becomes of messages that are given out too often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetters {
+    /// How often a message is given out here; with the next time it goes.
+    pub claim_count_max: u32,
+    /// The queue that it goes to, in the same project.
+    pub queue: QueueName,
+    /// How long it lives there, in seconds; without it as long as it would have here.
+    pub ttl_s: Option<u32>,
+}
 
 /// Why metadata is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -95,6 +107,24 @@ impl Metadata {
     #[must_use]
     pub fn post_bytes_max(&self, limits: &Limits) -> u64 {
         self.positive(MAX_POST_SIZE).map_or(limits.max_messages_post_size, |own| own.min(limits.max_messages_post_size))
+    }
+
+    /// How long messages are delayed that name no delay, in seconds; `None` where messages are not delayed
+    /// at all, whatever they name.
+    #[must_use]
+    pub fn default_message_delay_s(&self) -> Option<u32> {
+        self.positive(DEFAULT_DELAY).and_then(|delay| u32::try_from(delay).ok())
+    }
+
+    /// What becomes of messages that are given out too often; nothing, unless a count and a queue are set.
+    #[must_use]
+    pub fn dead_letters(&self) -> Option<DeadLetters> {
+        let claim_count_max = self.0.get(MAX_CLAIM_COUNT)?.as_i64()?.clamp(0, u32::MAX.into());
+        Some(DeadLetters {
+            claim_count_max: u32::try_from(claim_count_max).expect("it is in range"),
+            queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
+            ttl_s: self.positive(DEAD_LETTER_TTL).and_then(|ttl| u32::try_from(ttl).ok()),
+        })
     }
 
     fn positive(&self, key: &str) -> Option<u64> {

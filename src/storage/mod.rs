@@ -14,8 +14,8 @@ use async_trait::async_trait;
 pub use error::Error;
 
 use crate::domain::{
-    Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, ProjectId, Queue, QueueId, QueueName,
-    Rank, Revision, Term,
+    Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, Once, ProjectId, Queue, QueueId,
+    QueueName, Rank, Revision, Term,
 };
 
 /// A complete store.
@@ -55,21 +55,18 @@ pub trait QueueStore: Send + Sync {
 /// Keeps messages, in a feed per queue.
 #[async_trait]
 pub trait MessageStore: Send + Sync {
-    /// Stores all the messages or none, next to each other and in the order given, behind every
-    /// message that anybody can have seen. An answer that was lost on the way does not double them.
+    /// Stores all the messages or none, those of one delay next to each other and in the order given, behind
+    /// every message that anybody can have seen. A delayed one is there for nobody, as far as readers
+    /// and claimers do not say otherwise, until it is due, never earlier; then it stands in the feed
+    /// where it became due. An answer that was lost on the way does not double them.
     ///
-    /// Only if the queue is at the revision `seen`: its metadata decides what may be posted.
-    async fn post_messages(
-        &self,
-        queue: &QueueId,
-        seen: Revision,
-        client: &ClientId,
-        messages: &[NewMessage],
-    ) -> Result<Posting, Error>;
+    /// Only if the queue is at the revision `seen`: its metadata decides what may be posted. A post with
+    /// the key of an earlier one, by the same client, has that one's answer and does nothing.
+    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error>;
 
     /// The next messages of the feed, oldest first. Empty only if none that the listing lets through
     /// is left; shorter than its limit at the driver's convenience.
-    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Vec<Message>, Error>;
+    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error>;
 
     /// Those of the messages that are there, in the order of `ids`.
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error>;
@@ -89,9 +86,10 @@ pub trait MessageStore: Send + Sync {
     /// none of them.
     async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error>;
 
-    /// Hands out up to `limit` of the oldest free messages, fewer where they are large, but one at least if
-    /// there is one, and deletes them in the same step. Of one whose
-    /// answer is lost nobody can say whether it happened: it is not tried again.
+    /// Hands out up to `limit` of the oldest free messages, fewer where they are large, and deletes them in
+    /// the same step. Those of them that were given out as often as the queue allows become dead letters
+    /// instead, as with a claim.
+    /// Of a pop whose answer is lost nobody can say whether it happened: it is not tried again.
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
 
     /// Deletes all messages of the queue, claimed ones too, and its claims. Takes no longer for a million
@@ -106,8 +104,10 @@ pub trait MessageStore: Send + Sync {
 #[async_trait]
 pub trait ClaimStore: Send + Sync {
     /// Claims up to `new.limit` of the oldest free messages, fewer where they are large, in one atomic step.
+    /// Those of them that were given out as often as the queue allows become dead letters instead, which
+    /// go on to the queue for those, once each, whatever crashes.
     ///
-    /// `None` when no message is free. A message has at most one holder at a time; when the claim is
+    /// `None` when none of them is left. A message has at most one holder at a time; when the claim is
     /// over or released, what it still holds is free again, in its old place. A message that would end
     /// before the claim lives on until the claim's ttl and grace are over.
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
@@ -116,7 +116,17 @@ pub trait ClaimStore: Send + Sync {
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
 
     /// Lets a live claim begin anew with this term, for all that it still holds.
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Renewal, Error>;
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimChange, Error>;
+
+    /// Gives back one message of a live claim, if it holds it: free at once without a delay, else kept from
+    /// everybody so long, counted as claimed, and under no claim. Its life is not prolonged.
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimChange, Error>;
 
     /// Ends the claim, if it is live.
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
@@ -158,6 +168,8 @@ pub enum Posting {
     Posted(Vec<MessageId>),
     /// Nothing is stored, because this is what the queue is now (`None`: not there).
     Stale(Option<Queue>),
+    /// Nothing is stored, because the key was given to another post before.
+    OtherContent,
 }
 
 /// A claim that somebody names to be allowed a deletion.
@@ -184,10 +196,10 @@ pub enum Deletion {
     UnknownClaim,
 }
 
-/// How a renewal went.
+/// How a change of a claim went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// The claim runs anew.
+pub enum ClaimChange {
+    /// It is changed.
     Done,
     /// There is no such live claim.
     Gone,
@@ -206,6 +218,28 @@ pub struct Stats {
     pub newest: Option<Message>,
 }
 
+/// What is to be posted, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<'a> {
+    /// The state of the queue that the messages were made for.
+    pub seen: Revision,
+    /// Who posts.
+    pub client: &'a ClientId,
+    /// What; not empty.
+    pub messages: &'a [NewMessage],
+    /// By what the post knows itself again, if it is to happen once, and for how long, in seconds.
+    pub once: Option<(&'a Once, u32)>,
+}
+
+/// Some messages of a feed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
+    /// Whether messages are delayed in this queue.
+    pub delays: bool,
+}
+
 /// What a reader of a feed wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
@@ -215,16 +249,15 @@ pub struct Listing {
     pub limit: usize,
     /// Whose own messages are left out.
     pub not_from: Option<ClientId>,
-    /// Which messages are listed as to claims.
+    /// Which messages are listed beside the free ones.
     pub scope: Scope,
 }
 
-/// Which messages of a feed are meant, as to claims.
+/// Which messages of a feed are meant beside those that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// Those that are under no live claim.
-    #[default]
-    Free,
-    /// Those that are under one, too.
-    FreeAndClaimed,
+pub struct Scope {
+    /// Those that are under a live claim.
+    pub claimed: bool,
+    /// Those that are not due yet.
+    pub delayed: bool,
 }

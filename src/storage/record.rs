@@ -7,18 +7,25 @@
 //! |---|---|---|---|---|---|---|---|---|---|
 //! | | `0x95` | `0x01` | `0xcf` | `created_us` | `0xce` | `ttl_s` | `0xc4 0x10` | client | body |
 //!
-//! The store's clock writes the first eleven bytes, [`tail`] makes the rest.
+//! The store's clock writes the first eleven bytes, [`tail`] makes the rest. A dead letter's record is of
+//! version 2, `0x96 0x02`: the same, and behind the body `[queue, id, claim count]` of where it comes from.
+
+use std::fmt;
+use std::io::Cursor;
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Error;
-use crate::domain::{Body, ClaimId, ClientId, Message, MessageId, Metadata, NewMessage};
+use crate::domain::{Body, ClaimId, ClientId, Message, MessageId, Metadata, NewMessage, Origin};
 
 /// What the store's clock writes before a [`tail`]: array, version, and the mark of `created_us`.
 const HEAD: [u8; 3] = [0x95, 0x01, 0xcf];
+/// What the record of a dead letter begins with instead.
+const LETTER_HEAD: [u8; 3] = [0x96, 0x02, 0xcf];
 const CREATED: std::ops::Range<usize> = 3..11;
 const TTL: std::ops::Range<usize> = 12..16;
 const BODY: usize = 34;
@@ -43,7 +50,8 @@ pub(super) fn tail(message: &NewMessage, client: &[u8; 16]) -> Bytes {
 }
 
 /// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
-/// end_s: u64`, big-endian, and the sixteen bytes of the claim that holds the message, if one does.
+/// end_s: u64`, big-endian, and the sixteen bytes of the claim that holds the message, or the thirteen of
+/// a lease without a holder, if one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     count: u32,
@@ -56,7 +64,8 @@ pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
     let number = |at: usize| u32::from_be_bytes(record[at..at + 4].try_into().expect("four bytes"));
     match record.len() {
         0 => Ok(None),
-        16 => Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: None })),
+        // With thirteen bytes of a lease that nobody has, the message was given back for later.
+        16 | 29 => Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: None })),
         32 => {
             let claim = record[16..].try_into().expect("sixteen bytes");
             Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: Some(ClaimId::from_bytes(claim)) }))
@@ -67,12 +76,17 @@ pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
 
 /// The message that a whole record holds, as it is at `now_us`.
 pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us: u64) -> Result<Message, Error> {
-    if record.len() <= BODY || record[..HEAD.len()] != HEAD {
-        return Err(Error::Corrupt(format!("message {id} is no record of version 1")));
+    let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {id}: {error}"));
+    let version = record.get(..HEAD.len()).unwrap_or_default();
+    if record.len() <= BODY || (version != HEAD && version != LETTER_HEAD) {
+        return Err(corrupt(&"it is no record of version 1 or 2"));
     }
-    if let Err(error) = rmp_serde::from_slice::<IgnoredAny>(&record[BODY..]) {
-        return Err(Error::Corrupt(format!("the body of message {id}: {error}")));
-    }
+    let (body, rest) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
+    let origin = if version == LETTER_HEAD {
+        Some(rmp_serde::from_slice::<OriginRecord>(&rest).map_err(|error| corrupt(&error))?.try_into()?)
+    } else {
+        None
+    };
     let created_s = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes")) / 1_000_000;
     let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
     Ok(Message {
@@ -82,8 +96,59 @@ pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us:
         age_s: (now_us / 1_000_000).saturating_sub(created_s),
         claim: hold.and_then(|hold| hold.claim),
         claim_count: hold.map_or(0, |hold| hold.count),
-        body: Body::from_msgpack(record.slice(BODY..)),
+        origin,
+        body: Body::from_msgpack(body),
     })
+}
+
+/// The record of a message that has become a dead letter, from the one that it had where it comes from.
+pub(super) fn letter(record: &Bytes, origin: &Origin) -> Result<Bytes, Error> {
+    let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {}: {error}", origin.id));
+    if record.len() <= BODY {
+        return Err(corrupt(&"it is too short"));
+    }
+    let (body, _earlier_origin) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
+    let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
+    let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
+    Ok([&LETTER_HEAD, &record[HEAD.len()..BODY], &body, &origin].concat().into())
+}
+
+/// The first `MessagePack` value of these bytes, and what follows it.
+fn split_value(bytes: &Bytes) -> Result<(Bytes, Bytes), rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes.as_ref()));
+    IgnoredAny::deserialize(&mut reader)?;
+    let end = usize::try_from(reader.position()).expect("it is in memory");
+    Ok((bytes.slice(..end), bytes.slice(end..)))
+}
+
+/// Where a dead letter comes from: queue, id, claim count.
+#[derive(Deserialize, Serialize)]
+struct OriginRecord(String, u128, u32);
+
+impl TryFrom<OriginRecord> for Origin {
+    type Error = Error;
+
+    fn try_from(OriginRecord(queue, id, claim_count): OriginRecord) -> Result<Self, Error> {
+        let queue = queue.parse().map_err(|_| Error::Corrupt(format!("a dead letter comes from {queue:?}")))?;
+        Ok(Self { queue, id: MessageId::from_bits(id), claim_count })
+    }
+}
+
+/// What scripts obey of a queue's metadata: whether messages are delayed (`u8`), how often they are given out
+/// (`u32`) and how long dead letters live (`u32`, 0: not set), big-endian, and the queue for those. Empty
+/// where there is nothing to obey.
+#[must_use]
+pub(super) fn policy(metadata: &Metadata) -> Bytes {
+    let delays = metadata.default_message_delay_s().is_some();
+    let letters = metadata.dead_letters();
+    if !delays && letters.is_none() {
+        return Bytes::new();
+    }
+    let mut policy = vec![u8::from(delays)];
+    policy.extend(letters.as_ref().map_or(0, |letters| letters.claim_count_max).to_be_bytes());
+    policy.extend(letters.as_ref().and_then(|letters| letters.ttl_s).unwrap_or(0).to_be_bytes());
+    policy.extend(letters.iter().flat_map(|letters| letters.queue.as_str().bytes()));
+    policy.into()
 }
 
 /// A queue's metadata as its record.

@@ -123,7 +123,7 @@ pub(super) async fn a_queue_that_is_created_and_deleted_by_many_is_one_queue(sub
                         _ => {
                             let Some(now) = subject.get(&queue).await else { continue };
                             let batch = messages(LONG_S, 3);
-                            let post = subject.store().post_messages(&queue, now.revision, &client(0), &batch).await;
+                            let post = subject.try_post(&queue, now.revision, &client(0), &batch).await;
                             if let Ok(Posting::Posted(ids)) = post {
                                 posted.extend(ids);
                             }

@@ -1,7 +1,7 @@
 //! What cases on claims say shortly: claim, look, renew, release, list with the claimed ones.
 
 use sukkal::domain::{Claim, ClaimId, ClientId, MessageId, NewClaim, QueueId, Term};
-use sukkal::storage::{Deletion, GivenClaim, Listing, Renewal, Scope};
+use sukkal::storage::{ClaimChange, Deletion, GivenClaim, Listing, Scope};
 
 use super::subject::{Subject, ids_of};
 
@@ -39,7 +39,7 @@ impl Subject {
         self.get_claim(queue, id).await.map(|claim| ids_of(&claim.messages))
     }
 
-    pub(super) async fn renew(&self, queue: &QueueId, id: ClaimId, ttl_s: u32, grace_s: u32) -> Renewal {
+    pub(super) async fn renew(&self, queue: &QueueId, id: ClaimId, ttl_s: u32, grace_s: u32) -> ClaimChange {
         self.store().renew_claim(queue, id, Term { ttl_s, grace_s }).await.expect(OK)
     }
 
@@ -66,8 +66,9 @@ impl Subject {
         let mut feed: Vec<MessageId> = Vec::new();
         loop {
             let after = feed.last().map(|id| id.rank());
-            let listing = Listing { after, limit, not_from: not_from.clone(), scope: Scope::FreeAndClaimed };
-            let page = self.store().list_messages(queue, &listing).await.expect(OK);
+            let listing =
+                Listing { after, limit, not_from: not_from.clone(), scope: Scope { claimed: true, delayed: false } };
+            let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
             assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
             if page.is_empty() {
                 return feed;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sukkal::domain::ClaimId;
-use sukkal::storage::Renewal;
+use sukkal::storage::ClaimChange;
 
 use super::subject::{LONG_S, Subject, client, fresh_project, ids_of, messages, queue_id};
 
@@ -115,7 +115,7 @@ pub(super) async fn a_released_claim_gives_back_in_the_old_places(subject: &Subj
 
     subject.assert_held(&queue, &[&ids[..2], &ids[4..]].concat(), &ids[2..4]).await;
     assert_eq!(subject.get_claim(&queue, first.id).await, None);
-    assert_eq!(subject.renew(&queue, first.id, TTL_S, 60).await, Renewal::Gone);
+    assert_eq!(subject.renew(&queue, first.id, TTL_S, 60).await, ClaimChange::Gone);
     assert_eq!(subject.get_messages(&queue, &ids[..1]).await[0].claim, None);
     assert_eq!(subject.claimed_ids(&queue, 3, TTL_S).await, [ids[0], ids[1], ids[4]]);
     // The second release of what somebody else has claimed since takes nothing away.
@@ -133,7 +133,7 @@ pub(super) async fn an_expired_claim_gives_back_in_the_old_places(subject: &Subj
     subject.advance(&queue, OVER).await;
 
     assert_eq!(subject.get_claim(&queue, short.id).await, None);
-    assert_eq!(subject.renew(&queue, short.id, TTL_S, 60).await, Renewal::Gone);
+    assert_eq!(subject.renew(&queue, short.id, TTL_S, 60).await, ClaimChange::Gone);
     assert_eq!(subject.held_by(&queue, long.id).await, Some(ids[2..4].to_vec()));
     subject.assert_held(&queue, &[&ids[..2], &ids[4..]].concat(), &ids[2..4]).await;
     assert_eq!(subject.claimed_ids(&queue, 10, TTL_S).await, [ids[0], ids[1], ids[4], ids[5]]);
@@ -183,7 +183,7 @@ pub(super) async fn a_renewed_claim_begins_anew(subject: &Subject) {
     assert!((50..55).contains(&aged.age_s), "{} s old", aged.age_s);
     assert_eq!(subject.acknowledge(&queue, ids[1], Some(claim.id)).await, sukkal::storage::Deletion::Done);
 
-    assert_eq!(subject.renew(&queue, claim.id, 100, 60).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 100, 60).await, ClaimChange::Done);
 
     let renewed = subject.get_claim(&queue, claim.id).await.expect("it is live");
     assert_eq!((renewed.ttl_s, ids_of(&renewed.messages)), (100, vec![ids[0], ids[2]]));
@@ -200,7 +200,7 @@ pub(super) async fn a_renewal_may_make_a_claim_shorter(subject: &Subject) {
     let ids = subject.post(&queue, &messages(LONG_S, 1)).await;
     let claim = subject.claim(&queue, 1, 1_000).await;
 
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimChange::Done);
     subject.advance(&queue, OVER).await;
 
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
@@ -218,7 +218,7 @@ pub(super) async fn a_claim_shows_only_what_is_left_of_it(subject: &Subject) {
     subject.delete_messages(&queue, &ids).await;
 
     assert_eq!(subject.held_by(&queue, claim.id).await, Some(Vec::new()));
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimChange::Done);
     subject.assert_held(&queue, &[], &[]).await;
     subject.advance(&queue, OVER).await;
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
@@ -232,7 +232,7 @@ pub(super) async fn a_claim_opens_nothing_in_another_queue_or_project(subject: &
 
     for other in [subject.queue("other").await, queue_id(&fresh_project(), "q")] {
         assert_eq!(subject.get_claim(&other, claim.id).await, None);
-        assert_eq!(subject.renew(&other, claim.id, 1_000, 60).await, Renewal::Gone);
+        assert_eq!(subject.renew(&other, claim.id, 1_000, 60).await, ClaimChange::Gone);
         subject.release(&other, claim.id).await;
         subject.acknowledge(&other, ids[0], Some(claim.id)).await;
         subject.delete_claimed(&other, &ids, &[claim.id]).await;
@@ -252,7 +252,7 @@ pub(super) async fn a_deleted_queue_takes_its_claims_along(subject: &Subject) {
 
     for again in [false, true] {
         assert_eq!(subject.get_claim(&queue, claim.id).await, None, "created again: {again}");
-        assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Renewal::Gone, "created again: {again}");
+        assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimChange::Gone, "created again: {again}");
         if !again {
             subject.create(&queue).await;
         }
@@ -288,7 +288,7 @@ pub(super) async fn a_thousand_are_claimed_at_once(subject: &Subject) {
     let claim = subject.claim(&queue, 1_000, 100).await;
 
     assert_eq!(ids_of(&claim.messages), ids[..1_000]);
-    assert_eq!(subject.renew(&queue, claim.id, 200, 60).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 200, 60).await, ClaimChange::Done);
     assert_eq!(subject.held_by(&queue, claim.id).await, Some(ids[..1_000].to_vec()));
     subject.advance(&queue, Duration::from_secs(64)).await;
     subject.assert_held(&queue, &[], &ids[..1_000]).await;
@@ -320,7 +320,7 @@ pub(super) async fn a_clock_that_steps_back_leaves_a_claim_live(subject: &Subjec
     subject.assert_held(&queue, &ids[2..], &ids[..2]).await;
     assert_eq!(subject.claimed_ids(&queue, 1, TTL_S).await, ids[2..3]);
     // A renewal counts from the clock as it is.
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimChange::Done);
     subject.advance(&queue, OVER).await;
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
     subject.assert_held(&queue, &ids, &[]).await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sukkal::domain::{ClaimId, MessageId, QueueId};
-use sukkal::storage::{Deletion, Renewal};
+use sukkal::storage::{ClaimChange, Deletion};
 
 use super::seed::{Dice, seed};
 use super::subject::{LONG_S, Subject, ids_of, messages};
@@ -70,7 +70,7 @@ async fn work(subject: Subject, queue: QueueId, holders: Holders, mut dice: Dice
                 assert_eq!(subject.acknowledge(&queue, id, Some(*claim)).await, Deletion::Done);
                 holders.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Holder::Deleted);
             }
-            2 => assert_eq!(subject.renew(&queue, *claim, 7_200, 60).await, Renewal::Done),
+            2 => assert_eq!(subject.renew(&queue, *claim, 7_200, 60).await, ClaimChange::Done),
             _ => assert_eq!(subject.held_by(&queue, *claim).await.as_ref(), Some(&*ids)),
         }
     }

@@ -12,7 +12,7 @@ async fn filled(subject: &Subject) -> (QueueId, Vec<sukkal::domain::MessageId>) 
     let mut posted = Vec::new();
     for _ in 0..COUNT {
         let body = rmp_serde::to_vec(&"x".repeat(BYTES)).expect("a string has a form");
-        let message = NewMessage { ttl_s: LONG_S, body: Body::from_msgpack(body.into()) };
+        let message = NewMessage { ttl_s: LONG_S, delay_s: 0, body: Body::from_msgpack(body.into()) };
         posted.extend(subject.post(&queue, &[message]).await);
     }
     (queue, posted)

@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
             Operation::PostStale => {
                 let stale = Revision(self.last_revision.0 - 1);
                 let batch = super::subject::messages(60, 2);
-                let posting = self.subject.store().post_messages(&self.queue, stale, &client(0), &batch).await;
+                let posting = self.subject.try_post(&self.queue, stale, &client(0), &batch).await;
                 assert!(matches!(posting, Ok(Posting::Stale(_))), "{posting:?}");
             }
             Operation::List { after, limit, not_from } => self.list(after, limit, not_from).await,
@@ -259,10 +259,11 @@ impl<'a> Run<'a> {
     async fn post(&mut self, by: u8, count: usize, ticks: u32) {
         let ttl_s = TICK_S * ticks + TICK_S / 2;
         let first = self.ever.len();
-        let batch: Vec<_> =
-            (first..first + count).map(|number| NewMessage { ttl_s, body: body(&json!({"n": number})) }).collect();
+        let batch: Vec<_> = (first..first + count)
+            .map(|number| NewMessage { ttl_s, delay_s: 0, body: body(&json!({"n": number})) })
+            .collect();
         let seen = self.last_revision;
-        let posting = self.subject.store().post_messages(&self.queue, seen, &client(by.into()), &batch).await;
+        let posting = self.subject.try_post(&self.queue, seen, &client(by.into()), &batch).await;
         if self.state.is_none() {
             assert_eq!(posting, Ok(Posting::Stale(None)));
             return;

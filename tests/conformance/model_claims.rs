@@ -2,7 +2,7 @@
 
 use proptest::sample::Index;
 use sukkal::domain::{ClaimId, MessageId};
-use sukkal::storage::{Deletion, Renewal};
+use sukkal::storage::{ClaimChange, Deletion};
 
 use super::model::{Kept, Run, TICK_S, ids_kept};
 use super::subject::ids_of;
@@ -124,7 +124,7 @@ impl Run<'_> {
 
         let renewal = self.subject.renew(&self.queue, id, ttl_s, grace_s).await;
 
-        assert_eq!(renewal, if self.is_live(id) { Renewal::Done } else { Renewal::Gone });
+        assert_eq!(renewal, if self.is_live(id) { ClaimChange::Done } else { ClaimChange::Gone });
         let now_s = self.now_s;
         if let Some(leased) = self.claims.iter_mut().find(|leased| leased.id == id) {
             (leased.ttl_s, leased.since_s) = (ttl_s, now_s);

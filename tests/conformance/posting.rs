@@ -70,7 +70,7 @@ pub(super) async fn a_post_to_a_queue_that_is_not_there_stores_nothing(subject: 
     subject.delete(&queue).await;
 
     for queue in [queue, subject.id("never")] {
-        let posting = subject.store().post_messages(&queue, seen, &client(0), &messages(LONG_S, 3)).await;
+        let posting = subject.try_post(&queue, seen, &client(0), &messages(LONG_S, 3)).await;
 
         assert_eq!(posting, Ok(Posting::Stale(None)));
         assert_eq!(subject.get(&queue).await, None);
@@ -89,7 +89,7 @@ pub(super) async fn a_post_to_a_changed_queue_stores_nothing_and_tells_the_chang
 
     for stale in [seen, Revision(0), Revision(u64::MAX)] {
         for size in [1, 5_000] {
-            let posting = subject.store().post_messages(&queue, stale, &client(0), &messages(LONG_S, size)).await;
+            let posting = subject.try_post(&queue, stale, &client(0), &messages(LONG_S, size)).await;
 
             assert_eq!(posting, Ok(Posting::Stale(now.clone())));
             assert_eq!(subject.count(&queue).await, 0);
@@ -158,7 +158,8 @@ pub(super) async fn bodies_survive_whatever_json_they_are(subject: &Subject) {
         json!((0..20_000).collect::<Vec<_>>()),
         deep,
     ];
-    let posted: Vec<_> = values.iter().map(|value| NewMessage { ttl_s: LONG_S, body: body(value) }).collect();
+    let posted: Vec<_> =
+        values.iter().map(|value| NewMessage { ttl_s: LONG_S, delay_s: 0, body: body(value) }).collect();
 
     let ids = subject.post(&queue, &posted).await;
 

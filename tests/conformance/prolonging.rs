@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sukkal::domain::{Message, MessageId, QueueId};
-use sukkal::storage::Renewal;
+use sukkal::storage::ClaimChange;
 
 use super::subject::{LONG_S, Subject, ids_of, message, messages};
 
@@ -72,7 +72,7 @@ pub(super) async fn a_renewal_prolongs_again(subject: &Subject) {
 
     for _ in 0..5 {
         subject.advance(&queue, Duration::from_secs(90)).await;
-        assert_eq!(subject.renew(&queue, claim.id, 100, 70).await, Renewal::Done);
+        assert_eq!(subject.renew(&queue, claim.id, 100, 70).await, ClaimChange::Done);
         assert_eq!(get(subject, &queue, ids[0]).await.ttl_s, 170);
     }
 
@@ -88,7 +88,7 @@ pub(super) async fn a_renewal_leaves_alone_what_lives_longer(subject: &Subject) 
     let ids = subject.post(&queue, &messages(60, 1)).await;
     let claim = subject.claim_for(&queue, 1, 100, 1_000).await.expect("it is free");
 
-    assert_eq!(subject.renew(&queue, claim.id, 500, 0).await, Renewal::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 500, 0).await, ClaimChange::Done);
 
     assert_eq!(get(subject, &queue, ids[0]).await.ttl_s, 1_100);
     subject.advance(&queue, Duration::from_secs(1_090)).await;

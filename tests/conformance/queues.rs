@@ -170,7 +170,7 @@ pub(super) async fn a_recreated_queue_never_repeats_a_revision(subject: &Subject
     }
 
     subject.create(&queue).await;
-    let post = subject.store().post_messages(&queue, last, &client(0), &messages(LONG_S, 1)).await;
+    let post = subject.try_post(&queue, last, &client(0), &messages(LONG_S, 1)).await;
     assert!(matches!(post, Ok(Posting::Stale(Some(_)))), "{post:?}");
     assert_eq!(subject.store().update_queue(&queue, last, &Metadata::default()).await, Ok(Update::Stale));
 }

@@ -11,13 +11,15 @@ use super::subject::{LONG_S, Subject, client, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
 /// A queue's keys in the order in which scripts get them.
-const PARTS: [&str; 9] = ["queue", "counter", "messages", "ready", "held", "ends", "holds", "leases", "claims"];
+const PARTS: [&str; 11] =
+    ["queue", "counter", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "outbox"];
 /// Those that are there when messages are and no claim ever was.
 const UNCLAIMED: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
 /// The step in which a queue is created, as the driver puts it together.
 const CREATION: &str = concat!(
     include_str!("../../scripts/shared/clock.lua"),
     include_str!("../../scripts/shared/queue.lua"),
+    include_str!("../../scripts/shared/policy.lua"),
     include_str!("../../scripts/queue_create.lua"),
 );
 
@@ -212,7 +214,7 @@ async fn a_creation_that_comes_too_late_leaves_no_queue() {
     for (queue, stamp) in [(deleted, stamp.as_str()), (subject.id("crashed"), "7")] {
         let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), (PARTS.len() + 1).to_string()];
         late.extend(PARTS.into_iter().chain(["grave"]).map(|part| key(&queue, part)));
-        late.extend([stamp.to_owned(), "metadata".to_owned()]);
+        late.extend([stamp, "metadata", ""].map(str::to_owned));
         let answer = server.command(&late.iter().map(String::as_str).collect::<Vec<_>>());
 
         assert_eq!(answer.as_text(), "buried", "{queue}");

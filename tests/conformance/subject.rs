@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, Rank, Revision,
 };
-use sukkal::storage::{Creation, Driver, Listing, Posting, Scope, Stats};
+use sukkal::storage::{Creation, Driver, Error, Listing, Post, Posting, Scope, Stats};
 use uuid::Uuid;
 
 /// The life of messages whose end does not matter.
@@ -114,10 +114,21 @@ impl Subject {
 
     pub(super) async fn post_as(&self, client: &ClientId, queue: &QueueId, messages: &[NewMessage]) -> Vec<MessageId> {
         let seen = self.revision(queue).await;
-        match self.store().post_messages(queue, seen, client, messages).await {
+        match self.try_post(queue, seen, client, messages).await {
             Ok(Posting::Posted(ids)) => ids,
             other => panic!("not posted to {queue}: {other:?}"),
         }
+    }
+
+    /// Posts to the queue as it was at that revision.
+    pub(super) async fn try_post(
+        &self,
+        queue: &QueueId,
+        seen: Revision,
+        client: &ClientId,
+        messages: &[NewMessage],
+    ) -> Result<Posting, Error> {
+        self.store().post_messages(queue, &Post { seen, client, messages, once: None }).await
     }
 
     /// Up to `limit` messages behind the marker.
@@ -132,8 +143,8 @@ impl Subject {
         limit: usize,
         not_from: Option<ClientId>,
     ) -> Vec<Message> {
-        let listing = Listing { after: after.map(MessageId::rank), limit, not_from, scope: Scope::Free };
-        let page = self.store().list_messages(queue, &listing).await.expect(OK);
+        let listing = Listing { after: after.map(MessageId::rank), limit, not_from, scope: Scope::default() };
+        let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
         assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
         page
     }
@@ -240,7 +251,7 @@ pub(super) fn body(value: &Value) -> Body {
 
 /// A message that says its number.
 pub(super) fn message(ttl_s: u32, number: usize) -> NewMessage {
-    NewMessage { ttl_s, body: body(&json!(number)) }
+    NewMessage { ttl_s, delay_s: 0, body: body(&json!(number)) }
 }
 
 /// So many messages that say their numbers, from 0.

@@ -23,6 +23,9 @@ const SIGNATURE: &str = "url-signature";
 /// The id at the end of a path, as the caller spells it.
 pub(super) struct LastSegment(pub(super) String);
 
+/// The claim and the message of a path that ends in them, as the caller spells them.
+pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
+
 /// Lets a request through to its handler, or answers what it lacks.
 pub(super) async fn admit(State(service): State<Service>, mut request: Request, next: Next) -> Result<Response, Error> {
     let segments: Vec<String> = request.uri().path().split('/').skip(1).map(decoded).collect();
@@ -124,6 +127,17 @@ impl<S: Sync> FromRequestParts<S> for LastSegment {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         Ok(Self(decoded(parts.uri.path().rsplit('/').next().unwrap_or_default())))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for ClaimedMessage {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        let mut segments = parts.uri.path().rsplit('/').map(decoded);
+        let id = segments.next().unwrap_or_default();
+        let claim = segments.nth(1).unwrap_or_default();
+        Ok(Self(claim, id))
     }
 }
 

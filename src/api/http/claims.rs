@@ -6,10 +6,10 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde_json::json;
 
-use super::admission::LastSegment;
+use super::admission::{ClaimedMessage, LastSegment};
 use super::resource::{Resource, resource};
 use crate::api::Error;
 use crate::api::wire::claims::{self, ClaimDocument};
@@ -29,6 +29,11 @@ pub(super) fn routes() -> Vec<Resource> {
             "/v2/queues/{queue_name}/claims/{claim_id}",
             "DELETE, GET, OPTIONS, PATCH",
             get(show).patch(renew).delete(release),
+        ),
+        resource(
+            "/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}",
+            "DELETE, OPTIONS",
+            delete(return_one),
         ),
     ]
 }
@@ -76,6 +81,18 @@ async fn renew(
 ) -> Result<StatusCode, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
     broker.renew_claim(queue, &id, claims::parse_term(&body)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives one message of a claim back, at once or after a `delay`.
+async fn return_one(
+    State(broker): State<Broker>,
+    queue: QueueId,
+    ClaimedMessage(claim, id): ClaimedMessage,
+    RawQuery(query): RawQuery,
+) -> Result<StatusCode, Error> {
+    let delay_s = Query::parse(query.as_deref()).integer("delay")?;
+    broker.return_message(queue, &claim, &id, delay_s).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -17,9 +17,12 @@ use crate::api::wire::query::Query;
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::broker::messages::MessageQuery;
-use crate::domain::QueueId;
+use crate::broker::messages::{MessageQuery, PostRequest};
+use crate::domain::{Once, QueueId};
 use crate::storage::Scope;
+
+/// Names a request that is to happen once (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
@@ -42,8 +45,9 @@ async fn post(
 ) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_messages_post_size;
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
-    let drafts = messages::parse_drafts(&body)?;
-    let ids = broker.post_messages(&caller, queue.clone(), drafts, body.len() as u64).await?;
+    let once = headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
+    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, once };
+    let ids = broker.post_messages(&caller, queue.clone(), request).await?;
     let resources: Vec<String> = ids.iter().map(|id| messages::href(&queue, *id)).collect();
     let location = [(LOCATION, messages::location(&queue, &ids))];
     Ok((StatusCode::CREATED, location, Json(json!({ "resources": resources }))).into_response())
@@ -65,12 +69,12 @@ async fn list(
 
     let echo = query.boolean("echo")?;
     let include_claimed = query.boolean("include_claimed")?;
-    query.boolean("include_delayed")?;
+    let include_delayed = query.boolean("include_delayed")?;
     let wanted = MessageQuery {
         marker: query.last("marker").map(str::to_owned),
         limit: query.integer("limit")?,
         echo: echo.unwrap_or(false),
-        scope: if include_claimed == Some(true) { Scope::FreeAndClaimed } else { Scope::Free },
+        scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
     };
     let page = broker.list_messages(&caller, &queue, &wanted).await?;
     let parameters = [
@@ -78,11 +82,11 @@ async fn list(
         ("echo", echo.map(|echo| echo.to_string())),
         ("include_claimed", include_claimed.map(|include| include.to_string())),
         // A queue without delay shows all it has, and says so in the link.
-        ("include_delayed", Some("true".to_owned())),
+        ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
     ];
-    let last = page.last().map(|message| message.id.to_string());
+    let last = page.messages.last().map(|message| message.id.to_string());
     let links = links::next(&messages::path(&queue), wanted.marker.is_some(), &parameters, last.as_deref());
-    Ok(Json(json!({ "messages": messages::documents(&queue, &page), "links": links })).into_response())
+    Ok(Json(json!({ "messages": messages::documents(&queue, &page.messages), "links": links })).into_response())
 }
 
 /// One message.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::api::{Error, wire};
-use crate::broker::messages::Draft;
+use crate::broker::messages::{Delay, Draft};
 use crate::domain::{Message, MessageId, QueueId};
 
 /// The longest list of ids in a `Location` header: clients and proxies refuse long header lines.
@@ -88,7 +88,7 @@ pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
     format!("{}?ids={}", path(queue), ids.join(","))
 }
 
-/// Reads `{"messages": [{"body": …, "ttl": …}, …]}`; other fields are dropped.
+/// Reads `{"messages": [{"body": …, "ttl": …, "delay": …}, …]}`; other fields are dropped.
 pub fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
     let Value::Object(mut document) = wire::json::parse(bytes)? else {
         return Err(no_messages());
@@ -108,8 +108,12 @@ fn parse_draft(message: Value) -> Result<Draft, Error> {
         None => None,
         Some(ttl) => Some(wire::json::integer("ttl", ttl)?),
     };
+    let delay = match fields.get("delay") {
+        None => Delay::Unset,
+        Some(delay) => wire::json::integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds),
+    };
     let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
-    Ok(Draft { ttl_s, body: wire::json::to_body(body) })
+    Ok(Draft { ttl_s, delay, body: wire::json::to_body(body) })
 }
 
 fn no_messages() -> Error {

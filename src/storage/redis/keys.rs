@@ -6,8 +6,10 @@
 //! | `sukkal:{P}:queues` | zset | the names of the project's queues |
 //! | `sukkal:{P}:stamps` | hash | each name's stamp, the last one given under `/` |
 //! | `sukkal:{P/Q}:queue`, `:counter`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:letters` | hash | the last dead letter that came from each queue |
 //! | `sukkal:{P/Q}:grave` | string | the last stamp laid to rest, for a day after a delete |
 //! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, for half a minute |
+//! | `sukkal:{P/Q}:once:HASH` | string | the post of a client's idempotency key, for some minutes |
 //!
 //! `P` is the project id with all but letters, digits, `_`, `-` and `.` percent-encoded, so it holds
 //! neither a slash nor a brace: no two ids ever meet in one key, and the braces are the hash tag.
@@ -20,6 +22,10 @@ use crate::domain::{ProjectId, QueueId};
 pub(super) const PROJECTS: &str = "sukkal:projects";
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
+
+/// What a queue consists of, in the order in which every script on it gets its keys.
+const PARTS: [&str; 11] =
+    ["queue", "counter", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "outbox"];
 
 /// The keys of one queue.
 pub(super) struct QueueKeys {
@@ -39,17 +45,24 @@ impl QueueKeys {
 
     /// What every script on a queue gets, in its order.
     pub(super) fn all(&self) -> Vec<String> {
-        ["queue", "counter", "messages", "ready", "held", "ends", "holds", "leases", "claims"]
-            .map(|name| self.key(name))
-            .into()
+        PARTS.map(|name| self.key(name)).into()
     }
 
     pub(super) fn all_and_grave(&self) -> Vec<String> {
-        self.all_and("grave")
+        self.all_and(["grave"])
     }
 
-    pub(super) fn all_and_answer(&self, lane: &str) -> Vec<String> {
-        self.all_and(&format!("answer:{lane}"))
+    pub(super) fn all_and_grave_and_letters(&self) -> Vec<String> {
+        self.all_and(["grave", "letters"])
+    }
+
+    pub(super) fn all_and_letters(&self) -> Vec<String> {
+        self.all_and(["letters"])
+    }
+
+    pub(super) fn all_and_answers(&self, lane: &str, once: Option<u128>) -> Vec<String> {
+        let once = once.map(|hash| format!("once:{hash:032x}"));
+        self.all_and([format!("answer:{lane}")].into_iter().chain(once))
     }
 
     /// Where the offset of the queue's clock is kept, for tests that move it.
@@ -58,9 +71,9 @@ impl QueueKeys {
         self.key("clock")
     }
 
-    fn all_and(&self, name: &str) -> Vec<String> {
+    fn all_and<T: AsRef<str>>(&self, names: impl IntoIterator<Item = T>) -> Vec<String> {
         let mut keys = self.all();
-        keys.push(self.key(name));
+        keys.extend(names.into_iter().map(|name| self.key(name.as_ref())));
         keys
     }
 
@@ -100,7 +113,7 @@ mod tests {
             assert!(keys.insert(queue_names(&project)));
             for name in names {
                 let queue = QueueId::new(project.clone(), name.parse().unwrap()).unwrap();
-                for key in QueueKeys::of(&queue).all_and_grave() {
+                for key in QueueKeys::of(&queue).all_and_grave_and_letters() {
                     assert!(keys.insert(key));
                 }
             }
@@ -112,7 +125,7 @@ mod tests {
         let project = ProjectId::new("we{ird/}").unwrap();
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
-        for key in QueueKeys::of(&queue).all_and_answer("1") {
+        for key in QueueKeys::of(&queue).all_and_answers("1", Some(2)) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }

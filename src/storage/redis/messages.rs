@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
@@ -10,8 +11,8 @@ use super::script::{
 };
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
-use crate::domain::{ClaimId, ClientId, Message, MessageId, NewMessage, QueueId, Rank, Revision};
-use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Posting, Scope, Stats, record};
+use crate::domain::{ClaimId, ClientId, Message, MessageId, Once, QueueId, Rank};
+use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
@@ -19,53 +20,52 @@ const KEY_BYTES: usize = 12;
 
 #[async_trait]
 impl MessageStore for RedisStore {
-    async fn post_messages(
-        &self,
-        queue: &QueueId,
-        seen: Revision,
-        client: &ClientId,
-        messages: &[NewMessage],
-    ) -> Result<Posting, Error> {
+    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
         let lane = self.lanes.take();
-        let client = record::client_digest(client);
-        let nonces: Vec<Nonce> = messages.iter().map(|_| Nonce::random()).collect();
-        let mut args = vec![text(seen.0), text(lane.sequence()), Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes())];
-        for (message, nonce) in messages.iter().zip(&nonces) {
-            args.push(Bytes::copy_from_slice(&nonce.bits().to_be_bytes()[3..]));
+        let client = record::client_digest(post.client);
+        let (digest, kept_ms) = match post.once {
+            Some((once, kept_s)) => (Bytes::copy_from_slice(once.digest()), u64::from(kept_s) * 1000),
+            None => (Bytes::new(), 0),
+        };
+        let mut args =
+            vec![text(post.seen.0), text(lane.sequence()), Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes())];
+        args.extend([digest, text(kept_ms)]);
+        for message in post.messages {
+            args.push([nonce_bytes(Nonce::random()).as_slice(), &message.delay_s.to_be_bytes()].concat().into());
             args.push(record::tail(message, &client));
         }
 
-        let keys = QueueKeys::of(queue).all_and_answer(&lane.name());
+        let once = post.once.map(|(once, _)| once_hash(post.client, once));
+        let keys = QueueKeys::of(queue).all_and_answers(&lane.name(), once);
         let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
         match reply.text()?.as_str() {
             "posted" => {
-                let first = reply.number()?;
-                let fingerprint = queue.fingerprint();
-                let ids = (first..)
-                    .zip(nonces)
-                    .map(|(micros, nonce)| Ok(MessageId::with_fingerprint(fingerprint, rank(micros)?, nonce)));
-                Ok(Posting::Posted(ids.collect::<Result<_, Error>>()?))
+                let ids = reply.bytes()?.chunks(KEY_BYTES).map(|key| id_of(queue, key)).collect::<Result<_, _>>()?;
+                Ok(Posting::Posted(ids))
             }
             "stale" if reply.is_empty() => Ok(Posting::Stale(None)),
             "stale" => Ok(Posting::Stale(Some(queues::read_queue(reply.number()?, &reply.bytes()?)?))),
+            "other" => Ok(Posting::OtherContent),
             kind => Err(reply::unknown(MESSAGE_POST.name, kind)),
         }
     }
 
-    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Vec<Message>, Error> {
+    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
         let mut after = text(listing.after.map_or(0, Rank::micros));
         let limit = text(listing.limit as u64);
         let not_from = listing.not_from.as_ref().map(|client| record::client_digest(client).to_vec());
         let not_from = Bytes::from(not_from.unwrap_or_default());
-        let scope = match listing.scope {
-            Scope::Free => "",
-            Scope::FreeAndClaimed => "held",
-        };
+        let word = |wanted, word: &'static str| Bytes::from_static(if wanted { word } else { "" }.as_bytes());
+        let scope = [word(listing.scope.claimed, "held"), word(listing.scope.delayed, "delayed")];
         loop {
-            let args = [after, limit.clone(), not_from.clone(), Bytes::from_static(scope.as_bytes())];
+            let [held, delayed] = scope.clone();
+            let args = [after, limit.clone(), not_from.clone(), held, delayed];
             let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
             match kind.as_str() {
-                "page" => return read_page(queue, reply),
+                "page" => {
+                    let (now, delays) = (reply.number()?, reply.number()? == 1);
+                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays });
+                }
                 "onward" => after = reply.bytes()?,
                 kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),
             }
@@ -124,7 +124,11 @@ impl MessageStore for RedisStore {
             let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit as u64)]).await?;
             match reply.text()?.as_str() {
                 "again" => {}
-                _popped => return read_page(queue, reply),
+                _popped => {
+                    self.send_letters(queue, reply.number()?).await;
+                    let now = reply.number()?;
+                    return read_messages(queue, now, reply);
+                }
             }
         }
     }
@@ -140,11 +144,6 @@ impl MessageStore for RedisStore {
         let mut ends = read_messages(queue, now, reply)?.into_iter();
         Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next() })
     }
-}
-
-fn read_page(queue: &QueueId, mut reply: Reply) -> Result<Vec<Message>, Error> {
-    let now = reply.number()?;
-    read_messages(queue, now, reply)
 }
 
 impl RedisStore {
@@ -173,11 +172,9 @@ impl RedisStore {
 
 /// The messages of an answer that has come to its keys, records and holds.
 pub(super) fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
-    let fingerprint = queue.fingerprint();
     let mut messages = Vec::new();
     while !reply.is_empty() {
-        let (rank, nonce) = parse_key(&reply.bytes()?)?;
-        let id = MessageId::with_fingerprint(fingerprint, rank, nonce);
+        let id = id_of(queue, &reply.bytes()?)?;
         let (record, hold) = (reply.bytes()?, reply.bytes()?);
         messages.push(record::message(id, &record, record::hold(&hold)?, now_us)?);
     }
@@ -190,10 +187,10 @@ fn own_ids(queue: &QueueId, ids: &[MessageId]) -> Vec<MessageId> {
 }
 
 /// What a message is called inside its queue: its rank in seven bytes and its nonce in five.
-fn key_of(id: MessageId) -> Bytes {
+pub(super) fn key_of(id: MessageId) -> Bytes {
     let mut key = [0; KEY_BYTES];
     key[..7].copy_from_slice(&id.rank().micros().to_be_bytes()[1..]);
-    key[7..].copy_from_slice(&id.nonce().bits().to_be_bytes()[3..]);
+    key[7..].copy_from_slice(&nonce_bytes(id.nonce()));
     Bytes::copy_from_slice(&key)
 }
 
@@ -201,16 +198,25 @@ fn keys_of(ids: &[MessageId]) -> Vec<Bytes> {
     ids.iter().copied().map(key_of).collect()
 }
 
-fn parse_key(key: &[u8]) -> Result<(Rank, Nonce), Error> {
+/// The id of the message with that key.
+pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
     if key.len() != KEY_BYTES {
         return Err(Error::Corrupt("a message's key has not twelve bytes".to_owned()));
     }
     let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    Ok((rank(number(&key[..7]))?, Nonce::from_bits(number(&key[7..]))))
+    let micros = number(&key[..7]);
+    let rank = Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))?;
+    Ok(MessageId::new(queue, rank, Nonce::from_bits(number(&key[7..]))))
 }
 
-fn rank(micros: u64) -> Result<Rank, Error> {
-    Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))
+/// A nonce as it stands in a key.
+pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; 5] {
+    nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")
+}
+
+/// What an idempotency key of this client is remembered under.
+fn once_hash(client: &ClientId, once: &Once) -> u128 {
+    xxh3_128(&[client.as_str().as_bytes(), &[0], once.key().as_bytes()].concat())
 }
 
 pub(super) fn text(number: u64) -> Bytes {

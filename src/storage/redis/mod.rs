@@ -7,6 +7,7 @@ mod claims;
 mod connection;
 mod keys;
 mod lanes;
+mod letters;
 mod line;
 mod messages;
 mod queues;

@@ -9,6 +9,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::try_join_all;
+use tracing::warn;
 use uuid::Uuid;
 
 use super::RedisStore;
@@ -34,7 +35,7 @@ impl QueueStore for RedisStore {
         self.connection.command("ZADD", keys::PROJECTS, &["0", project]).await?;
         for _ in 0..TRIES_MAX {
             let stamp = self.register(queue).await?;
-            let args = vec![stamp, record::from_metadata(metadata)];
+            let args = vec![stamp, record::from_metadata(metadata), record::policy(metadata)];
             let keys = QueueKeys::of(queue).all_and_grave();
             match self.connection.run(&QUEUE_CREATE, keys, args).await?.text()?.as_str() {
                 "created" => return Ok(Creation::Created),
@@ -58,7 +59,8 @@ impl QueueStore for RedisStore {
 
     async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
         let token = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
-        let args = vec![seen.0.to_string().into(), record::from_metadata(metadata), token];
+        let seen = Bytes::from(seen.0.to_string());
+        let args = vec![seen, record::from_metadata(metadata), record::policy(metadata), token];
         let keys = QueueKeys::of(queue).all();
         match self.connection.run(&QUEUE_UPDATE, keys, args).await?.text()?.as_str() {
             "done" => Ok(Update::Done),
@@ -122,8 +124,16 @@ impl RedisStore {
     /// name out of the register unless it was registered anew.
     pub(super) async fn bury(&self, queue: &QueueId, orphan: Bytes) -> Result<(), Error> {
         let args = vec![orphan, Bytes::from_static(GRAVE_KEPT_S.as_bytes())];
-        let mut reply = self.connection.run(&QUEUE_DELETE, QueueKeys::of(queue).all_and_grave(), args).await?;
-        let stamp = reply.bytes()?;
+        let keys = QueueKeys::of(queue).all_and_grave_and_letters();
+        let mut reply = self.connection.run(&QUEUE_DELETE, keys, args).await?;
+        let (stamp, letters) = (reply.bytes()?, reply.number()?);
+        if letters > 0
+            && let Err(error) = self.deliver_letters(queue).await
+        {
+            // The name stays in the register, where the janitor finds it, and so the letters.
+            warn!(%queue, %error, "dead letters of a deleted queue wait");
+            return Ok(());
+        }
         if !stamp.is_empty() {
             let name = Bytes::copy_from_slice(queue.name().as_str().as_bytes());
             let keys = register_keys(queue.project());

@@ -61,11 +61,20 @@ macro_rules! lua_shared {
     (queue) => {
         lua!("shared/queue")
     };
-    (ends) => {
-        lua!("shared/ends")
+    (policy) => {
+        lua!("shared/policy")
+    };
+    (holds) => {
+        lua!("shared/holds")
     };
     (messages) => {
         concat!(lua!("shared/queue"), lua!("shared/holds"), lua!("shared/claims"), lua!("shared/settle"))
+    };
+    (posting) => {
+        concat!(lua!("shared/ends"), lua!("shared/posting"))
+    };
+    (letters) => {
+        concat!(lua!("shared/policy"), lua!("shared/letters"))
     };
     (compact) => {
         lua!("shared/compact")
@@ -76,22 +85,26 @@ macro_rules! lua_shared {
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create" + [messages, holding];
+    CLAIM_CREATE = "claim_create" + [messages, holding, letters];
     CLAIM_GET = "claim_get" + [messages];
     CLAIM_RELEASE = "claim_release" + [messages];
     CLAIM_RENEW = "claim_renew" + [messages, holding];
+    CLAIM_RETURN = "claim_return" + [messages];
+    LETTER_DROP = "letter_drop" + [queue];
+    LETTER_LIST = "letter_list" + [queue, holds];
+    LETTER_POST = "letter_post" + [queue, holds, posting];
     MESSAGE_ACKNOWLEDGE = "message_acknowledge" + [messages, compact];
     MESSAGE_DELETE = "message_delete" + [messages, compact];
     MESSAGE_GET = "message_get" + [messages];
-    MESSAGE_LIST = "message_list" + [messages];
-    MESSAGE_POP = "message_pop" + [messages, compact];
-    MESSAGE_POST = "message_post" + [queue, ends];
-    QUEUE_CREATE = "queue_create" + [queue];
+    MESSAGE_LIST = "message_list" + [messages, policy];
+    MESSAGE_POP = "message_pop" + [messages, compact, letters];
+    MESSAGE_POST = "message_post" + [queue, posting];
+    QUEUE_CREATE = "queue_create" + [queue, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
     QUEUE_SETTLE = "queue_settle" + [messages, compact];
     QUEUE_STATS = "queue_stats" + [messages];
     QUEUE_UNREGISTER = "queue_unregister" + [];
-    QUEUE_UPDATE = "queue_update" + [queue];
+    QUEUE_UPDATE = "queue_update" + [queue, policy];
 }

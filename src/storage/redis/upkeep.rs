@@ -52,7 +52,15 @@ impl RedisStore {
     async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..SETTLINGS_MAX {
             let keys = QueueKeys::of(queue).all();
-            match self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?.text()?.as_str() {
+            let mut reply = self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?;
+            let (kind, letters) = (reply.text()?, reply.number()?);
+            if letters > 0
+                && let Err(error) = self.deliver_letters(queue).await
+            {
+                // Where they go to may be out of reach; the janitor's other work is not.
+                warn!(%queue, %error, "dead letters wait");
+            }
+            match kind.as_str() {
                 "again" => {}
                 "absent" => return self.forget(queue).await,
                 _done => break,

@@ -1,0 +1,56 @@
+//! A request that is to happen once, however often it is sent: `Idempotency-Key`.
+
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The longest idempotency key, in characters.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+
+/// By what a request knows itself again: the key that its client gave it, and what it brought. A key
+/// belongs to its queue and client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    key: String,
+    digest: [u8; 16],
+}
+
+/// Why a text is no idempotency key.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("an idempotency key is 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters")]
+pub struct InvalidKey;
+
+impl Once {
+    /// The request with this key that brings this content.
+    pub fn new(key: &[u8], content: &[u8]) -> Result<Self, InvalidKey> {
+        let legal = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
+        let key = String::from_utf8(key.to_vec()).ok().filter(|_| legal).ok_or(InvalidKey)?;
+        Ok(Self { key, digest: xxh3_128(content).to_be_bytes() })
+    }
+
+    /// The key, as its client spells it.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Tells the content from any other: XXH3-128 of it.
+    #[must_use]
+    pub fn digest(&self) -> &[u8; 16] {
+        &self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_plain_and_short() {
+        for key in ["a", "\"quoted\"", "8e03978e-40d5-43e8-bc93-6894a57f9324", &"x".repeat(255)] {
+            assert!(Once::new(key.as_bytes(), b"").is_ok(), "{key:?}");
+        }
+        for key in ["", "a b", "é", "a\n", &"x".repeat(256)] {
+            assert_eq!(Once::new(key.as_bytes(), b""), Err(InvalidKey), "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Dead letters in Redis: from the outbox of the queue where they died to the queue for them.
+//!
+//! The two queues may be in different slots, so a letter is posted first and dropped from the outbox
+//! then. Either step may be repeated, by anybody, at any time: letters are numbered, and the queue
+//! that they go to keeps the last number that it got.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::RedisStore;
+use super::keys::QueueKeys;
+use super::messages::{id_of, nonce_bytes, text};
+use super::reply;
+use super::script::{LETTER_DROP, LETTER_LIST, LETTER_POST};
+use crate::domain::message::Nonce;
+use crate::domain::{Metadata, Origin, QueueId, QueueName};
+use crate::storage::{Error, QueueStore, record};
+
+const LETTERS_PER_STEP: u64 = 20;
+/// So many steps are taken at a time: what is left then is left to the next who comes by.
+const STEPS_MAX: usize = 100;
+/// How often a letter follows a queue that is deleted under it.
+const TRIES_MAX: usize = 32;
+/// A claim waits so long for its letters. They go on without it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Number, claim count, ttl, end, key and the length of the target's name.
+const FIXED_BYTES: usize = 8 + 4 + 4 + 8 + 12 + 1;
+
+/// A letter as it lies in the outbox: see `scripts/shared/letters.lua`.
+struct Letter {
+    number: u64,
+    hold: Bytes,
+    claim_count: u32,
+    key: Bytes,
+    target: QueueName,
+    record: Bytes,
+}
+
+impl RedisStore {
+    /// Delivers the letters that were found to wait, if any. That they wait is no failure of whoever found
+    /// them, so neither is this: the janitor comes by.
+    pub(super) async fn send_letters(&self, source: &QueueId, waiting: u64) {
+        if waiting == 0 {
+            return;
+        }
+        let (this, from) = (self.clone(), source.clone());
+        let delivery = tokio::spawn(async move { this.deliver_letters(&from).await });
+        match timeout(PATIENCE, delivery).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => warn!(queue = %source, %error, "dead letters wait"),
+            Ok(Err(_)) | Err(_) => warn!(queue = %source, "dead letters take long"),
+        }
+    }
+
+    /// Delivers the letters of an outbox in order.
+    pub(super) async fn deliver_letters(&self, source: &QueueId) -> Result<(), Error> {
+        for _ in 0..STEPS_MAX {
+            let keys = QueueKeys::of(source).all();
+            let mut reply = self.connection.run(&LETTER_LIST, keys.clone(), vec![text(LETTERS_PER_STEP)]).await?;
+            let mut letters = Vec::new();
+            while !reply.is_empty() {
+                letters.push(read_letter(&reply.bytes()?)?);
+            }
+            let Some(last) = letters.last() else {
+                return Ok(());
+            };
+            for batch in letters.chunk_by(|one, next| one.target == next.target) {
+                self.post_letters(source, batch).await?;
+            }
+            self.connection.run(&LETTER_DROP, keys, vec![text(last.number), text(letters.len() as u64)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Posts letters to the queue that all of them go to, creating it if need be.
+    async fn post_letters(&self, source: &QueueId, letters: &[Letter]) -> Result<(), Error> {
+        let target = QueueId::new(source.project().clone(), letters[0].target.clone())
+            .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
+        let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes())];
+        for letter in letters {
+            let id = id_of(source, &letter.key)?;
+            let origin = Origin { queue: source.name().clone(), id, claim_count: letter.claim_count };
+            args.push(text(letter.number));
+            args.push(Bytes::copy_from_slice(&nonce_bytes(Nonce::random())));
+            args.push(letter.hold.clone());
+            args.push(record::letter(&letter.record, &origin)?);
+        }
+        for _ in 0..TRIES_MAX {
+            let keys = QueueKeys::of(&target).all_and_letters();
+            match self.connection.run(&LETTER_POST, keys, args.clone()).await?.text()?.as_str() {
+                "posted" => return Ok(()),
+                "absent" => self.create_queue(&target, &Metadata::default()).await?,
+                kind => return Err(reply::unknown(LETTER_POST.name, kind)),
+            };
+        }
+        Err(Error::Unavailable(format!("queue {target} is deleted faster than created")))
+    }
+}
+
+fn read_letter(letter: &Bytes) -> Result<Letter, Error> {
+    let corrupt = || Error::Corrupt("a dead letter is too short".to_owned());
+    if letter.len() < FIXED_BYTES {
+        return Err(corrupt());
+    }
+    let record = FIXED_BYTES + usize::from(letter[FIXED_BYTES - 1]);
+    let target = str::from_utf8(letter.get(FIXED_BYTES..record).ok_or_else(corrupt)?);
+    Ok(Letter {
+        number: u64::from_be_bytes(letter[..8].try_into().expect("eight bytes")),
+        hold: letter.slice(8..24),
+        claim_count: u32::from_be_bytes(letter[8..12].try_into().expect("four bytes")),
+        key: letter.slice(24..36),
+        target: target.ok().and_then(|name| name.parse().ok()).ok_or_else(corrupt)?,
+        record: letter.slice(record..),
+    })
+}
