@@ -14,14 +14,17 @@ mod claiming;
 mod claims;
 mod clock;
 mod contention;
+mod delay;
 mod drivers;
 mod expiry;
 mod feed;
 mod identity;
 mod large;
+mod letters;
 mod lookup;
 mod model;
 mod model_claims;
+mod once;
 mod popping;
 mod posting;
 mod prolonging;
@@ -29,6 +32,7 @@ mod queue_list;
 mod queues;
 mod redis_claim_keys;
 mod redis_keys;
+mod returning;
 mod seed;
 mod subject;
 mod upkeep;
@@ -158,6 +162,55 @@ suite! {
             a_claim_that_is_over_allows_no_deletion,
             many_are_deleted_under_their_claims_or_not_at_all,
             deleting_by_id_asks_for_no_claim,
+        ],
+        delay: [
+            a_delayed_message_is_nobodys_until_it_is_due,
+            a_delayed_message_is_found_counted_and_deleted_like_any,
+            a_reader_may_peek_at_what_is_not_due,
+            a_page_tells_whether_the_queue_delays,
+            messages_of_one_post_come_when_each_is_due,
+            what_becomes_due_stands_behind_every_marker,
+            a_post_that_would_reach_what_is_undue_waits_behind_it,
+            later_posts_wait_behind_one_that_waits,
+            nothing_lands_before_what_was_let_in_when_the_clock_steps_back,
+            ranks_are_given_once_whatever_is_delayed,
+            messages_of_one_post_and_delay_are_next_to_each_other,
+            thousands_that_are_due_at_once_are_one_for_the_first_reader,
+            nothing_is_due_earlier_when_the_clock_steps_back,
+            what_was_due_stays_due_when_the_clock_steps_back,
+            a_message_may_end_before_it_is_due,
+            a_purge_and_a_deletion_take_what_is_delayed,
+        ],
+        letters: [
+            a_message_is_given_out_as_often_as_its_queue_says,
+            a_dead_letter_is_a_new_message_that_says_the_same,
+            dead_letters_stand_at_the_end_in_the_order_of_their_deaths,
+            a_pop_counts_and_obeys_the_count,
+            the_count_survives_whatever_ends_a_claim,
+            renewing_is_not_giving_out,
+            nobody_counts_where_nothing_says_so,
+            a_count_of_nothing_lets_nothing_out,
+            a_dead_letter_lives_on_or_as_its_queue_says,
+            letters_may_die_again,
+            a_queue_may_be_its_own_dead_letter_queue,
+            letters_arrive_though_their_source_is_deleted,
+            a_dead_letter_queue_is_created_as_often_as_it_is_needed,
+            letters_of_many_takers_arrive_once,
+        ],
+        returning: [
+            a_message_that_is_given_back_is_free_in_its_old_place,
+            a_message_that_is_given_back_for_later_is_nobodys_till_then,
+            what_is_given_back_for_later_takes_no_claim_to_delete,
+            only_the_holder_gives_back,
+            an_old_claim_has_no_say_over_what_it_gave_back,
+            giving_back_prolongs_no_life,
+        ],
+        once: [
+            a_repeated_post_has_the_first_answer,
+            repeated_posts_at_once_are_one,
+            a_key_with_other_content_is_refused,
+            a_key_belongs_to_its_queue_and_client,
+            a_post_that_stored_nothing_is_not_remembered,
         ],
         contention: [
             no_message_has_two_holders_at_once,

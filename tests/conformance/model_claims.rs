@@ -1,10 +1,10 @@
 //! The model's claims: what each operation on them should do, and what it does.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, MessageId};
+use sukkal::domain::{ClaimId, MessageId, QueueId};
 use sukkal::storage::{ClaimChange, Deletion};
 
-use super::model::{Kept, Run, TICK_S, ids_kept};
+use super::model::{Kept, Run, TICK_S, counted, ids_where};
 use super::subject::ids_of;
 
 /// A live claim.
@@ -32,16 +32,67 @@ fn grace_s(ticks: u32) -> u32 {
 }
 
 impl Run<'_> {
-    pub(super) fn free(&self) -> Vec<MessageId> {
-        self.feed.iter().filter(|kept| kept.claim.is_none()).map(|kept| kept.id).collect()
+    fn free(&self) -> Vec<MessageId> {
+        ids_where(&self.feed, |kept| kept.let_in && !kept.is_held())
     }
 
     pub(super) fn claimed(&self) -> Vec<MessageId> {
-        self.feed.iter().filter(|kept| kept.claim.is_some()).map(|kept| kept.id).collect()
+        ids_where(&self.feed, Kept::is_held)
     }
 
     fn held(&self, claim: ClaimId) -> Vec<MessageId> {
-        self.feed.iter().filter(|kept| kept.claim == Some(claim)).map(|kept| kept.id).collect()
+        ids_where(&self.feed, |kept| kept.claim == Some(claim))
+    }
+
+    pub(super) fn letters(&self) -> QueueId {
+        self.subject.id(&format!("{}.letters", self.queue.name()))
+    }
+
+    /// Expects the stats, and both feeds.
+    pub(super) async fn look_at_feed(&self) {
+        let stats = self.subject.stats(&self.queue).await;
+        assert_eq!((stats.total, stats.claimed), (self.feed.len() as u64, self.claimed().len() as u64));
+        assert_eq!(self.subject.feed(&self.queue).await, self.free());
+        let listed = self.subject.feed_with_claimed(&self.queue, 100, None).await;
+        assert_eq!(listed, ids_where(&self.feed, |kept| kept.let_in));
+    }
+
+    /// Expects the dead letters, in the order of their deaths.
+    pub(super) async fn look_at_letters(&self) {
+        let letters = self.subject.list(&self.letters(), None, 1_000).await;
+        let letters: Vec<_> = letters
+            .into_iter()
+            .map(|letter| (letter.origin.expect("it is a dead letter"), letter.body))
+            .map(|(origin, body)| (origin.id, origin.claim_count, body))
+            .collect();
+        let expected: Vec<_> = self.dead.iter().map(|kept| (kept.id, kept.claim_count, kept.body.clone())).collect();
+        assert_eq!(letters, expected);
+    }
+
+    /// Of the oldest free messages, takes away those that have been given out too often; the others with their
+    /// counts.
+    pub(super) fn give_out(&mut self, limit: usize) -> Vec<(MessageId, u32)> {
+        let most = self.claim_count_max();
+        let taken: Vec<_> = self.free().into_iter().take(limit).collect();
+        let is_dead = |kept: &Kept| taken.contains(&kept.id) && most.is_some_and(|most| kept.claim_count >= most);
+        self.dead.extend(self.feed.iter().filter(|kept| is_dead(kept)).cloned());
+        self.feed.retain(|kept| !is_dead(kept));
+        let left = self.feed.iter().filter(|kept| taken.contains(&kept.id));
+        left.map(|kept| (kept.id, kept.claim_count)).collect()
+    }
+
+    pub(super) async fn give_back(&mut self, pick: Index, id: MessageId, delay_ticks: Option<u32>) {
+        let claim = self.picked_claim(pick);
+        let delay_s = delay_ticks.map_or(0, |ticks| TICK_S * ticks + 35);
+
+        let change = self.subject.store().return_message(&self.queue, claim, id, delay_s).await;
+
+        assert_eq!(change, Ok(if self.is_live(claim) { ClaimChange::Done } else { ClaimChange::Gone }));
+        let now_s = self.now_s;
+        if let Some(kept) = self.feed.iter_mut().find(|kept| kept.id == id && kept.claim == Some(claim)) {
+            kept.claim = None;
+            kept.back_s = (delay_s > 0).then_some(now_s + i64::from(delay_s));
+        }
     }
 
     fn is_live(&self, claim: ClaimId) -> bool {
@@ -54,6 +105,10 @@ impl Run<'_> {
             self.claims.iter().filter(|leased| leased.ends_s() <= self.now_s).map(|leased| leased.id).collect();
         for claim in over {
             self.forget(claim);
+        }
+        let now_s = self.now_s;
+        for kept in &mut self.feed {
+            kept.back_s = kept.back_s.filter(|back_s| *back_s > now_s);
         }
     }
 
@@ -83,18 +138,25 @@ impl Run<'_> {
 
     pub(super) async fn claim(&mut self, limit: usize, ticks: u32, grace_ticks: u32) {
         let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
-        let expected: Vec<_> = self.free().into_iter().take(limit).collect();
 
         let claim = self.subject.claim_for(&self.queue, limit, ttl_s, grace_s).await;
 
+        let mut expected = self.give_out(limit);
         let Some(claim) = claim else {
             assert_eq!(expected, []);
             return;
         };
-        assert_eq!((ids_of(&claim.messages), claim.ttl_s), (expected.clone(), ttl_s));
+        if self.claim_count_max().is_some() {
+            for (id, claim_count) in &mut expected {
+                *claim_count += 1;
+                let kept = self.feed.iter_mut().find(|kept| kept.id == *id);
+                kept.expect("it is not dead").claim_count = *claim_count;
+            }
+        }
+        assert_eq!((counted(&claim.messages), claim.ttl_s), (expected, ttl_s));
         self.claims.push(Leased { id: claim.id, ttl_s, since_s: self.now_s });
         self.ever_claimed.push(claim.id);
-        self.hold(claim.id, &expected, ttl_s, grace_s);
+        self.hold(claim.id, &ids_of(&claim.messages), ttl_s, grace_s);
         let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
         assert_eq!(lives, self.ttls_of(claim.id));
     }
@@ -154,7 +216,10 @@ impl Run<'_> {
         if expected == Deletion::Done {
             self.feed.retain(|kept| kept.id != id);
         }
-        assert_eq!(self.subject.feed_with_claimed(&self.queue, 100, None).await, ids_kept(&self.feed));
+        assert_eq!(
+            self.subject.feed_with_claimed(&self.queue, 100, None).await,
+            ids_where(&self.feed, |kept| kept.let_in)
+        );
     }
 
     pub(super) async fn delete_claimed(&mut self, ids: &[MessageId], picks: &[Index]) {

@@ -97,6 +97,12 @@ impl Subject {
         self.move_clock(queue, -micros(by)).await;
     }
 
+    /// Sets how far the clock of a queue is ahead of the real one.
+    pub(super) async fn turn_clock(&self, queue: &QueueId, ahead: Duration) {
+        let before_us = self.clocks_us.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or(0);
+        self.move_clock(queue, micros(ahead) - before_us).await;
+    }
+
     async fn move_clock(&self, queue: &QueueId, by_us: i64) {
         let offset_us = {
             let mut clocks = self.clocks_us.lock().unwrap_or_else(PoisonError::into_inner);

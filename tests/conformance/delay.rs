@@ -1,0 +1,293 @@
+//! Delay: nobody gets a message before it is due, and then it stands where nobody has passed it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::join_all;
+use sukkal::domain::{MessageId, NewMessage, QueueId};
+use sukkal::storage::{Listing, Page, Scope};
+
+use super::seed::{Dice, seed};
+use super::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages};
+
+const S: Duration = Duration::from_secs(1);
+
+impl Subject {
+    /// The ids of what is listed when delayed messages are, too.
+    async fn peek(&self, queue: &QueueId) -> Vec<MessageId> {
+        self.peeked(queue).await.messages.iter().map(|message| message.id).collect()
+    }
+
+    async fn peeked(&self, queue: &QueueId) -> Page {
+        let scope = Scope { claimed: false, delayed: true };
+        let listing = Listing { after: None, limit: 1_000, not_from: None, scope };
+        self.store().list_messages(queue, &listing).await.expect("the store answers")
+    }
+}
+
+/// So many messages with the same delay.
+fn delayed(delay_s: u32, count: usize) -> Vec<NewMessage> {
+    messages(LONG_S, count).into_iter().map(|message| NewMessage { delay_s, ..message }).collect()
+}
+
+/// Sets the queue's clock to so long before a message is due.
+async fn come_near(subject: &Subject, queue: &QueueId, id: MessageId, ahead: Duration) {
+    let real = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    let due = Duration::from_micros(id.rank().micros());
+    subject.turn_clock(queue, due.saturating_sub(real + ahead)).await;
+}
+
+pub(super) async fn a_delayed_message_is_nobodys_until_it_is_due(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &delayed(100, 3)).await;
+
+    for step in [0, 98] {
+        subject.advance(&queue, step * S).await;
+        assert_eq!(subject.feed(&queue).await, []);
+        assert_eq!(subject.claimed_ids(&queue, 3, 60).await, []);
+        assert_eq!(ids_of(&subject.pop(&queue, 3).await), []);
+    }
+    subject.advance(&queue, 3 * S).await;
+
+    assert_eq!(subject.feed(&queue).await, ids);
+    assert_eq!(subject.claimed_ids(&queue, 3, 60).await, ids);
+}
+
+pub(super) async fn a_delayed_message_is_found_counted_and_deleted_like_any(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &delayed(100, 3)).await;
+    let first = subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    assert_eq!(subject.found(&queue, &ids).await, ids);
+    let stats = subject.stats(&queue).await;
+    assert_eq!((stats.total, stats.claimed), (4, 0));
+    assert_eq!(stats.oldest.map(|message| message.id), Some(first[0]));
+    assert_eq!(stats.newest.map(|message| message.id), Some(ids[2]));
+    subject.delete_messages(&queue, &ids[..1]).await;
+    subject.acknowledge(&queue, ids[1], None).await;
+    assert_eq!(subject.count(&queue).await, 2);
+    subject.advance(&queue, 101 * S).await;
+    assert_eq!(subject.feed(&queue).await, [first[0], ids[2]]);
+}
+
+pub(super) async fn a_reader_may_peek_at_what_is_not_due(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let late = subject.post(&queue, &delayed(200, 2)).await;
+    let soon = subject.post(&queue, &delayed(100, 2)).await;
+    let now = subject.post(&queue, &messages(LONG_S, 2)).await;
+
+    assert_eq!(subject.peek(&queue).await, [now.clone(), soon.clone(), late.clone()].concat());
+    subject.advance(&queue, 101 * S).await;
+    assert_eq!(subject.feed(&queue).await, [now.clone(), soon.clone()].concat());
+    assert_eq!(subject.peek(&queue).await, [now, soon, late].concat());
+}
+
+pub(super) async fn a_page_tells_whether_the_queue_delays(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    assert!(!subject.peeked(&queue).await.delays);
+
+    for (delay, delays) in [(5, true), (0, false)] {
+        let keys = super::subject::metadata(serde_json::json!({"_default_message_delay": delay}));
+        let seen = subject.revision(&queue).await;
+        subject.store().update_queue(&queue, seen, &keys).await.expect("the store answers");
+
+        assert_eq!(subject.peeked(&queue).await.delays, delays);
+    }
+    assert!(!subject.peeked(&subject.id("never")).await.delays);
+}
+
+pub(super) async fn messages_of_one_post_come_when_each_is_due(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let delays = [30, 0, 10, 30, 20, 0, 10];
+    let batch: Vec<_> = delays.iter().map(|delay| NewMessage { delay_s: *delay, ..message(LONG_S, 0) }).collect();
+
+    let ids = subject.post(&queue, &batch).await;
+
+    let of = |places: &[usize]| places.iter().map(|place| ids[*place]).collect::<Vec<_>>();
+    assert_eq!(subject.feed(&queue).await, of(&[1, 5]));
+    let due = [vec![1, 5], vec![2, 6], vec![4], vec![0, 3]];
+    for round in 2..=4 {
+        subject.advance(&queue, 10 * S + S / 2).await;
+        assert_eq!(subject.feed(&queue).await, of(&due[..round].concat()));
+    }
+}
+
+pub(super) async fn what_becomes_due_stands_behind_every_marker(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let late = subject.post(&queue, &delayed(100, 2)).await;
+    let first = subject.post(&queue, &messages(LONG_S, 2)).await;
+    subject.advance(&queue, 50 * S).await;
+    let second = subject.post(&queue, &messages(LONG_S, 2)).await;
+    assert_eq!(subject.feed(&queue).await, [first, second.clone()].concat());
+
+    subject.advance(&queue, 51 * S).await;
+    // Due, but nobody has looked yet: a post meanwhile changes nothing.
+    let third = subject.post(&queue, &messages(LONG_S, 2)).await;
+
+    assert_eq!(subject.feed_after(&queue, Some(second[1])).await, [late, third].concat());
+}
+
+pub(super) async fn a_post_that_would_reach_what_is_undue_waits_behind_it(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let (late, near) = near_what_is_undue(subject, &queue).await;
+    subject.rewind(&queue, 100 * S).await;
+
+    let many = subject.post(&queue, &messages(LONG_S, 20_000)).await;
+    let one = subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    assert_eq!(subject.feed_after(&queue, Some(near)).await, one);
+    subject.advance(&queue, 102 * S).await;
+    assert_eq!(subject.feed_after(&queue, Some(near)).await, [one, late, many].concat());
+}
+
+pub(super) async fn later_posts_wait_behind_one_that_waits(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let (late, near) = near_what_is_undue(subject, &queue).await;
+    subject.rewind(&queue, S / 2).await;
+
+    let many = subject.post(&queue, &messages(LONG_S, 20_000)).await;
+    let one = subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    subject.advance(&queue, 2 * S).await;
+    assert_eq!(subject.feed_after(&queue, Some(near)).await, [late, many, one].concat());
+}
+
+/// A message that is not due, and another whose rank is less than twenty thousand before it.
+async fn near_what_is_undue(subject: &Subject, queue: &QueueId) -> (Vec<MessageId>, MessageId) {
+    loop {
+        let late = subject.post(queue, &delayed(60, 1)).await;
+        come_near(subject, queue, late[0], Duration::from_millis(15)).await;
+        let near = subject.post(queue, &messages(LONG_S, 1)).await[0];
+        // The machine may have been busy with something else.
+        if near < late[0] {
+            return (late, near);
+        }
+    }
+}
+
+pub(super) async fn ranks_are_given_once_whatever_is_delayed(subject: &Subject) {
+    let seed = seed();
+    let queue = subject.queue("q").await;
+    let posts = (0..24_u64).map(|number| {
+        let (subject, queue) = (subject.clone(), queue.clone());
+        async move {
+            let mut dice = Dice::new(seed, number);
+            let mut ids = Vec::new();
+            for _ in 0..8 {
+                let delays: Vec<_> = (0..=dice.roll(300)).map(|_| u32::from(dice.roll(2) == 0)).collect();
+                let batch: Vec<_> =
+                    delays.iter().map(|delay| NewMessage { delay_s: *delay, ..message(LONG_S, 0) }).collect();
+                ids.extend(subject.post(&queue, &batch).await);
+            }
+            ids
+        }
+    });
+    let mut all = join_all(posts).await.concat();
+    subject.advance(&queue, 3 * S).await;
+
+    let feed = subject.feed(&queue).await;
+
+    assert_ascending(&feed);
+    all.sort_unstable();
+    assert_eq!(feed, all);
+}
+
+pub(super) async fn messages_of_one_post_and_delay_are_next_to_each_other(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let posts = (0..12).map(|_| {
+        let (subject, queue) = (subject.clone(), queue.clone());
+        async move { subject.post(&queue, &delayed(10, 2_000)).await }
+    });
+    let posts = join_all(posts).await;
+    subject.advance(&queue, 12 * S).await;
+
+    let feed = subject.feed(&queue).await;
+
+    assert_eq!(feed.len(), 24_000);
+    for post in posts {
+        let start = feed.iter().position(|id| *id == post[0]).expect("it is there");
+        assert_eq!(feed[start..start + 2_000], post);
+    }
+}
+
+pub(super) async fn thousands_that_are_due_at_once_are_one_for_the_first_reader(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &delayed(60, 3_000)).await;
+    subject.advance(&queue, 61 * S).await;
+
+    assert_eq!(ids_of(&subject.list(&queue, Some(ids[2_989]), 1_000).await), ids[2_990..]);
+    assert_eq!(subject.feed(&queue).await, ids);
+}
+
+pub(super) async fn nothing_is_due_earlier_when_the_clock_steps_back(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &delayed(100, 2)).await;
+    subject.advance(&queue, 90 * S).await;
+    subject.rewind(&queue, 60 * S).await;
+    let now = subject.post(&queue, &messages(LONG_S, 2)).await;
+
+    // Changes of the metadata draw numbers too.
+    for colour in 0..20 {
+        let seen = subject.revision(&queue).await;
+        let keys = super::subject::metadata(serde_json::json!({"colour": colour}));
+        subject.store().update_queue(&queue, seen, &keys).await.expect("the store answers");
+    }
+    assert_eq!(subject.feed(&queue).await, now);
+    subject.advance(&queue, 68 * S).await;
+    assert_eq!(subject.feed(&queue).await, now);
+    subject.advance(&queue, 3 * S).await;
+    assert_eq!(subject.feed(&queue).await, [now, ids].concat());
+}
+
+pub(super) async fn what_was_due_stays_due_when_the_clock_steps_back(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let late = subject.post(&queue, &delayed(100, 2)).await;
+    subject.advance(&queue, 101 * S).await;
+    // Behind what is due, though nobody has looked.
+    let post = subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.rewind(&queue, 50 * S).await;
+
+    assert_eq!(subject.feed(&queue).await, [late, post].concat());
+}
+
+pub(super) async fn nothing_lands_before_what_was_let_in_when_the_clock_steps_back(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let late = subject.post(&queue, &delayed(100, 2)).await;
+    subject.advance(&queue, 101 * S).await;
+    assert_eq!(subject.feed(&queue).await, late);
+    subject.rewind(&queue, 50 * S).await;
+
+    let post = subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    assert_eq!(subject.feed_after(&queue, Some(late[1])).await, post);
+}
+
+pub(super) async fn a_message_may_end_before_it_is_due(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let short = NewMessage { delay_s: 900, ..message(60, 0) };
+    let ids = subject.post(&queue, &[short]).await;
+    subject.advance(&queue, 58 * S).await;
+    assert_eq!(subject.found(&queue, &ids).await, ids);
+
+    subject.advance(&queue, 4 * S).await;
+
+    assert_eq!(subject.found(&queue, &ids).await, []);
+    assert_eq!(subject.count(&queue).await, 0);
+    subject.advance(&queue, 900 * S).await;
+    assert_eq!(subject.feed(&queue).await, []);
+}
+
+pub(super) async fn a_purge_and_a_deletion_take_what_is_delayed(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    for deleted in [false, true] {
+        subject.post(&queue, &delayed(100, 20)).await;
+        if deleted {
+            subject.delete(&queue).await;
+            subject.create(&queue).await;
+        } else {
+            subject.store().purge_messages(&queue).await.expect("the store answers");
+        }
+        assert_eq!(subject.count(&queue).await, 0);
+        subject.advance(&queue, 101 * S).await;
+        assert_eq!(subject.feed(&queue).await, []);
+    }
+}
