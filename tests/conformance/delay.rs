@@ -131,7 +131,7 @@ pub(super) async fn a_post_that_would_reach_what_is_undue_waits_behind_it(subjec
     let (late, near) = near_what_is_undue(subject, &queue).await;
     subject.rewind(&queue, 100 * S).await;
 
-    let many = subject.post(&queue, &messages(LONG_S, 20_000)).await;
+    let many = subject.post(&queue, &messages(LONG_S, 8_000)).await;
     let one = subject.post(&queue, &messages(LONG_S, 1)).await;
 
     assert_eq!(subject.feed_after(&queue, Some(near)).await, one);
@@ -142,20 +142,20 @@ pub(super) async fn a_post_that_would_reach_what_is_undue_waits_behind_it(subjec
 pub(super) async fn later_posts_wait_behind_one_that_waits(subject: &Subject) {
     let queue = subject.queue("q").await;
     let (late, near) = near_what_is_undue(subject, &queue).await;
-    subject.rewind(&queue, S / 2).await;
+    subject.rewind(&queue, S * 9 / 10).await;
 
-    let many = subject.post(&queue, &messages(LONG_S, 20_000)).await;
+    let many = subject.post(&queue, &messages(LONG_S, 8_000)).await;
     let one = subject.post(&queue, &messages(LONG_S, 1)).await;
 
     subject.advance(&queue, 2 * S).await;
     assert_eq!(subject.feed_after(&queue, Some(near)).await, [late, many, one].concat());
 }
 
-/// A message that is not due, and another whose rank is less than twenty thousand before it.
+/// A message that is not due, and another whose rank is less than eight thousand before it.
 async fn near_what_is_undue(subject: &Subject, queue: &QueueId) -> (Vec<MessageId>, MessageId) {
     loop {
         let late = subject.post(queue, &delayed(60, 1)).await;
-        come_near(subject, queue, late[0], Duration::from_millis(15)).await;
+        come_near(subject, queue, late[0], Duration::from_millis(8)).await;
         let near = subject.post(queue, &messages(LONG_S, 1)).await[0];
         // The machine may have been busy with something else.
         if near < late[0] {
