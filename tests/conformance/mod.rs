@@ -32,6 +32,7 @@ mod queue_list;
 mod queues;
 mod redis_claim_keys;
 mod redis_keys;
+mod redis_letters;
 mod returning;
 mod seed;
 mod subject;
