@@ -10,6 +10,7 @@ pub mod once;
 pub mod patch;
 pub mod project;
 pub mod queue;
+pub mod secret;
 
 pub use body::Body;
 pub use claim::{Claim, ClaimId, NewClaim, Term};
@@ -21,3 +22,4 @@ pub use once::Once;
 pub use patch::MetadataPatch;
 pub use project::ProjectId;
 pub use queue::{Queue, QueueId, QueueName, Revision};
+pub use secret::Secret;
