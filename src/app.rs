@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::api::http::{self, Service, Settings};
+use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::janitor;
@@ -45,7 +46,12 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
     let broker = Broker::new(store.clone(), config.transport.limits.clone());
     let client_timeout = Duration::from_secs(config.client_timeout_s);
-    let settings = Settings { admin_mode: config.admin_mode, client_id: config.transport.client_id(), client_timeout };
+    let settings = Settings {
+        admin_mode: config.admin_mode,
+        client_id: config.transport.client_id(),
+        client_timeout,
+        signer: Signer::new(&config.signed_url.secret_key),
+    };
     let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
 
     let listener =

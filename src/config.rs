@@ -11,7 +11,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
-use crate::domain::{ClientIdRule, Limits};
+use crate::domain::{ClientIdRule, Limits, Secret};
 
 const DEFAULTS: &str = include_str!("../config/default.toml");
 const PREFIX: &str = "SUKKAL_";
@@ -34,6 +34,8 @@ pub struct Config {
     pub client_timeout_s: u64,
     /// Limits and defaults of the API.
     pub transport: Transport,
+    /// Pre-signed URLs.
+    pub signed_url: SignedUrl,
     /// The background work.
     pub janitor: Janitor,
     /// What is logged, and how.
@@ -56,6 +58,13 @@ pub struct Transport {
 enum ClientIdCheck {
     Strict,
     Off,
+}
+
+/// `[signed_url]`, as in Zaqar.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct SignedUrl {
+    /// What URLs are signed with.
+    pub secret_key: Secret,
 }
 
 /// `[janitor]`
@@ -276,6 +285,17 @@ mod tests {
         let error = load("store = \"redis://user:secret@host\" oops", &[], None).unwrap_err().to_string();
 
         assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_is_taken_but_not_shown() {
+        let config = load("", &[("SUKKAL_SIGNED_URL__SECRET_KEY", "hush")], None).unwrap();
+        let mistyped = load("[signed_url]\nsecret_key = 4242", &[], None).unwrap_err().to_string();
+
+        assert_eq!(config.signed_url.secret_key.reveal(), Some("hush"));
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+        assert!(mistyped.contains("secret_key") && !mistyped.contains("4242"), "{mistyped}");
+        assert_eq!(load("", &[], None).unwrap().signed_url.secret_key.reveal(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("api", &["auth", "broker", "domain", "storage"]),
     ("config", &["domain"]),
     ("janitor", &["domain", "storage"]),
-    ("app", &["api", "broker", "config", "domain", "janitor", "storage"]),
+    ("app", &["api", "auth", "broker", "config", "domain", "janitor", "storage"]),
     ("cli", &["app", "config"]),
 ];
 

@@ -1,4 +1,6 @@
-//! Who calls, and what a role is needed for.
+//! Who calls, what a role is needed for, and what a pre-signed URL allows.
+
+pub mod signed_url;
 
 use crate::domain::{ClientId, ProjectId};
 

@@ -16,7 +16,8 @@ const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"
 
 #[test]
 fn the_contract_has_each_route_and_no_other() {
-    let settings = Settings { admin_mode: true, client_id: ClientIdRule::Uuid, client_timeout: Duration::MAX };
+    let client_id = ClientIdRule::Uuid;
+    let settings = Settings { admin_mode: true, client_id, client_timeout: Duration::MAX, signer: None };
 
     let served: BTreeSet<String> = routes(&settings)
         .into_iter()

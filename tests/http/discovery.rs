@@ -57,6 +57,12 @@ async fn the_home_document_lists_what_is_served() {
         "hints": {"allow": ["POST"], "formats": {"application/json": {}}, "accept-post": ["application/json"]},
     });
     assert_eq!(resources["rel/post_claim"], claims);
+    let share = json!({
+        "href-template": "/v2/queues/{queue_name}/share",
+        "href-vars": {"queue_name": "param/queue_name"},
+        "hints": {"allow": ["POST"], "formats": {"application/json": {}}, "accept-post": ["application/json"]},
+    });
+    assert_eq!(resources["rel/queue_share"], share);
     for (relation, method) in [("rel/claim", "GET"), ("rel/patch_claim", "PATCH"), ("rel/delete_claim", "DELETE")] {
         assert_eq!(resources[relation]["href-template"], "/v2/queues/{queue_name}/claims/{claim_id}");
         assert_eq!(resources[relation]["hints"]["allow"], json!([method]));

@@ -28,6 +28,8 @@ mod queue_stats;
 mod raw;
 mod reserved_metadata;
 mod round_trips;
+mod share;
+mod signed_urls;
 mod slow_clients;
 mod tenants;
 

@@ -100,6 +100,8 @@ async fn every_route_says_which_methods_it_takes() {
         ("/v2/queues", "GET, OPTIONS"),
         ("/v2/queues/q", "DELETE, GET, OPTIONS, PATCH, PUT"),
         ("/v2/queues/q/stats", "GET, OPTIONS"),
+        ("/v2/queues/q/purge", "OPTIONS, POST"),
+        ("/v2/queues/q/share", "OPTIONS, POST"),
         ("/v2/queues/q/messages", "DELETE, GET, OPTIONS, POST"),
         ("/v2/queues/q/messages/m", "DELETE, GET, OPTIONS"),
         ("/v2/queues/q/claims", "OPTIONS, POST"),

@@ -3,15 +3,17 @@
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
+use time::OffsetDateTime;
 
 use super::{Service, Settings};
 use crate::api::Error;
 use crate::api::wire::body;
 use crate::auth::Caller;
+use crate::auth::signed_url::{SignedUrl, Signer};
 use crate::domain::queue::InvalidQueueId;
 use crate::domain::{ClientId, ProjectId, QueueId};
 
@@ -19,6 +21,9 @@ const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
 const ROLES: &str = "x-roles";
 const SIGNATURE: &str = "url-signature";
+const SIGNED_PATHS: &str = "url-paths";
+const SIGNED_METHODS: &str = "url-methods";
+const SIGNED_EXPIRY: &str = "url-expires";
 
 /// The id at the end of a path, as the caller spells it.
 pub(super) struct LastSegment(pub(super) String);
@@ -33,6 +38,7 @@ pub(super) async fn admit(State(service): State<Service>, mut request: Request, 
     if segments.iter().any(|segment| segment.contains('/')) {
         return Err(Error::NoRoute);
     }
+    check_signature(request.method(), &segments, request.headers(), service.settings.signer.as_ref())?;
     check_representation(request.headers())?;
     let caller = caller(request.headers(), &service.settings)?;
     if let [_v2, queues, name, ..] = &segments[..]
@@ -45,8 +51,11 @@ pub(super) async fn admit(State(service): State<Service>, mut request: Request, 
     Ok(next.run(request).await)
 }
 
-/// Lets a request through that needs no caller.
+/// Lets a request through that needs no caller. No URL is signed for what everybody may see.
 pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Response, Error> {
+    if request.headers().contains_key(SIGNATURE) {
+        return Err(Error::NoRoute);
+    }
     check_representation(request.headers())?;
     Ok(next.run(request).await)
 }
@@ -56,11 +65,40 @@ fn decoded(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-/// Checks what the client sends and takes. A signed URL is refused as one that nobody has signed.
-fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
-    if headers.contains_key(SIGNATURE) {
-        return Err(Error::NoRoute);
+/// Where there is a signature, the request has to be one that its URL allows. What does not fit is not said.
+fn check_signature(
+    method: &Method,
+    segments: &[String],
+    headers: &HeaderMap,
+    signer: Option<&Signer>,
+) -> Result<(), Error> {
+    if !headers.contains_key(SIGNATURE) {
+        return Ok(());
     }
+    let is_allowed = || {
+        let url = presented_url(headers)?;
+        Some(signer?.has_signed(&url, only(headers, SIGNATURE)?) && url.allows(method.as_str(), segments))
+    };
+    if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NoRoute) }
+}
+
+/// The URL that the headers describe. The project is the one that the request will work on.
+fn presented_url(headers: &HeaderMap) -> Option<SignedUrl> {
+    let list = |name| Some(only(headers, name)?.split(',').map(str::to_owned).collect());
+    let project = project(headers).ok()?;
+    let expiry = only(headers, SIGNED_EXPIRY)?.parse().ok()?;
+    SignedUrl::new(list(SIGNED_PATHS)?, list(SIGNED_METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
+}
+
+/// The header's value if there is one; of two it could not be said which was signed.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then(|| value.to_str().ok())?
+}
+
+/// Checks what the client sends and takes.
+fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
     let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
     if body::length(headers).is_some() && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(Error::FormContent);
@@ -75,13 +113,17 @@ fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
 
 fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
     let client = client(headers, settings)?;
-    let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
-    // Two ids that are no text must not become one by being mended.
-    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
-    let project = ProjectId::new(project).ok_or(Error::ProjectEmpty)?;
+    let project = project(headers)?;
     let roles = text(headers, ROLES).unwrap_or_default();
     let roles = roles.split(',').map(|role| role.trim().to_owned()).collect();
     Ok(Caller { project, client, roles })
+}
+
+fn project(headers: &HeaderMap) -> Result<ProjectId, Error> {
+    let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
+    // Two ids that are no text must not become one by being mended.
+    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
+    ProjectId::new(project).ok_or(Error::ProjectEmpty)
 }
 
 fn client(headers: &HeaderMap, settings: &Settings) -> Result<ClientId, Error> {
@@ -161,7 +203,7 @@ mod tests {
     #[test]
     fn ids_that_are_not_utf_8_are_refused_not_mixed_up() {
         let client_id = ClientIdRule::Text(1..=36);
-        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX };
+        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer: None };
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];

@@ -9,6 +9,7 @@ mod queues;
 mod request_log;
 mod resource;
 mod server;
+mod share;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::resource::Resource;
 pub use self::server::serve;
 use super::Error;
 use super::error::internal;
+use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::ClientIdRule;
 
@@ -53,6 +55,8 @@ pub struct Settings {
     pub client_id: ClientIdRule,
     /// How long a client may pause while it sends a request.
     pub client_timeout: Duration,
+    /// Who signs URLs, if anybody does.
+    pub signer: Option<Signer>,
 }
 
 /// The whole HTTP service.
@@ -98,5 +102,6 @@ fn resources(settings: &Settings) -> Vec<Resource> {
     resources.extend(queues::routes());
     resources.extend(messages::routes());
     resources.extend(claims::routes());
+    resources.extend(share::routes());
     resources
 }

@@ -10,7 +10,7 @@ const QUEUE: (&str, &str) = ("queue_name", "queue_name");
 const MESSAGE: (&str, &str) = ("message_id", "message_id");
 const CLAIM: (&str, &str) = ("claim_id", "claim_id");
 
-const RESOURCES: [Resource; 14] = [
+const RESOURCES: [Resource; 15] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -19,6 +19,7 @@ const RESOURCES: [Resource; 14] = [
     ),
     ("rel/queue", "/v2/queues/{queue_name}", &[QUEUE], &["GET", "PUT", "DELETE", "PATCH"]),
     ("rel/queue_purge", "/v2/queues/{queue_name}/purge", &[QUEUE], &["POST"]),
+    ("rel/queue_share", "/v2/queues/{queue_name}/share", &[QUEUE], &["POST"]),
     ("rel/queue_stats", "/v2/queues/{queue_name}/stats", &[QUEUE], &["GET"]),
     (
         "rel/messages",

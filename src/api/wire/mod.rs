@@ -10,4 +10,5 @@ pub mod messages;
 pub mod metadata_patch;
 pub mod purge;
 pub mod query;
+pub mod share;
 pub mod stats;

@@ -1,0 +1,65 @@
+//! What is to be shared of a queue, and the signed URL that shares it.
+
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+
+use super::json;
+use crate::api::Error;
+use crate::auth::signed_url::{Expiry, InvalidSignedUrl, SignedUrl};
+use crate::domain::QueueId;
+
+const KEYS: [&str; 3] = ["methods", "expires", "paths"];
+const PATHS: [&str; 3] = ["messages", "subscriptions", "claims"];
+
+/// Reads `{"methods": ["GET"], "expires": "2030-01-01T00:00:00", "paths": ["messages"]}`, where each key may be
+/// missing.
+pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<SignedUrl, Error> {
+    let Value::Object(fields) = json::parse(bytes)? else {
+        return Err(Error::Body("Document type not supported.".to_owned()));
+    };
+    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(Error::Request(format!("there is no {key:?} here, only methods, expires and paths")));
+    }
+    let paths = list(&fields, "paths", "messages")?;
+    if let Some(path) = paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
+        return Err(Error::Request(format!("{path:?} cannot be shared: messages, subscriptions and claims can")));
+    }
+    let paths = paths.iter().map(|path| format!("/v2/queues/{}/{path}", queue.name())).collect();
+    let methods = list(&fields, "methods", "GET")?;
+    let expiry = match fields.get("expires") {
+        None | Some(Value::Null) => Expiry::by_default(now),
+        Some(Value::String(text)) => text.parse().map_err(refusal)?,
+        Some(value) => return Err(refusal(InvalidSignedUrl::Time(value.to_string()))),
+    };
+    SignedUrl::new(paths, methods, queue.project().clone(), expiry, now).map_err(refusal)
+}
+
+/// All that has to be known to use the URL.
+#[must_use]
+pub fn document(url: &SignedUrl, signature: &str) -> Value {
+    json!({
+        "paths": url.paths(),
+        "methods": url.methods(),
+        "project": url.project().as_str(),
+        "expires": url.expiry().to_string(),
+        "signature": signature,
+    })
+}
+
+/// The texts of a list; without any the default.
+fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<String>, Error> {
+    let invalid = || Error::Request(format!("\"{key}\" must be a list of texts"));
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(vec![default.to_owned()]),
+        Some(Value::Array(items)) if items.is_empty() => Ok(vec![default.to_owned()]),
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(invalid)).collect()
+        }
+        Some(_) => Err(invalid()),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+fn refusal(invalid: InvalidSignedUrl) -> Error {
+    Error::Request(invalid.to_string())
+}

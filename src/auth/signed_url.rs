@@ -1,0 +1,328 @@
+//! Pre-signed URLs: whoever has one may use some methods on some paths of one project until it expires.
+//!
+//! Nothing about them is kept. The signature over all that a URL says makes it good, in the form that the
+//! reference implementation signs, so that URLs of either are good for both.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use time::format_description::well_known::Iso8601;
+use time::parsing::Parsed;
+use time::{Duration, OffsetDateTime};
+
+use crate::domain::{ProjectId, Secret};
+
+/// How long a URL is good that does not say so.
+const DEFAULT_LIFE: Duration = Duration::DAY;
+
+/// What a URL allows. None of the parts that stand before and behind the project can hold the separator that
+/// is signed between them, so no two URLs have the same signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedUrl {
+    paths: Vec<String>,
+    methods: Vec<String>,
+    project: ProjectId,
+    expiry: Expiry,
+}
+
+/// When a URL expires: a second, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Expiry(OffsetDateTime);
+
+/// Signs URLs with the operator's secret, and knows its own signatures again.
+#[derive(Clone)]
+pub struct Signer(Hmac<Sha256>);
+
+/// Why there can be no such URL.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum InvalidSignedUrl {
+    /// What stands for a method is none.
+    #[error("{0:?} is no HTTP method")]
+    Method(String),
+    /// What stands for a path is none.
+    #[error("{0:?} is no path")]
+    Path(String),
+    /// What stands for a time is none.
+    #[error("{0:?} is no time; one looks like 2030-01-01T00:00:00, in UTC, or with an offset like +02:00")]
+    Time(String),
+    /// It would not be good for a moment.
+    #[error("{0} is over; expires must be in the future")]
+    Expired(Expiry),
+}
+
+impl SignedUrl {
+    /// A URL that is good at the moment `now`.
+    pub fn new(
+        mut paths: Vec<String>,
+        mut methods: Vec<String>,
+        project: ProjectId,
+        expiry: Expiry,
+        now: OffsetDateTime,
+    ) -> Result<Self, InvalidSignedUrl> {
+        if let Some(path) = paths.iter().find(|path| !is_path(path)) {
+            return Err(InvalidSignedUrl::Path(path.clone()));
+        }
+        if let Some(method) = methods.iter().find(|method| !is_method(method)) {
+            return Err(InvalidSignedUrl::Method(method.clone()));
+        }
+        if expiry.0 <= now {
+            return Err(InvalidSignedUrl::Expired(expiry));
+        }
+        paths.sort();
+        methods.sort();
+        Ok(Self { paths, methods, project, expiry })
+    }
+
+    /// Whether it covers a request: the method to the letter, and the path or one above it. The path comes in
+    /// decoded segments, because these are what a request is about, however it spells them.
+    #[must_use]
+    pub fn allows(&self, method: &str, segments: &[String]) -> bool {
+        self.methods.iter().any(|allowed| allowed == method) && self.paths.iter().any(|path| covers(path, segments))
+    }
+
+    /// The paths, sorted.
+    #[must_use]
+    pub fn paths(&self) -> &[String] {
+        &self.paths
+    }
+
+    /// The methods, sorted.
+    #[must_use]
+    pub fn methods(&self) -> &[String] {
+        &self.methods
+    }
+
+    /// Whose queues it opens.
+    #[must_use]
+    pub fn project(&self) -> &ProjectId {
+        &self.project
+    }
+
+    /// Until when.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        self.expiry
+    }
+
+    /// What is signed. The separator is a backslash and an `n`, as in Zaqar, not the end of a line.
+    fn text(&self) -> String {
+        [&self.paths.join(","), &self.methods.join(","), self.project.as_str(), &self.expiry.to_string()].join("\\n")
+    }
+}
+
+/// A path has no comma and no backslash, by which texts that are signed are put together.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && !text.contains([',', '\\'])
+}
+
+/// A method is what HTTP calls a token, so it has no comma and no backslash either.
+fn is_method(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// Whether the segments begin with all those of the path.
+fn covers(path: &str, segments: &[String]) -> bool {
+    let mut rest = segments.iter();
+    path.split('/').skip(1).all(|wanted| rest.next().is_some_and(|segment| segment == wanted))
+}
+
+impl Expiry {
+    /// When a URL expires that is made at the moment `now` and does not say.
+    #[must_use]
+    pub fn by_default(now: OffsetDateTime) -> Self {
+        Self(now + DEFAULT_LIFE)
+    }
+}
+
+impl FromStr for Expiry {
+    type Err = InvalidSignedUrl;
+
+    /// Takes ISO 8601: a day, with or without a time, with or without an offset from UTC.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidSignedUrl::Time(text.to_owned());
+        // To ISO 8601 20300101 is a day, but who sends a number means seconds.
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(invalid());
+        }
+        let midnight_in_utc = Parsed::new()
+            .with_hour_24(0)
+            .and_then(|parsed| parsed.with_minute(0)?.with_second(0)?.with_offset_hour(0))
+            .ok_or_else(invalid)?;
+        let iso = text.replacen(' ', "T", 1);
+        let moment = OffsetDateTime::parse_with_defaults(iso.as_bytes(), &Iso8601::PARSING, midnight_in_utc);
+        let seconds = moment.map_err(|_| invalid())?.unix_timestamp();
+        OffsetDateTime::from_unix_timestamp(seconds).map(Self).map_err(|_| invalid())
+    }
+}
+
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (date, (hour, minute, second)) = (self.0.date(), self.0.to_hms());
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+    }
+}
+
+impl Signer {
+    /// Who signs with the secret; nobody, if there is none.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Option<Self> {
+        let key = secret.reveal()?.as_bytes();
+        Some(Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length")))
+    }
+
+    /// The signature that makes the URL good.
+    #[must_use]
+    pub fn sign(&self, url: &SignedUrl) -> String {
+        let tag = self.0.clone().chain_update(url.text()).finalize().into_bytes();
+        let digits = tag.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        digits.map(|digit| char::from_digit(digit.into(), 16).expect("four bits are one digit")).collect()
+    }
+
+    /// Whether the signature is the one of the URL. How long that takes to see does not tell where they differ.
+    #[must_use]
+    pub fn has_signed(&self, url: &SignedUrl, signature: &str) -> bool {
+        self.sign(url).as_bytes().ct_eq(signature.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EXPIRES: &str = "2030-01-01T00:00:00";
+
+    fn now() -> OffsetDateTime {
+        "2026-11-20T12:00:00".parse::<Expiry>().unwrap().0
+    }
+
+    fn url(paths: &str, methods: &str, project: &str, expires: &str) -> Result<SignedUrl, InvalidSignedUrl> {
+        let list = |text: &str| text.split(',').map(str::to_owned).collect();
+        SignedUrl::new(list(paths), list(methods), ProjectId::new(project).unwrap(), expires.parse()?, now())
+    }
+
+    fn signer(secret: &str) -> Signer {
+        Signer::new(&Secret::new(secret)).unwrap()
+    }
+
+    #[test]
+    fn the_signature_is_that_of_the_reference() {
+        let url = url("/v2/queues/s1/messages", "GET", "p1", EXPIRES).unwrap();
+
+        let signature = signer("SECRET").sign(&url);
+
+        assert_eq!(signature, "13e62705ee7b51d9b5e125d713da7cdb2ae9703c830eb85c5116536212e0dbb1");
+        assert!(signer("SECRET").has_signed(&url, &signature));
+    }
+
+    #[test]
+    fn only_the_whole_signature_to_the_letter_is_good() {
+        let url = url("/a", "GET", "p", EXPIRES).unwrap();
+        let signature = signer("SECRET").sign(&url);
+
+        for wrong in ["", "0", &signature[1..], &signature.to_uppercase(), &format!("{signature}0"), &"0".repeat(64)] {
+            assert!(!signer("SECRET").has_signed(&url, wrong), "{wrong}");
+        }
+        assert!(!signer("secret").has_signed(&url, &signature));
+        assert!(Signer::new(&Secret::new("")).is_none());
+        assert!(!format!("{:?}", signer("SECRET")).contains("SECRET"));
+    }
+
+    #[test]
+    fn times_are_read_in_utc_by_whole_seconds() {
+        for (text, shown) in [
+            ("2030-01-01", "2030-01-01T00:00:00"),
+            ("2030-01-01T10:30", "2030-01-01T10:30:00"),
+            ("2030-01-01 10:30:07", "2030-01-01T10:30:07"),
+            ("2030-01-01T10:30:07.999999", "2030-01-01T10:30:07"),
+            ("2030-01-01T10:30:07Z", "2030-01-01T10:30:07"),
+            ("2030-01-01T00:30:07+02:00", "2029-12-31T22:30:07"),
+            ("2030-01-01T10:30:07-0130", "2030-01-01T12:00:07"),
+        ] {
+            assert_eq!(text.parse::<Expiry>().map(|expiry| expiry.to_string()), Ok(shown.to_owned()), "{text}");
+        }
+        for text in [
+            "",
+            "1900000000",
+            "1900000000.5",
+            "20300101",
+            "tomorrow",
+            "2030-13-01",
+            "2030-02-30",
+            "2030-01-01T",
+            "2030-01-01T25:00:00",
+            "2030-01-01T00:00:00 UTC",
+            "2030-01-01T00:00:00+99:00",
+            "9999-12-31T23:59:59-01:00",
+        ] {
+            assert_eq!(text.parse::<Expiry>(), Err(InvalidSignedUrl::Time(text.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_future() {
+        for over in ["2026-11-20T12:00:00", "2026-11-20T12:00:00.9", "2020-01-01", "0000-01-01"] {
+            assert!(matches!(url("/a", "GET", "p", over), Err(InvalidSignedUrl::Expired(_))), "{over}");
+        }
+        assert!(url("/a", "GET", "p", "2026-11-20T12:00:01").is_ok());
+        assert_eq!(Expiry::by_default(now()).to_string(), "2026-11-21T12:00:00");
+    }
+
+    /// What is put between the parts of a signed text, and the parts themselves, where they do not belong.
+    fn tricky_project() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            3 => Just("\\n".to_owned()),
+            1 => prop::sample::select(vec!["GET", "/a", "\\", ",", EXPIRES]).prop_map(str::to_owned),
+            1 => "[a-c]{1,2}",
+        ];
+        prop::collection::vec(piece, 1..6).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn a_signed_text_reads_in_one_way_only(
+            paths in "/[ab](,/[ab])?", methods in "(GET|PUT)(,POST)?", project in tricky_project(),
+        ) {
+            let signed = url(&paths, &methods, &project, EXPIRES).unwrap();
+            let text = signed.text();
+            let cuts: Vec<usize> = text.match_indices("\\n").map(|(at, _)| at).collect();
+
+            for first in &cuts {
+                for second in cuts.iter().filter(|second| **second >= first + 2) {
+                    for third in cuts.iter().filter(|third| **third > second + 2) {
+                        let (project, expires) = (&text[second + 2..*third], &text[third + 2..]);
+                        let read = url(&text[..*first], &text[first + 2..*second], project, expires);
+                        prop_assert!(read.as_ref() == Ok(&signed) || read.is_err(), "{text} as {read:?}");
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_but_what_was_signed_has_its_signature(
+            signed in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
+            shown in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
+        ) {
+            let of = |(paths, methods, project, expires): &(String, String, String, String)| {
+                url(paths, methods, project, expires).unwrap()
+            };
+            let signature = signer("SECRET").sign(&of(&signed));
+
+            prop_assert!(signer("SECRET").has_signed(&of(&signed), &signature));
+            prop_assert_eq!(signer("SECRET").has_signed(&of(&shown), &signature), shown == signed);
+        }
+    }
+}
