@@ -1,4 +1,4 @@
-//! The client that users of Zaqar have: python-zaqarclient, as `feed.py` and `work.py` drive it.
+//! The client that users of Zaqar have: python-zaqarclient, as `feed.py`, `work.py` and `shared.py` drive it.
 
 use std::process::Stdio;
 
@@ -18,10 +18,15 @@ fn python_zaqarclient_gets_work_done_by_claims() {
     run("work.py");
 }
 
+#[test]
+fn python_zaqarclient_does_what_a_pre_signed_url_says() {
+    run("shared.py");
+}
+
 /// Runs a script against a server, in a project of its own.
 fn run(script: &str) {
     let redis = RedisServer::shared();
-    let sukkal = Sukkal::start(&redis.url());
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_SIGNED_URL__SECRET_KEY", "any")]);
     let mut command = tethered(python::venv());
     // Python would leave caches beside what it imports.
     command.args(["-B", &format!("{SCRIPTS}/{script}"), &sukkal.url(""), script]).stderr(Stdio::piped());
