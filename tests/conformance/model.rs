@@ -343,14 +343,14 @@ impl<'a> Run<'a> {
         }
         let Ok(Posting::Posted(ids)) = posting else { panic!("not posted: {posting:?}") };
         assert_eq!(ids.len(), count);
-        let (ends_s, last) = (self.now_s + i64::from(ttl_s), self.feed.iter().filter(|kept| kept.let_in).next_back());
-        let last = last.map_or(0, |kept| kept.id.rank().micros());
+        let ends_s = self.now_s + i64::from(ttl_s);
+        let last = self.feed.iter().rfind(|kept| kept.let_in).map_or(0, |kept| kept.id.rank().micros());
         for (id, message) in ids.iter().zip(batch) {
             let rank = id.rank().micros();
             let (earliest, latest) =
                 (self.clock_us(self.now_s), self.clock_us(self.latest_s + RUN_S).max(last + 1_000_000));
-            let delay_us = u64::from(message.delay_s) * 1_000_000;
-            assert!((earliest + delay_us..latest + delay_us).contains(&rank), "{rank} is not the place of its delay");
+            let hidden_us = u64::from(message.delay_s) * 1_000_000;
+            assert!((earliest + hidden_us..latest + hidden_us).contains(&rank), "{rank} is not the place of its delay");
             assert!(rank > last, "{rank} may have been passed");
             let let_in = message.delay_s == 0;
             let (claim, back_s, claim_count) = Default::default();

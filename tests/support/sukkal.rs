@@ -54,6 +54,11 @@ impl Sukkal {
         format!("http://{}{path}", self.address)
     }
 
+    /// The id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// A caller of one project, with the usual client id.
     pub(crate) fn project(&self, project: &str) -> Api {
         Api { base: self.url(""), project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
@@ -66,7 +71,7 @@ impl Sukkal {
 
     /// Asks it to stop (SIGTERM) without waiting.
     pub(crate) fn terminate(&self) {
-        let id = self.process.id().to_string();
+        let id = self.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status().expect("kill is there");
     }
 
