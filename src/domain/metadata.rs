@@ -3,16 +3,20 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::integer::integer;
 use super::limits::MESSAGE_TTL_S_MIN;
+use super::queue::InvalidQueueId;
+use super::retry_policy::{self, InvalidRetryPolicy};
 use super::{Limits, QueueName};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
 const DEFAULT_DELAY: &str = "_default_message_delay";
-const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
+const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
+const RETRY_POLICY: &str = "_retry_policy";
 
 /// The keys that every queue shows, set or not.
 pub const SHOWN_KEYS: [&str; 7] =
@@ -56,6 +60,12 @@ pub enum InvalidMetadata {
         /// The most it takes.
         max: u64,
     },
+    /// There can be no such queue for dead letters.
+    #[error("{DEAD_LETTER_QUEUE} names no queue: {0}")]
+    DeadLetterQueue(InvalidQueueId),
+    /// Nothing can be retried so.
+    #[error("{RETRY_POLICY}: {0}")]
+    RetryPolicy(#[from] InvalidRetryPolicy),
 }
 
 impl Metadata {
@@ -66,11 +76,16 @@ impl Metadata {
         check_range(&keys, DEAD_LETTER_TTL, ttl)?;
         check_range(&keys, MAX_POST_SIZE, (1, limits.max_messages_post_size))?;
         check_range(&keys, DEFAULT_DELAY, (0, u64::from(limits.max_message_delay)))?;
-        integer(&keys, MAX_CLAIM_COUNT)?;
-        match keys.get(ENCRYPT) {
-            None | Some(Value::Null | Value::Bool(_)) => Ok(Self(keys)),
-            Some(_) => Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" }),
+        integer_of(&keys, MAX_CLAIM_COUNT)?;
+        if let Some(queue) = set(&keys, DEAD_LETTER_QUEUE) {
+            let name: Result<QueueName, _> = queue.as_str().unwrap_or_default().parse();
+            name.map_err(InvalidMetadata::DeadLetterQueue)?;
         }
+        set(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
+        if set(&keys, ENCRYPT).is_some_and(|flag| !flag.is_boolean()) {
+            return Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" });
+        }
+        Ok(Self(keys))
     }
 
     /// Metadata that a store kept: it was checked when it came in.
@@ -119,7 +134,7 @@ impl Metadata {
     /// What becomes of messages that are given out too often; nothing, unless a count and a queue are set.
     #[must_use]
     pub fn dead_letters(&self) -> Option<DeadLetters> {
-        let claim_count_max = self.0.get(MAX_CLAIM_COUNT)?.as_i64()?.clamp(0, u32::MAX.into());
+        let claim_count_max = integer(self.0.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
         Some(DeadLetters {
             claim_count_max: u32::try_from(claim_count_max).expect("it is in range"),
             queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
@@ -128,7 +143,7 @@ impl Metadata {
     }
 
     fn positive(&self, key: &str) -> Option<u64> {
-        self.0.get(key).and_then(Value::as_u64).filter(|value| *value > 0)
+        self.0.get(key).and_then(integer).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0)
     }
 }
 
@@ -154,15 +169,20 @@ fn is_falsy(value: &Value) -> bool {
     }
 }
 
-fn integer(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
-    match keys.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_i64().map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
+/// The value of a key; null is none.
+fn set<'a>(keys: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    keys.get(key).filter(|value| !value.is_null())
+}
+
+fn integer_of(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
+    match set(keys, key) {
+        None => Ok(None),
+        Some(value) => integer(value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }
 }
 
 fn check_range(keys: &Map<String, Value>, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {
-    let Some(value) = integer(keys, key)? else {
+    let Some(value) = integer_of(keys, key)? else {
         return Ok(());
     };
     let fits = u64::try_from(value).is_ok_and(|value| (min..=max).contains(&value));

@@ -3,6 +3,7 @@
 pub mod body;
 pub mod claim;
 pub mod client;
+pub mod integer;
 pub mod limits;
 pub mod message;
 pub mod metadata;
@@ -10,6 +11,7 @@ pub mod once;
 pub mod patch;
 pub mod project;
 pub mod queue;
+pub mod retry_policy;
 pub mod secret;
 
 pub use body::Body;

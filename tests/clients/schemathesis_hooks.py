@@ -57,6 +57,7 @@ def before_call(context, case, kwargs):
     is_valid = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
     if is_valid:
         let_queues_take_posts(case)
+        leave_room_between_delays(case)
         choose_what_to_delete(case)
         name_a_message(case)
         name_a_claim(case)
@@ -76,6 +77,14 @@ def let_queues_take_posts(case):
     limit = "_max_messages_post_size"
     if isinstance(case.body, dict) and limit in case.body:
         case.body[limit] = None
+
+
+def leave_room_between_delays(case):
+    """The delays of a retry policy have to be 10 seconds apart or more."""
+    policy = case.body.get("_retry_policy") if isinstance(case.body, dict) else None
+    if isinstance(policy, dict):
+        policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 2**62)
+        policy["maximum_delay"] = policy["minimum_delay"] + 10
 
 
 def choose_what_to_delete(case):

@@ -1,67 +1,199 @@
-//! Fact sheet 5: the keys that the service obeys. Each row of the table is a line of `TAKEN` and `REFUSED`,
-//! tried with PUT (400 `Invalid API request`) and PATCH (400 `Invalid request body`).
+//! Fact sheet 5: the keys that the service obeys. Every key is tried with every value, with PUT (400 `Invalid API
+//! request`) and with PATCH (400 `Invalid request body`).
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, answered, refused, send, tenant};
+use super::{INVALID_BODY, INVALID_REQUEST, Stage, Tenant, answered, follow, pick, refused, tenant};
+use crate::support::sukkal::Sukkal;
 
-fn taken() -> Vec<(&'static str, Value)> {
-    let of = |key, values: Value| values.as_array().unwrap().iter().map(|value| (key, value.clone())).collect();
-    let rows: [Vec<_>; 9] = [
-        of("_default_message_ttl", json!([60, 1_209_600, null])),
-        of("_max_messages_post_size", json!([1, 262_144, null])),
-        of("_default_message_delay", json!([0, 900, null])),
-        of("_dead_letter_queue", json!(["dlq", 5, {"any": "thing"}, null])),
-        of("_dead_letter_queue_messages_ttl", json!([60, 1_209_600, null])),
-        of("_max_claim_count", json!([0, -5, 10, i64::MAX, null])),
-        of("_enable_encrypt_messages", json!([true, false, null])),
-        of("_flavor", json!(["gold", 1, null])),
-        of("_unknown", json!([0, "x", [], null])),
-    ];
-    rows.concat()
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+/// One of each kind of value, and those on both sides of each bound.
+fn values() -> Vec<Value> {
+    let integers = json!([i64::MIN, -1, 0, 1, 59, 60, 900, 901, 262_144, 262_145, 1_209_600, 1_209_601, i64::MAX]);
+    let others =
+        json!([null, true, false, 60.0, 0.5, "", "60", "dead.letters", "no name", "é", [], [60], {}, {"k": 1}]);
+    let list = |values: Value| values.as_array().unwrap().clone();
+    [list(integers), list(others), vec![json!("x".repeat(64)), json!("x".repeat(65))]].concat()
 }
 
-fn refused_values() -> Vec<(&'static str, Value)> {
-    let of = |key, values: Value| values.as_array().unwrap().iter().map(|value| (key, value.clone())).collect();
-    let rows: [Vec<_>; 6] = [
-        of("_default_message_ttl", json!([0, 59, 1_209_601, -60, "60", "", 60.0, true, [60], {}, i64::MAX, i64::MIN])),
-        of("_max_messages_post_size", json!([0, -1, 262_145, "1", 1.5, false, []])),
-        of("_default_message_delay", json!([-1, 901, "0", 0.0, {}])),
-        of("_dead_letter_queue_messages_ttl", json!([0, 59, 1_209_601, "60", 60.5])),
-        of("_max_claim_count", json!(["1", 1.0, [], {}])),
-        of("_enable_encrypt_messages", json!([1, 0, "true", "", []])),
-    ];
-    rows.concat()
+/// Each key with those of the values that it takes; it refuses the others.
+fn keys() -> Vec<(&'static str, Vec<Value>)> {
+    let these = |values: Value| values.as_array().unwrap().clone();
+    let numeric = |value: &Value| value.is_i64() || value.is_boolean() || value.is_null();
+    vec![
+        ("_default_message_ttl", these(json!([null, 60, 900, 901, 262_144, 262_145, 1_209_600]))),
+        ("_max_messages_post_size", these(json!([null, true, 1, 59, 60, 900, 901, 262_144]))),
+        ("_default_message_delay", these(json!([null, true, false, 0, 1, 59, 60, 900]))),
+        ("_dead_letter_queue", these(json!([null, "60", "dead.letters", "x".repeat(64)]))),
+        ("_dead_letter_queue_messages_ttl", these(json!([null, 60, 900, 901, 262_144, 262_145, 1_209_600]))),
+        ("_max_claim_count", values().into_iter().filter(numeric).collect()),
+        ("_enable_encrypt_messages", these(json!([null, false]))),
+        ("_flavor", values()),
+        ("_retry_policy", these(json!([null, {}, {"k": 1}]))),
+        ("_unknown", values()),
+    ]
 }
 
-#[tokio::test]
-async fn reserved_keys_take_what_they_are_for() {
-    let api = tenant();
-    api.create("patched", &json!({})).await;
-
-    for (key, value) in taken() {
-        let created = send(api.put("/v2/queues/created").json(&json!({key: value}))).await;
-        assert_eq!(created.status, 201, "{key}: {value}");
-        answered(api.delete("/v2/queues/created"), 204).await;
-        let patch = json!([{"op": "add", "path": format!("/metadata/{key}"), "value": value}]);
-        assert_eq!(send(api.patch("patched", &patch)).await.status, 200, "{key}: {value}");
-    }
+fn retry_policies() -> (Value, Value) {
+    let taken = json!([
+        {"retries_with_no_delay": 0, "minimum_delay_retries": 7, "maximum_delay_retries": -1},
+        {"retries_with_no_delay": null, "retry_backoff_function": null, "ignore_subscription_override": null},
+        {"retries_with_no_delay": true},
+        {"retry_backoff_function": "linear"},
+        {"retry_backoff_function": "arithmetic", "ignore_subscription_override": true},
+        {"retry_backoff_function": "geometric", "ignore_subscription_override": false},
+        {"retry_backoff_function": "exponential", "unknown": [1]},
+        {"minimum_delay": 20},
+        {"maximum_delay": 15},
+        {"minimum_delay": 100, "maximum_delay": 110},
+        {"minimum_delay": 0, "maximum_delay": i64::MAX},
+    ]);
+    let refused = json!([
+        {"retries_with_no_delay": "3"},
+        {"minimum_delay_retries": 3.0},
+        {"maximum_delay_retries": [3]},
+        {"retry_backoff_function": "cubic"},
+        {"retry_backoff_function": 1},
+        {"ignore_subscription_override": 1},
+        {"ignore_subscription_override": "true"},
+        {"minimum_delay": null},
+        {"maximum_delay": null},
+        {"minimum_delay": "5"},
+        {"maximum_delay": 30.5},
+        {"minimum_delay": 21},
+        {"maximum_delay": 14},
+        {"minimum_delay": 100, "maximum_delay": 109},
+        {"minimum_delay": 50, "maximum_delay": 20},
+        {"minimum_delay": i64::MAX, "maximum_delay": i64::MIN},
+    ]);
+    (taken, refused)
 }
 
-#[tokio::test]
-async fn reserved_keys_refuse_anything_else() {
+/// A project with a queue to patch.
+async fn with_patched() -> Tenant {
     let api = tenant();
     api.create("patched", &json!({"k": 1})).await;
-    let before = api.everything().await;
+    api
+}
 
-    for (key, value) in refused_values() {
-        let description = refused(api.put("/v2/queues/created").json(&json!({key: value})), 400, INVALID_REQUEST).await;
-        assert!(description.contains(key), "{description}");
-        // A queue that exists is no reason to look less closely.
-        refused(api.put("/v2/queues/patched").json(&json!({key: value})), 400, INVALID_REQUEST).await;
-        let patch = json!([{"op": "add", "path": format!("/metadata/{key}"), "value": value}]);
-        let description = refused(api.patch("patched", &patch), 400, INVALID_BODY).await;
-        assert!(description.contains(key), "{description}");
+fn patch_of(key: &str, value: &Value) -> Value {
+    json!([{"op": "add", "path": format!("/metadata/{key}"), "value": value}])
+}
+
+async fn is_taken(api: &Tenant, key: &str, value: &Value) {
+    let stored = |metadata: &Value| metadata.get(key) == Some(value) || shows_its_default(key, value);
+
+    let created = super::send(api.put("/v2/queues/created").json(&json!({key: value}))).await;
+    assert_eq!(created.status, 201, "{key}: {value}: {created:?}");
+    assert!(stored(&answered(api.get("/v2/queues/created"), 200).await.json()), "{key}: {value}");
+    answered(api.delete("/v2/queues/created"), 204).await;
+
+    let patched = super::send(api.patch("patched", &patch_of(key, value))).await;
+    assert_eq!(patched.status, 200, "{key}: {value}: {patched:?}");
+    assert!(stored(&patched.json()), "{key}: {value}");
+}
+
+async fn is_refused(api: &Tenant, key: &str, value: &Value) {
+    let created = super::send(api.put("/v2/queues/created").json(&json!({key: value}))).await;
+    assert_eq!(created.status, 400, "{key}: {value}: {created:?}");
+    assert!(created.refusal(400, INVALID_REQUEST).contains(key), "{created:?}");
+    // A queue that exists is no reason to look less closely.
+    refused(api.put("/v2/queues/patched").json(&json!({key: value})), 400, INVALID_REQUEST).await;
+
+    let patched = super::send(api.patch("patched", &patch_of(key, value))).await;
+    assert_eq!(patched.status, 400, "{key}: {value}: {patched:?}");
+    assert!(patched.refusal(400, INVALID_BODY).contains(key), "{patched:?}");
+}
+
+/// Whether a queue shows the key's default instead of the value: `queue_metadata.rs` has the defaults.
+fn shows_its_default(key: &str, value: &Value) -> bool {
+    let always_shown = !["_flavor", "_retry_policy", "_unknown"].contains(&key);
+    always_shown && [json!(null), json!(0), json!(false)].contains(value)
+}
+
+#[tokio::test]
+async fn each_key_takes_what_it_is_for_and_refuses_the_rest() {
+    let api = with_patched().await;
+
+    for (key, taken) in keys() {
+        for value in values() {
+            // Whether `true` is taken depends on the operator's key.
+            match taken.contains(&value) {
+                _ if key == "_enable_encrypt_messages" && value == true => {}
+                true => is_taken(&api, key, &value).await,
+                false => {
+                    let before = api.everything().await;
+                    is_refused(&api, key, &value).await;
+                    assert_eq!(api.everything().await, before, "{key}: {value}");
+                }
+            }
+        }
     }
-    assert_eq!(api.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_retry_policy_is_checked_with_the_defaults_of_what_it_leaves_out() {
+    let api = with_patched().await;
+    let (taken, not_taken) = retry_policies();
+
+    for policy in not_taken.as_array().unwrap() {
+        is_refused(&api, "_retry_policy", policy).await;
+    }
+    assert_eq!(answered(api.get("/v2/queues/patched"), 200).await.json().get("_retry_policy"), None);
+    for policy in taken.as_array().unwrap() {
+        is_taken(&api, "_retry_policy", policy).await;
+    }
+}
+
+#[tokio::test]
+async fn an_integer_beyond_64_bits_is_no_value_of_any_key() {
+    let api = with_patched().await;
+    let huge = "9223372036854775808";
+
+    for (key, _) in keys() {
+        let created = api.put("/v2/queues/created").body(format!("{{\"{key}\": {huge}}}"));
+        assert_eq!(refused(created, 400, INVALID_BODY).await, "JSON contains integer that is too large.");
+        let patch = patch_of(key, &json!("HERE")).to_string().replace("\"HERE\"", huge);
+        let patched = api.patch("patched", &json!([])).body(patch);
+        assert_eq!(refused(patched, 400, INVALID_BODY).await, "JSON contains integer that is too large.");
+    }
+}
+
+#[tokio::test]
+async fn true_is_one_in_effect_too() {
+    let api = tenant();
+    api.create("q", &json!({"_max_messages_post_size": true})).await;
+
+    let description = refused(api.post(MESSAGES, &json!({"messages": [{"body": 1}]})), 400, INVALID_REQUEST).await;
+
+    assert!(description.ends_with("the most is 1"), "{description}");
+}
+
+#[tokio::test]
+async fn a_change_counts_for_the_next_post_through_any_process() {
+    let stage = Stage::shared();
+    let here = Tenant::of(&stage, &format!("project-{}", uuid::Uuid::new_v4()));
+    let other_process = Sukkal::start(&stage.redis.url());
+    let there = other_process.project(&here.project);
+    let set = |key, value: Value| here.patch("q", &patch_of(key, &value));
+    let message = |bytes| json!({"messages": [{"body": "x".repeat(bytes)}]});
+
+    here.create("q", &json!({"_default_message_ttl": 100, "_max_messages_post_size": 500})).await;
+    for api in [&here.api, &there] {
+        answered(api.post(MESSAGES, &message(1)), 201).await;
+        refused(api.post(MESSAGES, &message(600)), 400, INVALID_REQUEST).await;
+    }
+    answered(set("_default_message_ttl", json!(200)), 200).await;
+    answered(there.post(MESSAGES, &message(2)), 201).await;
+    // What the other process remembers refuses this; the queue does not any more.
+    answered(set("_max_messages_post_size", json!(700)), 200).await;
+    answered(there.post(MESSAGES, &message(600)), 201).await;
+    answered(set("_max_messages_post_size", json!(50)), 200).await;
+    refused(there.post(MESSAGES, &message(100)), 400, INVALID_REQUEST).await;
+    answered(here.delete("/v2/queues/q"), 204).await;
+    answered(there.post(MESSAGES, &message(1000)), 201).await;
+
+    let messages = follow(&here, &format!("{MESSAGES}?echo=true"), "messages").await;
+    assert_eq!(pick(&messages.into(), "ttl"), [3600]);
 }

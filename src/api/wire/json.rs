@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::api::Error;
-use crate::domain::Body;
+use crate::domain::{self, Body};
 
 /// The shortest run of digits that can be beyond 64 signed bits.
 const SUSPICIOUS_DIGITS: usize = 19;
@@ -36,13 +36,8 @@ pub fn from_body(body: &Body) -> Value {
 
 /// The integer that a field of a document has.
 pub fn integer(field: &str, value: &Value) -> Result<i64, Error> {
-    match value {
-        // Python, which the API was first written in, takes a boolean for 0 or 1.
-        Value::Bool(flag) => Ok(i64::from(*flag)),
-        value => {
-            value.as_i64().ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
-        }
-    }
+    domain::integer::integer(value)
+        .ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
 }
 
 /// A document for people, indented by four spaces as the reference implementation does.
