@@ -34,11 +34,12 @@ impl Broker {
 
     /// The claim with the messages that it still holds.
     pub async fn get_claim(&self, queue: &QueueId, id: &str) -> Result<Claim, Error> {
-        let claim = match ClaimId::parse(id) {
-            Some(id) => self.store.get_claim(queue, id).await?,
-            None => None,
+        let missing = || no_claim(queue, id);
+        let Some(id) = ClaimId::parse(id) else {
+            self.ping().await?;
+            return Err(missing());
         };
-        claim.ok_or_else(|| no_claim(queue, id))
+        self.store.get_claim(queue, id).await?.ok_or_else(missing)
     }
 
     /// Lets the claim run anew, with all messages that it still holds.
@@ -47,6 +48,7 @@ impl Broker {
         let term = self.admit_term(term, 0)?;
         let missing = no_claim(&queue, id);
         let Some(id) = ClaimId::parse(id) else {
+            self.ping().await?;
             return Err(missing);
         };
         let store = self.store.clone();
@@ -86,7 +88,7 @@ impl Broker {
     /// Ends the claim, if it is live: what it still holds is free again.
     pub async fn release_claim(&self, queue: QueueId, id: &str) -> Result<(), Error> {
         let Some(id) = ClaimId::parse(id) else {
-            return Ok(());
+            return self.ping().await;
         };
         let store = self.store.clone();
         self.to_the_end(async move { Ok(store.release_claim(&queue, id).await?) }).await

@@ -72,15 +72,24 @@ impl Broker {
         let this = self.clone();
         let client = caller.client.clone();
         self.to_the_end(async move {
-            let mut known = match this.seen.get(&queue) {
-                Some(queue) => Some(queue),
-                None => this.store.get_queue(&queue).await?,
-            };
+            let mut known = this.seen.get(&queue);
+            let mut may_be_old = known.is_some();
+            if known.is_none() {
+                known = this.store.get_queue(&queue).await?;
+            }
             let unset = Metadata::default();
             for _ in 0..TRIES_MAX {
                 let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
                 // Before the queue is created: a refused request changes nothing.
-                let messages = this.admit(metadata, &request)?;
+                let messages = match this.admit(metadata, &request) {
+                    // By now the queue may take what it did not when it was last seen.
+                    Err(_) if may_be_old => {
+                        known = this.store.get_queue(&queue).await?;
+                        may_be_old = false;
+                        continue;
+                    }
+                    admitted => admitted?,
+                };
                 let Some(current) = known else {
                     this.store.create_queue(&queue, &unset).await?;
                     known = this.store.get_queue(&queue).await?;
@@ -126,7 +135,7 @@ impl Broker {
     /// The message with that id.
     pub async fn get_message(&self, queue: &QueueId, id: &str) -> Result<Message, Error> {
         let ids: Vec<MessageId> = MessageId::parse(id, queue).into_iter().collect();
-        let found = self.store.get_messages(queue, &ids).await?;
+        let found = self.find_messages(queue, &ids).await?;
         found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))
     }
 
@@ -137,7 +146,7 @@ impl Broker {
         let mut unique = wanted.clone();
         unique.sort_unstable();
         unique.dedup();
-        let found = self.store.get_messages(queue, &unique).await?;
+        let found = self.find_messages(queue, &unique).await?;
         let found: HashMap<MessageId, Message> = found.into_iter().map(|message| (message.id, message)).collect();
         if found.is_empty() {
             return Err(no_message(queue, ids));
@@ -145,10 +154,17 @@ impl Broker {
         Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
+    async fn find_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        if ids.is_empty() {
+            self.ping().await?;
+        }
+        Ok(self.store.get_messages(queue, ids).await?)
+    }
+
     /// Deletes the message with that id, if it is there: a claimed one by its claim, a free one by none.
     pub async fn delete_message(&self, queue: QueueId, id: &str, claim: Option<&str>) -> Result<(), Error> {
         let Some(id) = MessageId::parse(id, &queue) else {
-            return Ok(());
+            return self.ping().await;
         };
         let claim = claim.map(|claim| ClaimId::parse(claim).map_or(GivenClaim::Malformed, GivenClaim::Id));
         let store = self.store.clone();
@@ -167,12 +183,16 @@ impl Broker {
     /// each must be under one of the claims, or nothing is deleted; else the claims do not matter.
     pub async fn delete_messages(&self, queue: QueueId, ids: &[String], claims: &[String]) -> Result<(), Error> {
         let ids = self.parse_ids(&queue, ids)?;
-        let store = self.store.clone();
-        if !self.limits.message_delete_with_claim_id {
-            return self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await;
-        }
-        if claims.is_empty() {
+        let takes_claims = self.limits.message_delete_with_claim_id;
+        if takes_claims && claims.is_empty() {
             return Err(Error::Limit("here \"ids\" takes \"claim_ids\" too".to_owned()));
+        }
+        if ids.is_empty() {
+            return self.ping().await;
+        }
+        let store = self.store.clone();
+        if !takes_claims {
+            return self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await;
         }
         let claims: Vec<ClaimId> = claims.iter().filter_map(|claim| ClaimId::parse(claim)).collect();
         outcome(self.to_the_end(async move { store.delete_claimed(&queue, &ids, &claims).await }).await?)

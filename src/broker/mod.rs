@@ -51,7 +51,8 @@ impl Broker {
         &self.limits
     }
 
-    /// Succeeds if the store answers.
+    /// Succeeds if the store answers. Also done where an id can name nothing, because no caller shall
+    /// be told what a store holds that cannot be reached.
     pub async fn ping(&self) -> Result<(), Error> {
         Ok(self.store.ping().await?)
     }

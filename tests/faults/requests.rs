@@ -34,10 +34,13 @@ pub(super) const READS: [Kind; 7] = [
     ("GET readyz", |r| r.api.get("/readyz")),
 ];
 /// What frees memory.
-pub(super) const DELETES: [Kind; 3] = [
+pub(super) const DELETES: [Kind; 6] = [
     ("DELETE queue", |r| r.api.delete("/v2/queues/doomed")),
     ("DELETE message", |r| r.api.delete(&format!("/v2/queues/kept/messages/{}", r.doomed))),
     ("DELETE messages", |r| r.api.delete(&format!("/v2/queues/kept/messages?ids={}", r.doomed))),
+    ("DELETE message of no id", |r| r.api.delete("/v2/queues/kept/messages/nothing")),
+    ("DELETE messages of no ids", |r| r.api.delete("/v2/queues/kept/messages?ids=nothing")),
+    ("DELETE claim of no id", |r| r.api.delete("/v2/queues/kept/claims/nothing")),
 ];
 /// What takes memory.
 pub(super) const WRITES: [Kind; 4] = [
