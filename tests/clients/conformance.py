@@ -4,9 +4,10 @@ Usage: conformance.py SUITE_DIR SUKKAL PASSED [--update]
 
 Compares with the committed list PASSED: a test in it that does not pass fails the run, so the list
 only grows. `--update` adds what passes now. What each profile of the suite asks of the server is in
-PROFILES, and nowhere else.
+COMMON and PROFILES, and nowhere else.
 """
 
+import collections
 import contextlib
 import json
 import os
@@ -19,16 +20,26 @@ import sys
 import tempfile
 import time
 
-# Environment of the server for each profile that the server can serve today. Profiles with pools,
-# Keystone or WebSockets are not among them.
+# The environment of every server. Admin mode is for the health route; without a key nothing can be
+# encrypted, and without a secret nothing shared.
+COMMON = {
+    "SUKKAL_ADMIN_MODE": "true",
+    "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY": "a key for tests that nobody else knows",
+    "SUKKAL_SIGNED_URL__SECRET_KEY": "a secret for tests that nobody else knows",
+}
+# What the server of each profile has on top. The profiles claim_delete_pooled, keystone, websocket and
+# ws_keystone come with what they need: pools, Keystone, WebSockets.
 PROFILES = {
-    "nopool": {"SUKKAL_ADMIN_MODE": "true", "SUKKAL_SIGNED_URL__SECRET_KEY": "secret"},
+    # Its tests of pools and flavors fail as long as there are none; all others are those of nopool.
+    "default": {},
+    "nopool": {},
     "validation": {
         "SUKKAL_TRANSPORT__MAX_QUEUE_METADATA": "64",
         "SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE": "256",
     },
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
+    # Its store is stopped after the server came up.
     "faulty": {},
 }
 SUITES = ["wsgi", "client", "flow"]
@@ -79,19 +90,37 @@ def start_sukkal(stack, sukkal, store, environment):
 
 
 def run_suite(suite_folder, urls, suite):
-    profiles = [part for name, url in urls.items() for part in ("--profile-url", f"{name}={url}")]
+    (first, url), *others = urls.items()
+    profiles = [part for name, url in others for part in ("--profile-url", f"{name}={url}")]
     with tempfile.TemporaryDirectory() as folder:
         # The suite's folder may be read-only, and Python leaves caches beside what it runs.
         script = shutil.copy(pathlib.Path(suite_folder) / "conform.py", folder)
         report = pathlib.Path(folder) / "report.json"
         command = [sys.executable, script, "--suite", suite, "--no-slow", "--json", report]
-        command += ["--url", urls["nopool"], "--profile", "nopool", *profiles]
+        command += ["--url", url, "--profile", first, *profiles]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         return json.loads(report.read_text())["results"]
 
 
 def name_of(row):
     return " ".join((row["suite"], row["profile"], row["id"]))
+
+
+def print_totals(rows, suite_folder):
+    """A line per suite and profile, with how many of the tests pass that the suite says must."""
+    baseline = json.loads((pathlib.Path(suite_folder) / "baseline.json").read_text())
+    must_pass = set(baseline["must_pass"])
+    totals = collections.defaultdict(collections.Counter)
+    for row in rows:
+        total = totals[row["suite"], row["profile"]]
+        total[row["status"]] += 1
+        if name_of(row) in must_pass:
+            total["must"] += 1
+            total["does"] += row["status"] == "PASS"
+    print("suite     profile       passed failed skipped   must pass")
+    for (suite, profile), total in totals.items():
+        counts = f"{total['PASS']:6} {total['FAIL']:6} {total['SKIP']:7}"
+        print(f"{suite:9} {profile:13} {counts}   {total['does']} of {total['must']}")
 
 
 def main():
@@ -103,7 +132,7 @@ def main():
         urls = {}
         for name, environment in PROFILES.items():
             own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store)
-            urls[name] = start_sukkal(stack, sukkal, own_store, environment)
+            urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
             if own_redis:
                 own_redis.kill()
         rows = [row for suite in SUITES for row in run_suite(suite_folder, urls, suite)]
@@ -118,7 +147,8 @@ def main():
         list_file.write_text("".join(f"{name}\n" for name in sorted(expected | passed)))
     elif passed - expected:
         print(f"{len(passed - expected)} tests pass that are not in {list_file} yet: run with --update")
-    print(f"of {len(expected)} tests that must pass, {len(expected) - len(lost)} do")
+    print_totals(rows, suite_folder)
+    print(f"of {len(expected)} tests that have passed before, {len(expected) - len(lost)} do")
     print(f"{len(passed)} passed, {len(lost)} failed")
     sys.exit(1 if lost or not passed else 0)
 
