@@ -16,6 +16,7 @@ use crate::{broker, storage};
 
 /// How soon a client may try again after a 503, in seconds.
 const RETRY_AFTER_S: u32 = 1;
+const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
 /// Why a request is not answered with what it asks for.
 #[derive(Debug, Error)]
@@ -94,6 +95,16 @@ pub fn internal() -> Response {
     )
 }
 
+/// What a request gets that the store could not serve: what was not done, and that it may be tried again.
+#[must_use]
+pub fn unavailable(loss: &str) -> Response {
+    let description = format!("{loss} Please try again in a few seconds.");
+    let (status, title) = UNAVAILABLE;
+    let mut response = document(status, title, Some(description));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+    response
+}
+
 impl Error {
     fn parts(&self) -> (StatusCode, &'static str) {
         use broker::Error as Broker;
@@ -125,9 +136,7 @@ impl Error {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
-            Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
-            }
+            Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => UNAVAILABLE,
             Self::Broker(Broker::Store(storage::Error::Corrupt(_))) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
@@ -144,21 +153,14 @@ impl IntoResponse for Error {
         let description = match &self {
             Self::NoRoute | Self::Method { .. } => None,
             Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
-                Some("The message store cannot be reached. Please try again in a few seconds.".to_owned())
+                return unavailable("The message store cannot be reached.");
             }
             Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
             error => Some(error.to_string()),
         };
         let mut response = document(status, title, description);
-        let headers = response.headers_mut();
-        match self {
-            Self::Method { allow } => {
-                headers.insert(ALLOW, HeaderValue::from_static(allow));
-            }
-            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
-            }
-            _ => {}
+        if let Self::Method { allow } = self {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
         response
     }

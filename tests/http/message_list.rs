@@ -12,7 +12,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Tenant, answered, follow, pick, post_as, tenant};
+use super::{OTHER_CLIENT, Tenant, answered, follow, pick, post_as, tenant, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 
@@ -133,6 +133,24 @@ async fn a_marker_stays_where_its_message_was() {
     for (marker, rest) in [(0, &[2, 3][..]), (1, &[2, 3]), (2, &[3]), (3, &[])] {
         let page = list(&api, &format!("?echo=true&marker={}", ids[marker])).await;
         assert_eq!(pick(&page["messages"], "body"), *rest, "{marker}");
+    }
+}
+
+#[tokio::test]
+async fn a_marker_outlives_its_message() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &numbers(2)).await;
+    let short = json!({"messages": [{"body": 2, "ttl": 60}]});
+    let expiring = answered(api.post(PATH, &short), 201).await.json()["resources"][0].take();
+    let expiring = text(&expiring).rsplit('/').next().unwrap();
+    api.post_bodies("q", &[json!(3)]).await;
+
+    answered(api.delete(&format!("{PATH}?pop=2")), 200).await;
+    api.set_clock_ahead(61).await;
+
+    for marker in [&ids[0], &ids[1], expiring] {
+        let page = list(&api, &format!("?echo=true&marker={marker}")).await;
+        assert_eq!(pick(&page["messages"], "body"), [3], "{marker}");
     }
 }
 

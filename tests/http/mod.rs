@@ -31,6 +31,7 @@ mod round_trips;
 mod share;
 mod signed_urls;
 mod slow_clients;
+mod store_down;
 mod tenants;
 
 use std::ops::Deref;

@@ -1,5 +1,6 @@
 //! Fact sheet 4.5: deleting queues. Names are judged in `queue_create.rs`.
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::{NOT_FOUND, answered, pick, refused, tenant};
@@ -29,6 +30,25 @@ async fn to_delete_a_missing_queue_is_no_error() {
         answered(api.delete("/v2/queues/q"), 204).await;
     }
     assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn claims_go_with_their_queue() {
+    let api = tenant();
+    api.post_bodies("q", &[json!(1), json!(2)]).await;
+    let claim = api.claim(1).await;
+    let is_gone = async || {
+        refused(api.get(&claim.path), 404, NOT_FOUND).await;
+        refused(api.request(Method::PATCH, &claim.path).json(&json!({})), 404, NOT_FOUND).await;
+        answered(api.delete(&claim.path), 204).await;
+    };
+
+    answered(api.delete("/v2/queues/q"), 204).await;
+    is_gone().await;
+    api.post_bodies("q", &[json!(3)]).await;
+    is_gone().await;
+
+    assert_eq!(pick(&api.claim(2).await.messages, "body"), [3]);
 }
 
 #[tokio::test]

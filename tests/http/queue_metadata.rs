@@ -40,8 +40,8 @@ async fn stored_keys_and_the_defaults_of_the_others_are_shown() {
 async fn a_reserved_key_with_an_empty_value_shows_its_default() {
     let api = tenant();
     let empty = json!({
-        "_max_messages_post_size": null, "_default_message_ttl": null, "_default_message_delay": null,
-        "_dead_letter_queue": "", "_dead_letter_queue_messages_ttl": null, "_max_claim_count": 0,
+        "_max_messages_post_size": null, "_default_message_ttl": null, "_default_message_delay": false,
+        "_dead_letter_queue": null, "_dead_letter_queue_messages_ttl": null, "_max_claim_count": 0,
         "_enable_encrypt_messages": null,
     });
     api.create("q", &empty).await;

@@ -54,7 +54,12 @@ async fn a_purge_takes_what_it_names() {
 
 #[tokio::test]
 async fn a_missing_queue_is_purged_already() {
-    assert_eq!(purge(&tenant(), &json!({ "resource_types": ["messages"] })).await.status(), 204);
+    let tenant = tenant();
+
+    let purged = purge(&tenant, &json!({ "resource_types": ["messages"] })).await;
+
+    assert_eq!((purged.status().as_u16(), purged.text().await.unwrap()), (204, String::new()));
+    assert_eq!(tenant.everything().await, json!([]));
 }
 
 #[tokio::test]
@@ -70,7 +75,10 @@ async fn what_is_no_list_of_kinds_is_refused() {
         json!({ "resource_types": null }),
         json!(["messages"]),
     ] {
-        assert_eq!(purge(&tenant, &body).await.status(), 400, "{body}");
+        let answer = Answer::of(purge(&tenant, &body).await).await;
+        assert_eq!(answer.status, 400, "{body}");
+        // An array is no document at all; the others name no kinds.
+        answer.refusal(400, if body.is_array() { INVALID_BODY } else { INVALID_REQUEST });
     }
     assert_eq!(total(&tenant).await, 3);
 }

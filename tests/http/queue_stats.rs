@@ -33,3 +33,20 @@ async fn stats_count_messages_and_show_the_first_and_the_last() {
         assert!(created.len() == "2026-11-20T03:44:04Z".len() && created.ends_with('Z'), "{created}");
     }
 }
+
+#[tokio::test]
+async fn stats_know_nothing_of_what_has_ended() {
+    let api = tenant();
+    let messages = json!({"messages": [{"body": 1, "ttl": 60}, {"body": 2, "ttl": 60}, {"body": 3}]});
+    answered(api.post("/v2/queues/q/messages", &messages), 201).await;
+    let total = async || answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"].clone();
+    assert_eq!(total().await, 3);
+
+    api.set_clock_ahead(61).await;
+    assert_eq!(total().await, 1);
+    api.claim(1).await;
+    api.set_clock_ahead(3601).await;
+
+    let nothing = json!({"messages": {"claimed": 0, "free": 0, "total": 0}});
+    assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json(), nothing);
+}

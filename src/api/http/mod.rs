@@ -5,6 +5,7 @@ mod claims;
 mod discovery;
 mod hearing;
 mod messages;
+mod outage;
 mod queues;
 mod request_log;
 mod resource;
@@ -66,7 +67,8 @@ pub fn router(service: Service) -> Router {
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
         .route("/v2/queues/", any(queues::nameless))
-        .route_layer(admit);
+        .route_layer(admit)
+        .route_layer(middleware::from_fn(outage::name_the_loss));
     discovery::open_routes()
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))

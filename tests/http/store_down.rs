@@ -1,0 +1,60 @@
+//! Each operation on a store that is gone: 503, and what could not be done.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{PATCH_TYPE, Stage, Tenant, send};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Sukkal;
+
+const UNAVAILABLE: &str = "Service temporarily unavailable";
+
+/// A request for each operation, with what it could not do.
+fn requests(api: &Tenant) -> Vec<(RequestBuilder, &'static str)> {
+    let q = "/v2/queues/q";
+    let at = |method: Method, path: &str| api.request(method, &format!("{q}{path}"));
+    let claim = format!("/claims/{}", Uuid::new_v4());
+    let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
+    let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
+    vec![
+        (api.get("/v2/queues"), "Queues could not be listed."),
+        (api.put(q), "Queue could not be created."),
+        (api.get(q), "Queue metadata could not be retrieved."),
+        (patch, "Queue metadata could not be updated."),
+        (api.delete(q), "Queue could not be deleted."),
+        (at(Method::GET, "/stats"), "Queue stats could not be read."),
+        (at(Method::POST, "/purge"), "Queue could not be purged."),
+        (post, "Messages could not be enqueued."),
+        (at(Method::GET, "/messages"), "Messages could not be listed."),
+        (at(Method::GET, "/messages?ids=x"), "Messages could not be listed."),
+        (at(Method::GET, "/messages/x"), "Message could not be retrieved."),
+        (at(Method::DELETE, "/messages?ids=x"), "Messages could not be deleted."),
+        (at(Method::DELETE, "/messages?pop=1"), "Messages could not be popped."),
+        (at(Method::DELETE, "/messages/x"), "Message could not be deleted."),
+        (at(Method::POST, "/claims"), "Claim could not be created."),
+        (at(Method::GET, &claim), "Claim could not be retrieved."),
+        (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),
+        (at(Method::DELETE, &claim), "Claim could not be released."),
+    ]
+}
+
+#[tokio::test]
+async fn every_operation_says_what_it_could_not_do() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    redis.kill();
+    let stage = Arc::new(Stage { sukkal, redis: Arc::new(redis) });
+    let api = Tenant::of(&stage, "p");
+
+    let answers = requests(&api).into_iter().map(|(request, loss)| async move { (send(request).await, loss) });
+
+    for (answer, loss) in join_all(answers).await {
+        let description = answer.refusal(503, UNAVAILABLE);
+        assert_eq!(description, format!("{loss} Please try again in a few seconds."));
+        assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
+    }
+}
