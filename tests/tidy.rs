@@ -27,6 +27,15 @@ const CRATES: [(&str, &[&str]); 4] = [
     ("clap", &["src/cli/"]),
 ];
 
+/// Rows of `tests/rows.md` that await their tests. This list only gets shorter.
+#[rustfmt::skip]
+const ROWS_TO_COME: [&str; 37] = [
+    "4.6-7", "5-9", "5-14", "5.1-1", "5.1-2", "5.1-3", "5.1-4", "5.1-5", "5.1-6", "5.1-7",
+    "5.1-8", "5.1-9", "6.1-15", "6.1-18", "6.2-6", "6.2-16", "6.3-4", "6.5-11", "6.5-12", "7.1-9",
+    "7.4-3", "9-1", "9-2", "9-3", "9-4", "9-5", "9-6", "9-7", "9-8", "9-9",
+    "9-10", "9-11", "9-12", "9-13", "9-14", "9-15", "9-16",
+];
+
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -150,4 +159,55 @@ fn nothing_is_skipped() {
     for (path, text) in sources() {
         assert!(!text.contains(concat!("#[ig", "nore")), "{} skips a test", path.display());
     }
+}
+
+#[test]
+fn every_row_of_the_fact_sheet_has_its_tests() {
+    let table = fs::read_to_string(root().join("tests/rows.md")).unwrap();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = table.lines().map(cells).filter(|row| row.len() > 3 && is_row_id(&row[1])).collect();
+    let ids: BTreeSet<&String> = rows.iter().map(|row| &row[1]).collect();
+    let without: Vec<&String> = rows.iter().filter(|row| row[3].is_empty()).map(|row| &row[1]).collect();
+    let tests = |row: &Vec<String>| {
+        let (id, tests) = (row[1].clone(), row[3].split(", ").filter(|test| !test.is_empty()));
+        tests.map(|test| (id.clone(), test.trim_matches('`').to_owned())).collect::<Vec<_>>()
+    };
+    let listed: BTreeSet<(String, String)> = rows.iter().flat_map(tests).collect();
+    let named = rows_named_by_tests();
+
+    assert_eq!(ids.len(), rows.len(), "a row is there twice");
+    assert_eq!(
+        Vec::from_iter(listed.difference(&named)),
+        [] as [&_; 0],
+        "there is no such test, or it names no such row"
+    );
+    assert_eq!(Vec::from_iter(named.difference(&listed)), [] as [&_; 0], "not in tests/rows.md");
+    assert_eq!(without, ROWS_TO_COME, "without a test");
+}
+
+/// Rows with the tests that name them in the lines above themselves.
+fn rows_named_by_tests() -> BTreeSet<(String, String)> {
+    let mut named = BTreeSet::new();
+    for (path, text) in files("tests", ".rs") {
+        let path = path.with_extension("");
+        let module = path.to_str().unwrap().trim_start_matches("tests/").trim_end_matches("/mod").replace('/', "::");
+        let mut rows: Vec<&str> = Vec::new();
+        let mut are_rows = false;
+        for line in text.lines().map(str::trim) {
+            are_rows = line.starts_with("/// Row") || (are_rows && line.starts_with("///"));
+            if are_rows {
+                rows.extend(
+                    line.split([' ', ',']).map(|word| word.trim_end_matches('.')).filter(|word| is_row_id(word)),
+                );
+            } else if let Some((_, rest)) = line.split_once("fn ") {
+                let test: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                named.extend(rows.drain(..).map(|row| (row.to_owned(), format!("{module}::{test}"))));
+            }
+        }
+    }
+    named
+}
+
+fn is_row_id(word: &str) -> bool {
+    word.contains('-') && word.starts_with(|c: char| c.is_ascii_digit())
 }

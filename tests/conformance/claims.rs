@@ -39,6 +39,7 @@ pub(super) async fn there_is_no_claim_when_nothing_is_free(subject: &Subject) {
     assert_eq!(subject.claim_for(&queue, 1, TTL_S, 60).await, None);
 }
 
+/// Row 7.1-8.
 pub(super) async fn what_has_ended_is_not_claimed(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(60, 2_000)).await;
@@ -142,6 +143,7 @@ pub(super) async fn an_expired_claim_gives_back_in_the_old_places(subject: &Subj
     assert_eq!(subject.feed(&queue).await, []);
 }
 
+/// Row 7.4-4.
 pub(super) async fn a_claim_is_over_exactly_at_its_end(subject: &Subject) {
     let queue = subject.queue("q").await;
     let claimed = subject.post(&queue, &messages(LONG_S, 3)).await;

@@ -154,6 +154,7 @@ pub(super) async fn a_marker_whose_message_has_ended_stands_where_it_stood(subje
     assert_eq!(subject.feed_after(&queue, Some(before[0])).await, [&before[1..], &behind].concat());
 }
 
+/// Row 6-4.
 pub(super) async fn the_age_of_a_message_is_counted_in_whole_seconds(subject: &Subject) {
     let queue = subject.queue("q").await;
     let id = subject.post(&queue, &messages(LONG_S, 1)).await[0];

@@ -38,6 +38,7 @@ pub(super) async fn the_messages_of_a_post_are_next_to_each_other(subject: &Subj
     }
 }
 
+/// Row 6.1-26.
 pub(super) async fn posts_at_once_are_each_in_one_piece(subject: &Subject) {
     let queue = subject.queue("q").await;
 

@@ -86,6 +86,7 @@ async fn a_body_is_heard_out_before_it_is_refused() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Row 4.4-3.
 #[tokio::test]
 async fn a_body_of_unknown_length_is_no_body() {
     let api = with_queue().await;
@@ -105,6 +106,7 @@ async fn a_body_of_unknown_length_is_no_body() {
     assert_eq!(api.send_raw(format!("{}{chunked}", api.head("PUT", "/v2/queues/new"))).await.status, 201);
 }
 
+/// Row 6.3-1.
 #[tokio::test]
 async fn ten_thousand_ids_are_too_many() {
     let api = with_queue().await;

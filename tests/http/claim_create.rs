@@ -1,14 +1,4 @@
 //! Fact sheet 7.1: claiming messages.
-//!
-//! | row | test |
-//! |---|---|
-//! | `limit` 10, 1 to 20, else 400; `limit` in the body ignored | `a_claim_takes_10_or_as_many_as_asked_for_up_to_20` |
-//! | body optional, unknown keys | `a_body_is_optional_and_so_is_all_in_it` |
-//! | no integer, null 400 · out of 60 to 43200 400 | `a_term_that_is_none_claims_nothing` |
-//! | oldest first, any producer, not under a live claim | `claims_share_the_messages_out_oldest_first` |
-//! | none free, queue missing 204 | `where_nothing_is_free_there_is_no_claim` |
-//! | 201, `Location`, documents | `a_claim_has_a_place_and_its_messages_name_it` |
-//! | life of a message | `a_message_outlives_its_claim_and_is_not_cut_short` |
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -23,6 +13,7 @@ fn numbers(to: usize) -> Vec<Value> {
     (0..to).map(Value::from).collect()
 }
 
+/// Rows 6-1, 7.1-11, 7.1-12.
 #[tokio::test]
 async fn a_claim_has_a_place_and_its_messages_name_it() {
     let api = tenant();
@@ -38,6 +29,7 @@ async fn a_claim_has_a_place_and_its_messages_name_it() {
     assert_eq!(claimed.text, format!(r#"{{"messages":[{message}]}}"#));
 }
 
+/// Rows 6.1-25, 7.1-7, 7.1-13.
 #[tokio::test]
 async fn claims_share_the_messages_out_oldest_first() {
     let api = tenant();
@@ -53,6 +45,7 @@ async fn claims_share_the_messages_out_oldest_first() {
     answered(api.post(PATH, &json!({})), 204).await;
 }
 
+/// Rows 4-2, 7.1-10, 7.1-13.
 #[tokio::test]
 async fn where_nothing_is_free_there_is_no_claim() {
     let api = tenant();
@@ -70,6 +63,7 @@ async fn where_nothing_is_free_there_is_no_claim() {
     }
 }
 
+/// Rows 7.1-1, 7.1-2.
 #[tokio::test]
 async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
     let api = tenant();
@@ -91,6 +85,7 @@ async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
     }
 }
 
+/// Rows 7.1-3, 7.1-4.
 #[tokio::test]
 async fn a_body_is_optional_and_so_is_all_in_it() {
     let api = tenant();
@@ -111,6 +106,7 @@ async fn a_body_is_optional_and_so_is_all_in_it() {
     }
 }
 
+/// Rows 7.1-5, 7.1-6.
 #[tokio::test]
 async fn a_term_that_is_none_claims_nothing() {
     let api = tenant();
@@ -136,6 +132,7 @@ async fn a_term_that_is_none_claims_nothing() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Rows 6-4, 6-5, 7.1-14, 7.1-15, 7.1-16.
 #[tokio::test]
 async fn a_message_outlives_its_claim_and_is_not_cut_short() {
     let api = tenant();

@@ -1,13 +1,4 @@
 //! Fact sheet 7.2 to 7.4: a claim is shown, renewed, released, and ends.
-//!
-//! | row | test |
-//! |---|---|
-//! | 7.2 keys, messages still held | `a_claim_shows_what_it_still_holds` |
-//! | 7.2, 7.3 `age` restarts, defaults, old values forgotten | `a_renewed_claim_begins_anew` |
-//! | 7.2, 7.3 unknown, malformed, expired, other queue or project 404 | `a_claim_is_known_in_its_queue_only`, `an_expired_claim_is_gone_and_its_messages_are_free` |
-//! | 7.3 no body, null 400 · ttl 60 to 43200, grace 0 to 43200 · before 404 | `a_renewal_is_judged_before_its_claim` |
-//! | 7.3 life of messages | `renewal_prolongs_the_messages` |
-//! | 7.4 204 always, href, claimable at once | `released_messages_are_free_in_their_old_places` |
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -26,6 +17,7 @@ async fn with_messages(count: usize) -> Tenant {
     api
 }
 
+/// Rows 7.2-1, 7.2-2, 7.2-4.
 #[tokio::test]
 async fn a_claim_shows_what_it_still_holds() {
     let api = with_messages(3).await;
@@ -44,6 +36,7 @@ async fn a_claim_shows_what_it_still_holds() {
     answered(renew(&api, &claim.path, &json!({})), 204).await;
 }
 
+/// Rows 7.2-3, 7.3-1, 7.3-4.
 #[tokio::test]
 async fn a_renewed_claim_begins_anew() {
     let api = with_messages(1).await;
@@ -64,6 +57,7 @@ async fn a_renewed_claim_begins_anew() {
     refused(api.get(path), 404, NOT_FOUND).await;
 }
 
+/// Rows 7.3-2, 7.3-3, 7.3-7.
 #[tokio::test]
 async fn a_renewal_is_judged_before_its_claim() {
     let api = with_messages(1).await;
@@ -87,6 +81,7 @@ async fn a_renewal_is_judged_before_its_claim() {
     }
 }
 
+/// Row 7.3-5.
 #[tokio::test]
 async fn renewal_prolongs_the_messages() {
     let api = tenant();
@@ -103,6 +98,7 @@ async fn renewal_prolongs_the_messages() {
     assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
 }
 
+/// Rows 6.4-3, 7.2-5, 7.3-6, 7.4-1.
 #[tokio::test]
 async fn a_claim_is_known_in_its_queue_only() {
     let api = with_messages(1).await;
@@ -128,6 +124,7 @@ async fn a_claim_is_known_in_its_queue_only() {
     assert_eq!(pick(&held["messages"], "href"), pick(&claim.messages, "href"));
 }
 
+/// Rows 6-3, 7.4-1, 7.4-2.
 #[tokio::test]
 async fn released_messages_are_free_in_their_old_places() {
     let api = with_messages(4).await;
@@ -145,6 +142,7 @@ async fn released_messages_are_free_in_their_old_places() {
     assert_eq!(pick(&api.claim(3).await.messages, "body"), [0, 1, 2]);
 }
 
+/// Rows 6-3, 7.2-5, 7.3-6, 7.4-1, 7.4-4.
 #[tokio::test]
 async fn an_expired_claim_is_gone_and_its_messages_are_free() {
     let api = with_messages(3).await;

@@ -1,14 +1,4 @@
 //! Fact sheet 4.6, 6, 6.2, 6.5 and 6.6: what a claim means for its messages.
-//!
-//! | row | test |
-//! |---|---|
-//! | 6 `href` | `a_message_names_its_claim_wherever_it_is_shown` |
-//! | 6.2 `include_claimed` | `claimed_messages_are_listed_where_asked_for` |
-//! | 4.6 `claimed`, `free`, ends | `stats_tell_claimed_from_free` |
-//! | 6.5 `ids`: no claim check, `claim_ids` ignored | `bulk_deletion_looks_at_no_claim` |
-//! | 6.5 `pop` | `what_is_claimed_is_not_popped` |
-//! | 6.6 no claim 403 · its claim 204 · no id 400 · another 403 · unknown 400 | `a_claimed_message_takes_its_claim` |
-//! | 6.6 no longer claimed 400 | `a_claim_that_is_over_deletes_nothing` |
 
 use serde_json::{Value, json};
 
@@ -29,6 +19,7 @@ async fn listed(api: &Tenant, query: &str) -> Vec<Value> {
     pick(&follow(api, &format!("{PATH}?echo=true{query}"), "messages").await.into(), "body")
 }
 
+/// Rows 6-2, 6.3-3.
 #[tokio::test]
 async fn a_message_names_its_claim_wherever_it_is_shown() {
     let (api, ids) = with_messages(2).await;
@@ -45,6 +36,7 @@ async fn a_message_names_its_claim_wherever_it_is_shown() {
     assert_eq!(answered(api.get(&href), 200).await.json()["body"], 0);
 }
 
+/// Rows 6.2-4, 6.2-15.
 #[tokio::test]
 async fn claimed_messages_are_listed_where_asked_for() {
     let (api, _) = with_messages(30).await;
@@ -59,6 +51,7 @@ async fn claimed_messages_are_listed_where_asked_for() {
     }
 }
 
+/// Rows 4.6-2, 4.6-4, 4.6-6, 4.6-8.
 #[tokio::test]
 async fn stats_tell_claimed_from_free() {
     let (api, ids) = with_messages(3).await;
@@ -83,6 +76,7 @@ async fn stats_tell_claimed_from_free() {
     counts(0, 2).await;
 }
 
+/// Rows 6.6-3, 6.6-4, 6.6-5, 6.6-6, 6.6-7, 6.6-8.
 #[tokio::test]
 async fn a_claimed_message_takes_its_claim() {
     let (api, ids) = with_messages(3).await;
@@ -113,6 +107,7 @@ async fn a_claimed_message_takes_its_claim() {
     assert_eq!(answered(api.get(&one.path), 200).await.json()["messages"], json!([]));
 }
 
+/// Rows 6.6-6, 7.4-4.
 #[tokio::test]
 async fn a_claim_that_is_over_deletes_nothing() {
     let (api, ids) = with_messages(2).await;
@@ -129,6 +124,7 @@ async fn a_claim_that_is_over_deletes_nothing() {
     assert_eq!(listed(&api, "").await, [0]);
 }
 
+/// Rows 6.5-4, 6.5-6.
 #[tokio::test]
 async fn bulk_deletion_looks_at_no_claim() {
     let (api, ids) = with_messages(4).await;
@@ -140,6 +136,7 @@ async fn bulk_deletion_looks_at_no_claim() {
     assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
 }
 
+/// Rows 6.5-6, 6.5-10.
 #[tokio::test]
 async fn what_is_claimed_is_not_popped() {
     let (api, _) = with_messages(3).await;

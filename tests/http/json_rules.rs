@@ -63,6 +63,7 @@ fn broken() -> Vec<(Vec<u8>, &'static str)> {
     values
 }
 
+/// Rows 4.2-5, 6.1-7.
 #[tokio::test]
 async fn broken_json_is_refused_and_changes_nothing() {
     let api = tenant();

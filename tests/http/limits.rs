@@ -30,6 +30,7 @@ fn posting(count: usize) -> Value {
     json!({"messages": vec![json!({"body": 1}); count]})
 }
 
+/// Rows 4.2-4, 4.3-4, 4.4-1, 6.1-6.
 #[tokio::test]
 async fn bodies_are_limited_as_the_operator_says() {
     let api = tenant_with(&[("max_queue_metadata", "20"), ("max_messages_post_size", "400000")]);
@@ -46,6 +47,7 @@ async fn bodies_are_limited_as_the_operator_says() {
     assert_eq!(metadata["_max_messages_post_size"], 400_000);
 }
 
+/// Rows 4.1-2, 6.2-2, 6.3-1, 6.5-2, 6.5-7, 7.1-1.
 #[tokio::test]
 async fn pages_are_limited_as_the_operator_says() {
     let options =
@@ -75,6 +77,7 @@ async fn pages_are_limited_as_the_operator_says() {
     assert_eq!(follow(&api, &format!("{PATH}?echo=true"), "messages").await.len(), 7);
 }
 
+/// Rows 4.3-4, 5-4, 5-8, 5-11, 6.1-17.
 #[tokio::test]
 async fn times_are_limited_as_the_operator_says() {
     let api = tenant_with(&[
@@ -101,6 +104,7 @@ async fn times_are_limited_as_the_operator_says() {
     assert_eq!((&metadata["_default_message_ttl"], &metadata["_default_message_delay"]), (&json!(70), &json!(5)));
 }
 
+/// Rows 7.1-3, 7.1-6, 7.3-2.
 #[tokio::test]
 async fn claims_last_as_the_operator_says() {
     let api = tenant_with(&[
@@ -125,6 +129,7 @@ async fn claims_last_as_the_operator_says() {
     assert_eq!(answered(api.get(&claimed.path), 200).await.json()["ttl"], 90);
 }
 
+/// Row 6.5-5.
 #[tokio::test]
 async fn bulk_deletion_takes_claims_where_the_operator_says_so() {
     let api = tenant_with(&[("message_delete_with_claim_id", "true")]);

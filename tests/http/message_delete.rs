@@ -1,12 +1,4 @@
 //! Fact sheet 6.5 and 6.6: deleting messages that are not claimed; others in `claimed_messages.rs`.
-//!
-//! | row | test |
-//! |---|---|
-//! | 6.5 `ids` and `pop` or neither 400 | `a_request_names_what_to_delete_in_one_way` |
-//! | 6.5 1 to 20 ids, else 400 | `a_request_names_up_to_20_ids` |
-//! | 6.5 204 | `the_named_messages_are_deleted_and_no_others` |
-//! | 6.6 `claim_id` no UUID 400 · not claimed 400 | `a_claim_that_does_not_hold_the_message_deletes_nothing` |
-//! | 6.6 204 | `a_message_is_deleted_once_and_then_stays_so`, `an_id_that_names_nothing_here_deletes_nothing` |
 
 use serde_json::json;
 
@@ -14,6 +6,7 @@ use super::{INVALID_REQUEST, answered, pick, refused, tenant};
 
 const PATH: &str = "/v2/queues/q/messages";
 
+/// Rows 6.6-1, 6.6-2.
 #[tokio::test]
 async fn a_message_is_deleted_once_and_then_stays_so() {
     let api = tenant();
@@ -28,6 +21,7 @@ async fn a_message_is_deleted_once_and_then_stays_so() {
     assert_eq!(pick(&listed["messages"], "body"), [2]);
 }
 
+/// Rows 6.4-3, 6.5-3, 6.6-1.
 #[tokio::test]
 async fn an_id_that_names_nothing_here_deletes_nothing() {
     let api = tenant();
@@ -48,6 +42,7 @@ async fn an_id_that_names_nothing_here_deletes_nothing() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Row 6.5-3.
 #[tokio::test]
 async fn the_named_messages_are_deleted_and_no_others() {
     let api = tenant();
@@ -61,6 +56,7 @@ async fn the_named_messages_are_deleted_and_no_others() {
     assert_eq!(pick(&listed["messages"], "body"), [1, 3]);
 }
 
+/// Row 6.5-2.
 #[tokio::test]
 async fn a_request_names_up_to_20_ids() {
     let api = tenant();
@@ -75,6 +71,7 @@ async fn a_request_names_up_to_20_ids() {
     assert_eq!(pick(&listed["messages"], "id"), [ids[20].as_str()]);
 }
 
+/// Row 6.5-1.
 #[tokio::test]
 async fn a_request_names_what_to_delete_in_one_way() {
     let api = tenant();
@@ -87,6 +84,7 @@ async fn a_request_names_what_to_delete_in_one_way() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Rows 6.6-5, 6.6-6.
 #[tokio::test]
 async fn a_claim_that_does_not_hold_the_message_deletes_nothing() {
     let api = tenant();

@@ -1,11 +1,4 @@
 //! Fact sheet 6.3 and 6.4: messages by id.
-//!
-//! | row | test |
-//! |---|---|
-//! | 6.3 1 to 20 ids, else 400 | `a_request_names_up_to_20_ids` |
-//! | 6.3 none found 404, queue missing 404 | `no_message_found_is_404_and_says_which` |
-//! | 6.3 order, duplicates, unknown | `messages_come_in_the_order_of_the_request` |
-//! | 6.4 404 | `an_id_that_names_nothing_here_is_not_found` |
 
 use serde_json::json;
 
@@ -13,6 +6,7 @@ use super::{INVALID_REQUEST, NOT_FOUND, answered, pick, refused, tenant};
 
 const PATH: &str = "/v2/queues/q/messages";
 
+/// Row 6.4-1.
 #[tokio::test]
 async fn one_message_is_its_document() {
     let api = tenant();
@@ -24,6 +18,7 @@ async fn one_message_is_its_document() {
     assert_eq!(message, json!({"id": id, "href": format!("{PATH}/{id}"), "ttl": 3600, "age": 0, "body": {"k": [1]}}));
 }
 
+/// Rows 6.4-2, 6.4-3.
 #[tokio::test]
 async fn an_id_that_names_nothing_here_is_not_found() {
     let api = tenant();
@@ -41,6 +36,7 @@ async fn an_id_that_names_nothing_here_is_not_found() {
     refused(api.get(&format!("/v2/queues/missing/messages/{here}")), 404, NOT_FOUND).await;
 }
 
+/// Rows 6.2-9, 6.3-2, 6.4-3.
 #[tokio::test]
 async fn messages_come_in_the_order_of_the_request() {
     let api = tenant();
@@ -55,6 +51,7 @@ async fn messages_come_in_the_order_of_the_request() {
     assert_eq!(found["messages"][0]["href"], format!("{PATH}/{}", ids[2]));
 }
 
+/// Row 6.3-5.
 #[tokio::test]
 async fn no_message_found_is_404_and_says_which() {
     let api = tenant();
@@ -70,6 +67,7 @@ async fn no_message_found_is_404_and_says_which() {
     }
 }
 
+/// Row 6.3-1.
 #[tokio::test]
 async fn a_request_names_up_to_20_ids() {
     let api = tenant();

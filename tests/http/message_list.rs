@@ -1,14 +1,4 @@
 //! Fact sheet 6.2 and 1.7: following a queue by marker.
-//!
-//! | row | test |
-//! |---|---|
-//! | documents | `a_document_has_five_keys_in_their_order` |
-//! | always 200 | `an_empty_and_a_missing_queue_have_an_empty_page` |
-//! | links | `links_repeat_the_parameters_in_their_order` |
-//! | `echo` | `own_messages_are_hidden_unless_asked_for`, `a_page_of_own_messages_does_not_end_the_feed` |
-//! | markers | `a_marker_stays_where_its_message_was`, `what_is_no_marker_of_this_queue_has_nothing_behind_it` |
-//! | `include_claimed` | `claimed_messages.rs` |
-//! | limits, types 400 | `query_rules.rs` |
 
 use serde_json::{Value, json};
 
@@ -24,6 +14,7 @@ fn numbers(to: usize) -> Vec<Value> {
     (0..to).map(Value::from).collect()
 }
 
+/// Rows 6-1, 6-7.
 #[tokio::test]
 async fn a_document_has_five_keys_in_their_order() {
     let api = tenant();
@@ -38,6 +29,7 @@ async fn a_document_has_five_keys_in_their_order() {
     assert_eq!(page.json().as_object().unwrap().len(), 2);
 }
 
+/// Rows 4-2, 6.2-8.
 #[tokio::test]
 async fn an_empty_and_a_missing_queue_have_an_empty_page() {
     let api = tenant();
@@ -49,6 +41,7 @@ async fn an_empty_and_a_missing_queue_have_an_empty_page() {
     assert_eq!(list(&api, "?echo=true&limit=20").await, empty);
 }
 
+/// Rows 6.2-1, 6.2-2, 6.2-7.
 #[tokio::test]
 async fn pages_follow_each_other_to_the_end() {
     let api = tenant();
@@ -63,6 +56,7 @@ async fn pages_follow_each_other_to_the_end() {
     }
 }
 
+/// Rows 6.2-5, 6.2-12.
 #[tokio::test]
 async fn links_repeat_the_parameters_in_their_order() {
     let api = tenant();
@@ -87,6 +81,7 @@ async fn links_repeat_the_parameters_in_their_order() {
     }
 }
 
+/// Row 6.2-3.
 #[tokio::test]
 async fn own_messages_are_hidden_unless_asked_for() {
     let api = tenant();
@@ -108,6 +103,7 @@ async fn own_messages_are_hidden_unless_asked_for() {
     }
 }
 
+/// Row 6.2-15.
 #[tokio::test]
 async fn a_page_of_own_messages_does_not_end_the_feed() {
     let api = tenant();
@@ -124,6 +120,7 @@ async fn a_page_of_own_messages_does_not_end_the_feed() {
     }
 }
 
+/// Rows 6.2-1, 6.2-13.
 #[tokio::test]
 async fn a_marker_stays_where_its_message_was() {
     let api = tenant();
@@ -136,6 +133,7 @@ async fn a_marker_stays_where_its_message_was() {
     }
 }
 
+/// Row 6.2-13.
 #[tokio::test]
 async fn a_marker_outlives_its_message() {
     let api = tenant();
@@ -154,6 +152,7 @@ async fn a_marker_outlives_its_message() {
     }
 }
 
+/// Row 6.2-14.
 #[tokio::test]
 async fn what_is_no_marker_of_this_queue_has_nothing_behind_it() {
     let api = tenant();

@@ -1,12 +1,4 @@
 //! Fact sheet 6.5, `pop`: the oldest messages handed out and deleted in one step.
-//!
-//! | row | test |
-//! |---|---|
-//! | 200, keys | `popped_messages_are_handed_out_once_oldest_first` |
-//! | empty or missing queue | `nothing_to_pop_is_an_empty_list` |
-//! | 1 to 20, else 400 | `a_request_pops_1_to_20` |
-//! | claimed messages | `claimed_messages.rs` |
-//! | with `ids` 400 | `message_delete.rs` |
 
 use serde_json::{Value, json};
 
@@ -14,6 +6,7 @@ use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, pick, refused, tenant}
 
 const PATH: &str = "/v2/queues/q/messages";
 
+/// Rows 6-7, 6.5-8, 6.5-10.
 #[tokio::test]
 async fn popped_messages_are_handed_out_once_oldest_first() {
     let api = tenant();
@@ -35,6 +28,7 @@ async fn popped_messages_are_handed_out_once_oldest_first() {
     assert_eq!(api.everything().await[0]["messages"], json!([]));
 }
 
+/// Row 6.5-9.
 #[tokio::test]
 async fn nothing_to_pop_is_an_empty_list() {
     let api = tenant();
@@ -43,6 +37,7 @@ async fn nothing_to_pop_is_an_empty_list() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Row 6.5-7.
 #[tokio::test]
 async fn a_request_pops_1_to_20() {
     let api = tenant();

@@ -1,15 +1,4 @@
 //! Fact sheet 6.1: posting messages.
-//!
-//! | row | test |
-//! |---|---|
-//! | 201, `Location`, `resources` | `the_receipt_names_the_messages_in_order` |
-//! | `Location` cap (DEV) | `a_large_batch_has_a_short_location` |
-//! | too large 400 | `a_request_is_limited_in_bytes`, `a_queue_may_take_less` |
-//! | JSON errors 400 | `json_rules.rs` |
-//! | no `messages` 400 · not an array 400 · element no object (DEV) 400 · `ttl` 400 · `body` missing 400 · empty 400 · ttl range 400 | `each_bad_row_is_refused_and_changes_nothing` |
-//! | `delay` outside delayed queues | `a_delay_is_not_looked_at_in_a_queue_without_delay` |
-//! | queue created if missing | `a_queue_comes_with_its_first_message`, `a_refused_request_creates_no_queue` |
-//! | order of checks | `the_first_failing_check_wins` |
 
 use serde_json::{Value, json};
 
@@ -17,6 +6,7 @@ use super::{INVALID_BODY, INVALID_REQUEST, answered, follow, pick, refused, send
 
 const PATH: &str = "/v2/queues/q/messages";
 
+/// Rows 6-5, 6.1-11, 6.1-21, 6.1-22, 6.1-25.
 #[tokio::test]
 async fn the_receipt_names_the_messages_in_order() {
     let api = tenant();
@@ -36,6 +26,7 @@ async fn the_receipt_names_the_messages_in_order() {
     assert_eq!(fetched["messages"], listed["messages"]);
 }
 
+/// Row 6.1-24.
 #[tokio::test]
 async fn a_large_batch_has_a_short_location() {
     let api = tenant();
@@ -50,6 +41,7 @@ async fn a_large_batch_has_a_short_location() {
     assert_eq!(last["body"], 2999);
 }
 
+/// Row 6.1-3.
 #[tokio::test]
 async fn bytes_are_the_only_limit_of_a_batch() {
     let api = tenant();
@@ -63,6 +55,7 @@ async fn bytes_are_the_only_limit_of_a_batch() {
     answered(api.get(text(&last)), 200).await;
 }
 
+/// Row 6-6.
 #[tokio::test]
 async fn any_json_value_is_a_body() {
     let api = tenant();
@@ -87,6 +80,7 @@ async fn any_json_value_is_a_body() {
     assert_eq!(pick(&listed.into(), "body"), bodies);
 }
 
+/// Row 6.1-1.
 #[tokio::test]
 async fn unknown_fields_are_dropped() {
     let api = tenant();
@@ -100,6 +94,7 @@ async fn unknown_fields_are_dropped() {
     assert_ne!(listed["messages"][0]["id"], "x");
 }
 
+/// Rows 4-1, 6.1-4.
 #[tokio::test]
 async fn a_queue_comes_with_its_first_message() {
     let api = tenant();
@@ -109,6 +104,7 @@ async fn a_queue_comes_with_its_first_message() {
     assert_eq!(pick(&api.everything().await, "name"), ["q"]);
 }
 
+/// Rows 5-5, 6.1-11.
 #[tokio::test]
 async fn the_queue_says_how_long_messages_live() {
     let api = tenant();
@@ -123,6 +119,7 @@ async fn the_queue_says_how_long_messages_live() {
     assert_eq!(pick(&listed["messages"], "ttl"), [120, 60, 240]);
 }
 
+/// Row 6.1-14.
 #[tokio::test]
 async fn a_delay_is_not_looked_at_in_a_queue_without_delay() {
     let api = tenant();
@@ -166,6 +163,7 @@ fn bad_rows() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
+/// Rows 6.1-2, 6.1-8, 6.1-9, 6.1-10, 6.1-12, 6.1-13, 6.1-16, 6.1-17, 6.1-23.
 #[tokio::test]
 async fn each_bad_row_is_refused_and_changes_nothing() {
     let api = tenant();
@@ -181,6 +179,7 @@ async fn each_bad_row_is_refused_and_changes_nothing() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Row 6.1-5.
 #[tokio::test]
 async fn a_refused_request_creates_no_queue() {
     let api = tenant();
@@ -192,6 +191,7 @@ async fn a_refused_request_creates_no_queue() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Row 6.1-19.
 #[tokio::test]
 async fn the_first_failing_check_wins() {
     let api = tenant();
@@ -203,6 +203,7 @@ async fn the_first_failing_check_wins() {
     assert!(description.contains("ttl"), "{description}");
 }
 
+/// Row 6.1-6.
 #[tokio::test]
 async fn a_request_is_limited_in_bytes() {
     let api = tenant();
@@ -217,6 +218,7 @@ async fn a_request_is_limited_in_bytes() {
     answered(post(262_144), 201).await;
 }
 
+/// Rows 5-7, 6.1-6.
 #[tokio::test]
 async fn a_queue_may_take_less() {
     let api = tenant();

@@ -1,15 +1,4 @@
 //! Fact sheet 4.4: changing a queue's metadata.
-//!
-//! | row | test |
-//! |---|---|
-//! | 1 too large 400 | `a_patch_is_limited_in_bytes_before_its_type_is_looked_at` |
-//! | 2 media type 415 | `a_patch_has_exactly_one_media_type` |
-//! | 3 empty 400, object (DEV) 400 | `a_patch_is_an_array` |
-//! | 4 violations 400 | `an_operation_that_is_not_as_it_should_be_is_refused` |
-//! | `add`, `replace`, `remove` | `operations_change_keys`, `reserved_keys_count_as_there` |
-//! | 404 | `a_missing_queue_cannot_be_changed` |
-//! | 409 | `a_key_that_is_not_there_cannot_be_replaced_or_removed` |
-//! | order, all or nothing | `syntax_is_judged_before_existence_and_that_before_values`, `a_patch_is_applied_whole_or_not_at_all` |
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -39,6 +28,7 @@ async fn all_refused(api: &Tenant, patches: &[Value], status: u16, title: &str) 
     assert_eq!(api.everything().await, before);
 }
 
+/// Rows 4.4-6, 4.4-7, 4.4-10, 4.4-16, 4.4-24.
 #[tokio::test]
 async fn operations_change_keys() {
     let api = with_queue(&json!({"a": 1, "b": 2, "c": 3})).await;
@@ -62,6 +52,7 @@ async fn operations_change_keys() {
     assert_eq!(metadata["_default_message_ttl"], 3600);
 }
 
+/// Row 4.4-5.
 #[tokio::test]
 async fn no_operation_changes_nothing() {
     let api = with_queue(&json!({"a": 1})).await;
@@ -69,6 +60,7 @@ async fn no_operation_changes_nothing() {
     assert_eq!(patched(&api, &json!([])).await["a"], 1);
 }
 
+/// Rows 4.4-15, 4.4-17.
 #[tokio::test]
 async fn keys_are_escaped_and_trimmed() {
     let api = with_queue(&json!({"a/b": 1, "c~d": 2, "~1": 3, "Key": 4})).await;
@@ -91,6 +83,7 @@ async fn keys_are_escaped_and_trimmed() {
     }
 }
 
+/// Rows 4.4-8, 4.4-11.
 #[tokio::test]
 async fn reserved_keys_count_as_there() {
     let api = with_queue(&json!({"_default_message_ttl": 60})).await;
@@ -109,6 +102,7 @@ async fn reserved_keys_count_as_there() {
     assert_eq!((&metadata["_max_claim_count"], &metadata["_default_message_ttl"]), (&json!(5), &json!(3600)));
 }
 
+/// Row 4.4-13.
 #[tokio::test]
 async fn remove_does_not_look_at_the_first_segment() {
     let api = with_queue(&json!({"k": 1})).await;
@@ -116,6 +110,7 @@ async fn remove_does_not_look_at_the_first_segment() {
     assert_eq!(patched(&api, &json!([{"op": "remove", "path": "/foo/k"}])).await.get("k"), None);
 }
 
+/// Rows 4.4-9, 4.4-12, 4.4-23.
 #[tokio::test]
 async fn a_key_that_is_not_there_cannot_be_replaced_or_removed() {
     let api = with_queue(&json!({"k": 1})).await;
@@ -130,6 +125,7 @@ async fn a_key_that_is_not_there_cannot_be_replaced_or_removed() {
     assert_eq!(removed, "Can't remove non-existent object x.");
 }
 
+/// Rows 4.4-6, 4.4-7, 4.4-14, 4.4-15, 4.4-16, 4.4-18, 4.4-19.
 #[tokio::test]
 async fn an_operation_that_is_not_as_it_should_be_is_refused() {
     let api = with_queue(&json!({"k": 1})).await;
@@ -171,6 +167,7 @@ async fn an_operation_that_is_not_as_it_should_be_is_refused() {
     all_refused(&api, &of_paths.chain(others).collect::<Vec<_>>(), 400, INVALID_BODY).await;
 }
 
+/// Rows 4.4-3, 4.4-4.
 #[tokio::test]
 async fn a_patch_is_an_array() {
     let api = with_queue(&json!({"k": 1})).await;
@@ -187,6 +184,7 @@ async fn a_patch_is_an_array() {
     assert_eq!(api.everything().await, before);
 }
 
+/// Row 4.4-2.
 #[tokio::test]
 async fn a_patch_has_exactly_one_media_type() {
     let api = with_queue(&json!({})).await;
@@ -202,6 +200,7 @@ async fn a_patch_has_exactly_one_media_type() {
     refused(patch(), 415, "415 Unsupported Media Type").await;
 }
 
+/// Row 4.4-1.
 #[tokio::test]
 async fn a_patch_is_limited_in_bytes_before_its_type_is_looked_at() {
     let api = with_queue(&json!({})).await;
@@ -217,6 +216,7 @@ async fn a_patch_is_limited_in_bytes_before_its_type_is_looked_at() {
     answered(request(patch(65536)).header("Content-Type", PATCH_TYPE), 200).await;
 }
 
+/// Row 4.4-20.
 #[tokio::test]
 async fn a_missing_queue_cannot_be_changed() {
     let api = tenant();
@@ -229,6 +229,7 @@ async fn a_missing_queue_cannot_be_changed() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Row 4.4-21.
 #[tokio::test]
 async fn syntax_is_judged_before_existence_and_that_before_values() {
     let api = with_queue(&json!({})).await;
@@ -243,6 +244,7 @@ async fn syntax_is_judged_before_existence_and_that_before_values() {
     refused(api.patch("q", &json!([bad_value])), 400, INVALID_BODY).await;
 }
 
+/// Row 4.4-22.
 #[tokio::test]
 async fn a_patch_is_applied_whole_or_not_at_all() {
     let api = with_queue(&json!({"k": 1})).await;

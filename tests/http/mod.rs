@@ -1,7 +1,7 @@
 //! The API on the wire: every row of the fact sheet that the service serves, against a real server process.
 //!
-//! Each file names in its header which rows its tests hold, `row → test`. All tests of this process share
-//! one server; each is a tenant of its own.
+//! Each test names its rows of chapters 4 to 7 and 9, which `tests/rows.md` lists; those of other chapters are in
+//! the headers of files. All tests of this process share one server; each is a tenant of its own.
 
 mod bad_input;
 mod claim_create;

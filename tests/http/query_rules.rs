@@ -50,6 +50,7 @@ async fn the_last_of_several_values_counts() {
     }
 }
 
+/// Rows 4.1-15, 6.2-10.
 #[tokio::test]
 async fn what_is_no_integer_is_refused() {
     let api = tenant();
@@ -66,6 +67,7 @@ async fn what_is_no_integer_is_refused() {
     }
 }
 
+/// Rows 4.1-15, 6.2-10.
 #[tokio::test]
 async fn booleans_have_their_words_and_no_others() {
     let api = tenant();
@@ -89,6 +91,7 @@ async fn booleans_have_their_words_and_no_others() {
     }
 }
 
+/// Rows 4.1-2, 6.2-2, 6.2-10.
 #[tokio::test]
 async fn a_limit_out_of_range_is_refused() {
     let api = tenant();

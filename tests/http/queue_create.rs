@@ -1,18 +1,11 @@
 //! Fact sheet 4.2 and 1.5: making queues.
-//!
-//! | row | test |
-//! |---|---|
-//! | 201, then 204 | `a_queue_is_created_once_and_then_stays_as_it_is` |
-//! | names 400 | `a_name_has_up_to_64_plain_characters`, `what_is_no_queue_name_is_refused_on_every_route` |
-//! | metadata too large 400 | `metadata_is_limited_in_bytes` |
-//! | body problems 400 | `metadata_is_an_object` |
-//! | reserved keys 400 | `reserved_metadata.rs` |
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{INVALID_BODY, INVALID_QUEUE, INVALID_REQUEST, answered, refused, tenant};
 
+/// Rows 4.2-6, 4.2-7, 4.2-8.
 #[tokio::test]
 async fn a_queue_is_created_once_and_then_stays_as_it_is() {
     let api = tenant();
@@ -28,6 +21,7 @@ async fn a_queue_is_created_once_and_then_stays_as_it_is() {
     assert_eq!((&metadata["k"], metadata.get("l")), (&json!(1), None));
 }
 
+/// Row 4.2-1.
 #[tokio::test]
 async fn a_body_is_optional() {
     let api = tenant();
@@ -37,6 +31,7 @@ async fn a_body_is_optional() {
     answered(api.put("/v2/queues/blank").body("{}"), 201).await;
 }
 
+/// Rows 4.2-2, 4.2-9, 4.3-5, 5-3.
 #[tokio::test]
 async fn metadata_comes_back_to_the_letter() {
     let api = tenant();
@@ -111,6 +106,7 @@ async fn what_is_no_queue_name_is_refused_on_every_route() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Row 4.2-4.
 #[tokio::test]
 async fn metadata_is_limited_in_bytes() {
     let api = tenant();
@@ -126,6 +122,7 @@ async fn metadata_is_limited_in_bytes() {
     assert_eq!(names, ["full"]);
 }
 
+/// Row 4.2-5.
 #[tokio::test]
 async fn metadata_is_an_object() {
     let api = tenant();

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{NOT_FOUND, answered, pick, refused, tenant};
 
+/// Rows 4.5-1, 4.5-2.
 #[tokio::test]
 async fn a_deleted_queue_is_gone_with_its_messages() {
     let api = tenant();
@@ -22,6 +23,7 @@ async fn a_deleted_queue_is_gone_with_its_messages() {
     assert_eq!(page, json!({"messages": [], "links": []}));
 }
 
+/// Row 4.5-1.
 #[tokio::test]
 async fn to_delete_a_missing_queue_is_no_error() {
     let api = tenant();
@@ -32,6 +34,7 @@ async fn to_delete_a_missing_queue_is_no_error() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Rows 4.5-3, 4.5-4, 7.2-5, 7.3-6, 7.4-1.
 #[tokio::test]
 async fn claims_go_with_their_queue() {
     let api = tenant();
@@ -51,6 +54,7 @@ async fn claims_go_with_their_queue() {
     assert_eq!(pick(&api.claim(2).await.messages, "body"), [3]);
 }
 
+/// Row 4.5-3.
 #[tokio::test]
 async fn a_queue_made_again_begins_anew() {
     let api = tenant();

@@ -1,16 +1,4 @@
 //! Fact sheet 4.1 and 1.7: the list of a project's queues.
-//!
-//! | row | test |
-//! |---|---|
-//! | always 200, by name | `queues_come_by_name`, `a_project_without_queues_has_an_empty_list` |
-//! | links | `a_full_page_links_to_the_next`, `links_repeat_the_parameters_in_their_order` |
-//! | marker, also of a deleted queue | `a_marker_is_a_place_between_names` |
-//! | `detailed` | `a_detailed_list_shows_metadata_with_defaults` |
-//! | `with_count` | `the_count_ignores_filters_and_pages` |
-//! | `name` | `a_name_filter_takes_any_part_of_the_name` |
-//! | metadata filters | `metadata_filters_compare_values`, `filters_do_not_end_the_list` |
-//! | `k=a,b` (DEV) 400 | `a_filter_takes_one_value` |
-//! | limits, types 400 | `query_rules.rs` |
 
 use serde_json::{Value, json};
 
@@ -28,6 +16,7 @@ async fn list(api: &Tenant, query: &str) -> Value {
     answered(api.get(&format!("/v2/queues{query}")), 200).await.json()
 }
 
+/// Rows 4.1-9, 4.1-13.
 #[tokio::test]
 async fn a_project_without_queues_has_an_empty_list() {
     let api = tenant();
@@ -37,6 +26,7 @@ async fn a_project_without_queues_has_an_empty_list() {
     }
 }
 
+/// Rows 4.1-8, 4.1-10, 4.1-11.
 #[tokio::test]
 async fn queues_come_by_name() {
     let api = with_queues(&["b", "a", "_", "B", "a.b", "-", "a-b", "10", "9"]).await;
@@ -48,6 +38,7 @@ async fn queues_come_by_name() {
     assert_eq!(page["links"], json!([{"rel": "next", "href": "/v2/queues?marker=b"}]));
 }
 
+/// Rows 4.1-1, 4.1-2, 4.1-11.
 #[tokio::test]
 async fn a_full_page_links_to_the_next() {
     let names: Vec<String> = (0..25).map(|n| format!("q{n:02}")).collect();
@@ -65,6 +56,7 @@ async fn a_full_page_links_to_the_next() {
     assert_eq!(pick(&all.into(), "name"), names);
 }
 
+/// Row 4.1-11.
 #[tokio::test]
 async fn links_repeat_the_parameters_in_their_order() {
     let api = with_queues(&["q1", "q2"]).await;
@@ -84,6 +76,7 @@ async fn links_repeat_the_parameters_in_their_order() {
     }
 }
 
+/// Row 4.1-17.
 #[tokio::test]
 async fn a_marker_is_a_place_between_names() {
     let api = with_queues(&["a", "b", "c"]).await;
@@ -104,6 +97,7 @@ async fn a_marker_is_a_place_between_names() {
     }
 }
 
+/// Rows 4.1-3, 4.1-10, 4.1-14.
 #[tokio::test]
 async fn a_detailed_list_shows_metadata_with_defaults() {
     let api = tenant();
@@ -119,6 +113,7 @@ async fn a_detailed_list_shows_metadata_with_defaults() {
     }
 }
 
+/// Rows 4.1-5, 4.1-12, 4.1-13.
 #[tokio::test]
 async fn the_count_ignores_filters_and_pages() {
     let api = with_queues(&["a", "b", "c"]).await;
@@ -133,6 +128,7 @@ async fn the_count_ignores_filters_and_pages() {
     assert_eq!(list(&api, "?with_count=true").await["count"], 2);
 }
 
+/// Row 4.1-4.
 #[tokio::test]
 async fn a_name_filter_takes_any_part_of_the_name() {
     let api = with_queues(&["orders", "reorder", "stock", "a.b"]).await;
@@ -145,6 +141,7 @@ async fn a_name_filter_takes_any_part_of_the_name() {
     }
 }
 
+/// Row 4.1-6.
 #[tokio::test]
 async fn metadata_filters_compare_values() {
     let api = tenant();
@@ -168,6 +165,7 @@ async fn metadata_filters_compare_values() {
     }
 }
 
+/// Rows 4.1-4, 4.1-6.
 #[tokio::test]
 async fn filters_do_not_end_the_list() {
     let api = tenant();
@@ -181,6 +179,7 @@ async fn filters_do_not_end_the_list() {
     }
 }
 
+/// Row 4.1-7.
 #[tokio::test]
 async fn a_filter_takes_one_value() {
     let api = with_queues(&["q"]).await;

@@ -1,5 +1,4 @@
-//! Fact sheet 4.3: what a queue's metadata looks like. The row "200 even if the queue does not exist" is
-//! `a_missing_queue_shows_the_defaults`; changes are in `metadata_patch.rs`.
+//! Fact sheet 4.3: what a queue's metadata looks like; changes are in `metadata_patch.rs`.
 
 use serde_json::{Value, json};
 
@@ -13,6 +12,7 @@ fn defaults() -> Value {
     })
 }
 
+/// Rows 4-2, 4.3-1, 4.3-5.
 #[tokio::test]
 async fn a_missing_queue_shows_the_defaults() {
     let api = tenant();
@@ -24,6 +24,7 @@ async fn a_missing_queue_shows_the_defaults() {
     assert_eq!(api.everything().await, json!([]));
 }
 
+/// Rows 4.3-2, 4.3-5.
 #[tokio::test]
 async fn stored_keys_and_the_defaults_of_the_others_are_shown() {
     let api = tenant();
@@ -36,6 +37,7 @@ async fn stored_keys_and_the_defaults_of_the_others_are_shown() {
     assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json(), wanted);
 }
 
+/// Row 4.3-3.
 #[tokio::test]
 async fn a_reserved_key_with_an_empty_value_shows_its_default() {
     let api = tenant();

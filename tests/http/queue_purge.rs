@@ -1,11 +1,4 @@
-//! `POST Q/purge` (4.7).
-//!
-//! | row | test |
-//! |---|---|
-//! | no body = all kinds; claimed messages go too | `a_purge_takes_all_messages_and_claims` |
-//! | a subset; `[]` = nothing | `a_purge_takes_what_it_names` |
-//! | 204 also for a missing queue | `a_missing_queue_is_purged_already` |
-//! | key missing, unknown type, no list: 400 | `what_is_no_list_of_kinds_is_refused` |
+//! Fact sheet 4.7: purging a queue.
 
 use super::*;
 
@@ -23,6 +16,7 @@ async fn purge(tenant: &Tenant, body: &Value) -> Response {
     tenant.post("/v2/queues/q/purge", body).send().await.unwrap()
 }
 
+/// Rows 4.7-1, 4.7-8.
 #[tokio::test]
 async fn a_purge_takes_all_messages_and_claims() {
     let tenant = tenant();
@@ -39,6 +33,7 @@ async fn a_purge_takes_all_messages_and_claims() {
     assert_eq!(total(&tenant).await, 3);
 }
 
+/// Rows 4.7-2, 4.7-3.
 #[tokio::test]
 async fn a_purge_takes_what_it_names() {
     let tenant = tenant();
@@ -52,6 +47,7 @@ async fn a_purge_takes_what_it_names() {
     assert_eq!(total(&tenant).await, 0);
 }
 
+/// Rows 4-2, 4.7-7.
 #[tokio::test]
 async fn a_missing_queue_is_purged_already() {
     let tenant = tenant();
@@ -62,6 +58,7 @@ async fn a_missing_queue_is_purged_already() {
     assert_eq!(tenant.everything().await, json!([]));
 }
 
+/// Rows 4.7-4, 4.7-5, 4.7-6.
 #[tokio::test]
 async fn what_is_no_list_of_kinds_is_refused() {
     let tenant = tenant();

@@ -1,10 +1,10 @@
-//! Fact sheet 4.6: what a queue holds. The rows "missing or empty queue" are `a_queue_without_messages_has_no_ends`;
-//! claimed messages are counted in `claimed_messages.rs`.
+//! Fact sheet 4.6: what a queue holds; claimed messages are counted in `claimed_messages.rs`.
 
 use serde_json::{Value, json};
 
 use super::{answered, tenant, text};
 
+/// Rows 4-2, 4.6-1, 4.6-9.
 #[tokio::test]
 async fn a_queue_without_messages_has_no_ends() {
     let api = tenant();
@@ -16,6 +16,7 @@ async fn a_queue_without_messages_has_no_ends() {
     assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json(), nothing);
 }
 
+/// Rows 4.6-2, 4.6-3, 4.6-5.
 #[tokio::test]
 async fn stats_count_messages_and_show_the_first_and_the_last() {
     let api = tenant();
@@ -34,6 +35,7 @@ async fn stats_count_messages_and_show_the_first_and_the_last() {
     }
 }
 
+/// Row 4.6-10.
 #[tokio::test]
 async fn stats_know_nothing_of_what_has_ended() {
     let api = tenant();

@@ -112,6 +112,7 @@ fn shows_its_default(key: &str, value: &Value) -> bool {
     always_shown && [json!(null), json!(0), json!(false)].contains(value)
 }
 
+/// Rows 4.2-3, 5-1, 5-2, 5-3, 5-4, 5-6, 5-8, 5-10, 5-11, 5-12, 5-13, 5-15, 5-16.
 #[tokio::test]
 async fn each_key_takes_what_it_is_for_and_refuses_the_rest() {
     let api = with_patched().await;
@@ -132,6 +133,7 @@ async fn each_key_takes_what_it_is_for_and_refuses_the_rest() {
     }
 }
 
+/// Row 5-16.
 #[tokio::test]
 async fn a_retry_policy_is_checked_with_the_defaults_of_what_it_leaves_out() {
     let api = with_patched().await;
@@ -160,6 +162,7 @@ async fn an_integer_beyond_64_bits_is_no_value_of_any_key() {
     }
 }
 
+/// Row 5-6.
 #[tokio::test]
 async fn true_is_one_in_effect_too() {
     let api = tenant();
@@ -170,6 +173,7 @@ async fn true_is_one_in_effect_too() {
     assert!(description.ends_with("the most is 1"), "{description}");
 }
 
+/// Rows 5-5, 5-7.
 #[tokio::test]
 async fn a_change_counts_for_the_next_post_through_any_process() {
     let stage = Stage::shared();

@@ -42,6 +42,7 @@ fn requests(api: &Tenant) -> Vec<(RequestBuilder, &'static str)> {
     ]
 }
 
+/// Rows 4.1-16, 4.2-10, 4.3-6, 4.5-5, 4.7-9, 6.1-20, 6.2-11, 6.5-13, 6.6-9, 7.1-17.
 #[tokio::test]
 async fn every_operation_says_what_it_could_not_do() {
     let redis = RedisServer::start();

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{CONFLICT, NOT_FOUND, Stage, Tenant, answered, pick, refused, tenant};
 
+/// Row 6.4-3.
 #[tokio::test]
 async fn ids_and_markers_of_another_project_find_and_change_nothing() {
     let owner = tenant();

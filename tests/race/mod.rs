@@ -35,6 +35,7 @@ const QUEUE: &str = "feed";
 /// Much longer than any race takes; a race that hangs is a failure.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
+/// Row 6.1-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed() {
     let redis = RedisServer::start();
