@@ -1,4 +1,4 @@
-//! The client that users of Zaqar have: python-zaqarclient, as `feed.py`, `work.py` and `shared.py` drive it.
+//! The client that users of Zaqar have: python-zaqarclient, as the scripts beside this file drive it.
 
 use std::process::Stdio;
 
@@ -21,6 +21,16 @@ fn python_zaqarclient_gets_work_done_by_claims() {
 #[test]
 fn python_zaqarclient_does_what_a_pre_signed_url_says() {
     run("shared.py");
+}
+
+#[test]
+fn python_zaqarclient_looks_after_queues() {
+    run("chores.py");
+}
+
+#[test]
+fn no_method_of_python_zaqarclient_for_queues_messages_and_claims_is_left_out() {
+    run("census.py");
 }
 
 /// Runs a script against a server, in a project of its own.
