@@ -70,6 +70,7 @@ impl Broker {
         let delay_s = check_range("delay", delay_s.unwrap_or(0), 0, self.limits.max_claim_ttl)?;
         let missing = no_claim(&queue, claim);
         let Some(claim) = ClaimId::parse(claim) else {
+            self.ping().await?;
             return Err(missing);
         };
         let store = self.store.clone();

@@ -39,6 +39,7 @@ fn requests(api: &Tenant) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::GET, &claim), "Claim could not be retrieved."),
         (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),
         (at(Method::DELETE, &claim), "Claim could not be released."),
+        (at(Method::DELETE, &format!("{claim}/messages/x")), "Message could not be given back."),
     ]
 }
 

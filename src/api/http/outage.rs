@@ -39,6 +39,7 @@ fn loss(method: &Method, path: &str, query: Option<&str>) -> Option<&'static str
         ("GET", "/claims/{claim_id}") => "Claim could not be retrieved.",
         ("PATCH", "/claims/{claim_id}") => "Claim could not be updated.",
         ("DELETE", "/claims/{claim_id}") => "Claim could not be released.",
+        ("DELETE", "/claims/{claim_id}/messages/{message_id}") => "Message could not be given back.",
         _ => return None,
     })
 }
