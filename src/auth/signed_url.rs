@@ -218,6 +218,7 @@ mod tests {
         Signer::new(&Secret::new(secret)).unwrap()
     }
 
+    /// Row 9-11.
     #[test]
     fn the_signature_is_that_of_the_reference() {
         let url = url("/v2/queues/s1/messages", "GET", "p1", EXPIRES).unwrap();

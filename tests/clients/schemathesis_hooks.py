@@ -16,6 +16,8 @@ claimed = collections.defaultdict(list)
 # For each choice at each operation, whose turn it is: one counter for all would fall into step with them.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
 
+keys = itertools.count()
+
 
 @schemathesis.deserializer("application/json-home")
 def read_home(context, response):
@@ -59,6 +61,7 @@ def before_call(context, case, kwargs):
         let_queues_take_posts(case)
         leave_room_between_delays(case)
         choose_what_to_delete(case)
+        take_a_key_of_its_own(case)
         name_a_message(case)
         name_a_claim(case)
         drop_filters(case)
@@ -92,6 +95,12 @@ def choose_what_to_delete(case):
     query = case.query or {}
     if {"ids", "pop"} <= query.keys():
         del query["ids" if is_turn_of("ids", case) else "pop"]
+
+
+def take_a_key_of_its_own(case):
+    """An idempotency key that came with another request before is refused."""
+    if "Idempotency-Key" in (case.headers or {}):
+        case.headers["Idempotency-Key"] = f"key {next(keys)}"
 
 
 def name_a_message(case):

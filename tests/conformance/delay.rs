@@ -36,6 +36,7 @@ async fn come_near(subject: &Subject, queue: &QueueId, id: MessageId, ahead: Dur
     subject.turn_clock(queue, due.saturating_sub(real + ahead)).await;
 }
 
+/// Rows 5-9, 6.2-16, 6.5-11, 7.1-9.
 pub(super) async fn a_delayed_message_is_nobodys_until_it_is_due(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &delayed(100, 3)).await;
@@ -52,6 +53,7 @@ pub(super) async fn a_delayed_message_is_nobodys_until_it_is_due(subject: &Subje
     assert_eq!(subject.claimed_ids(&queue, 3, 60).await, ids);
 }
 
+/// Rows 4.6-7, 6.3-4.
 pub(super) async fn a_delayed_message_is_found_counted_and_deleted_like_any(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &delayed(100, 3)).await;
@@ -81,6 +83,7 @@ pub(super) async fn a_reader_may_peek_at_what_is_not_due(subject: &Subject) {
     assert_eq!(subject.peek(&queue).await, [now, soon, late].concat());
 }
 
+/// Row 5-9.
 pub(super) async fn a_page_tells_whether_the_queue_delays(subject: &Subject) {
     let queue = subject.queue("q").await;
     assert!(!subject.peeked(&queue).await.delays);

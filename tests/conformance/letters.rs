@@ -46,6 +46,7 @@ fn origins(queue: &QueueId, ids: &[MessageId], claim_count: u32) -> Vec<Origin> 
     ids.iter().map(|id| Origin { queue: queue.name().clone(), id: *id, claim_count }).collect()
 }
 
+/// Rows 5.1-2, 5.1-3.
 pub(super) async fn a_message_is_given_out_as_often_as_its_queue_says(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(2).await;
     let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
@@ -65,6 +66,7 @@ pub(super) async fn a_message_is_given_out_as_often_as_its_queue_says(subject: &
     assert_eq!(subject.count(&queue).await, 1);
 }
 
+/// Row 5.1-7.
 pub(super) async fn a_dead_letter_is_a_new_message_that_says_the_same(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(1).await;
     let id = subject.post(&queue, &[message(LONG_S, 7)]).await[0];
@@ -82,6 +84,7 @@ pub(super) async fn a_dead_letter_is_a_new_message_that_says_the_same(subject: &
     assert_eq!(subject.count(&letters).await, 0);
 }
 
+/// Row 5.1-7.
 pub(super) async fn dead_letters_stand_at_the_end_in_the_order_of_their_deaths(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(1).await;
     subject.create(&letters).await;
@@ -98,6 +101,7 @@ pub(super) async fn dead_letters_stand_at_the_end_in_the_order_of_their_deaths(s
     assert_eq!(origins_of(&feed[2..]), origins(&queue, &ids, 1));
 }
 
+/// Rows 5.1-2, 5.1-5, 6.5-12.
 pub(super) async fn a_pop_counts_and_obeys_the_count(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(1).await;
     let ids = subject.post(&queue, &messages(LONG_S, 4)).await;
@@ -112,6 +116,7 @@ pub(super) async fn a_pop_counts_and_obeys_the_count(subject: &Subject) {
     assert_eq!(subject.feed(&queue).await, ids[3..]);
 }
 
+/// Rows 5.1-4, 7.4-3.
 pub(super) async fn the_count_survives_whatever_ends_a_claim(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(3).await;
     let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
@@ -141,6 +146,7 @@ pub(super) async fn renewing_is_not_giving_out(subject: &Subject) {
     assert_eq!(subject.all(&letters).await, []);
 }
 
+/// Rows 5.1-1, 5.1-4.
 pub(super) async fn nobody_counts_where_nothing_says_so(subject: &Subject) {
     for (number, keys) in [
         json!({}),
@@ -163,6 +169,7 @@ pub(super) async fn nobody_counts_where_nothing_says_so(subject: &Subject) {
     assert_eq!(subject.get(&subject.id("letters")).await, None);
 }
 
+/// Row 5.1-3.
 pub(super) async fn a_count_of_nothing_lets_nothing_out(subject: &Subject) {
     for (name, count) in [("zero", 0), ("below", -5)] {
         let keys = json!({"_max_claim_count": count, "_dead_letter_queue": format!("{name}.letters")});
@@ -176,6 +183,7 @@ pub(super) async fn a_count_of_nothing_lets_nothing_out(subject: &Subject) {
     }
 }
 
+/// Row 5.1-8.
 pub(super) async fn a_dead_letter_lives_on_or_as_its_queue_says(subject: &Subject) {
     for (name, ttl_s) in [("kept", None), ("given", Some(300))] {
         let keys = json!({
@@ -201,6 +209,7 @@ pub(super) async fn a_dead_letter_lives_on_or_as_its_queue_says(subject: &Subjec
     }
 }
 
+/// Row 5.1-9.
 pub(super) async fn letters_may_die_again(subject: &Subject) {
     let first = subject.queue_with("a", json!({"_max_claim_count": 1, "_dead_letter_queue": "b"})).await;
     let second = subject.queue_with("b", json!({"_max_claim_count": 2, "_dead_letter_queue": "c"})).await;
@@ -248,6 +257,7 @@ pub(super) async fn letters_arrive_though_their_source_is_deleted(subject: &Subj
     assert_eq!(subject.count(&letters).await, 502);
 }
 
+/// Row 5.1-9.
 pub(super) async fn a_dead_letter_queue_is_created_as_often_as_it_is_needed(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(0).await;
 

@@ -1,15 +1,4 @@
 //! `POST Q/share` (chapter 9): what may be asked for, and what is answered.
-//!
-//! | row | test |
-//! |---|---|
-//! | 200: paths and methods sorted, expires, signature | `the_answer_says_all_that_is_signed_in_order` |
-//! | absent, null, empty: messages, GET, a day | `what_is_not_asked_for_has_a_default` |
-//! | `expires`: offsets, fractions, a day alone | `expires_is_a_time_in_any_spelling` |
-//! | `expires`: numbers, unparsable, past: 400 | `expires_is_a_time_to_come` |
-//! | `paths`, `methods`, other keys: 400 | `what_cannot_be_shared_is_refused` |
-//! | no body, array: 400 | `a_share_needs_an_object` |
-//! | no `secret_key`: 400 | `without_a_secret_nothing_is_signed` |
-//! | the queue is neither created nor checked | `sharing_a_queue_does_not_create_it` |
 
 use time::format_description::well_known::Iso8601;
 use time::{OffsetDateTime, PrimitiveDateTime};
@@ -23,6 +12,7 @@ async fn refusal(tenant: &Tenant, wish: &Value) -> String {
     refused(tenant.post(SHARE, wish), 400, INVALID_REQUEST).await
 }
 
+/// Rows 9-3, 9-10.
 #[tokio::test]
 async fn the_answer_says_all_that_is_signed_in_order() {
     let tenant = signing_tenant();
@@ -47,6 +37,7 @@ async fn the_answer_says_all_that_is_signed_in_order() {
     assert_eq!(answer.header("content-type"), Some("application/json"));
 }
 
+/// Rows 9-2, 9-3, 9-6.
 #[tokio::test]
 async fn what_is_not_asked_for_has_a_default() {
     let tenant = signing_tenant();
@@ -66,6 +57,7 @@ async fn what_is_not_asked_for_has_a_default() {
     }
 }
 
+/// Row 9-4.
 #[tokio::test]
 async fn expires_is_a_time_in_any_spelling() {
     let tenant = signing_tenant();
@@ -83,6 +75,7 @@ async fn expires_is_a_time_in_any_spelling() {
     }
 }
 
+/// Row 9-5.
 #[tokio::test]
 async fn expires_is_a_time_to_come() {
     let tenant = signing_tenant();
@@ -105,6 +98,7 @@ async fn expires_is_a_time_to_come() {
     }
 }
 
+/// Rows 9-1, 9-2, 9-3.
 #[tokio::test]
 async fn what_cannot_be_shared_is_refused() {
     let tenant = signing_tenant();
@@ -132,6 +126,7 @@ async fn what_cannot_be_shared_is_refused() {
     }
 }
 
+/// Row 9-7.
 #[tokio::test]
 async fn a_share_needs_an_object() {
     let tenant = signing_tenant();
@@ -145,6 +140,7 @@ async fn a_share_needs_an_object() {
     refused(tenant.post("/v2/queues/caf%C3%A9/share", &json!({})), 400, INVALID_QUEUE).await;
 }
 
+/// Row 9-8.
 #[tokio::test]
 async fn without_a_secret_nothing_is_signed() {
     let tenant = tenant();
@@ -154,6 +150,7 @@ async fn without_a_secret_nothing_is_signed() {
     assert!(description.contains("secret_key"), "{description}");
 }
 
+/// Rows 4-2, 9-9.
 #[tokio::test]
 async fn sharing_a_queue_does_not_create_it() {
     let tenant = signing_tenant();

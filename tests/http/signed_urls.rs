@@ -1,18 +1,4 @@
 //! Requests with a pre-signed URL (chapter 9): a bare 404 unless all of it is right.
-//!
-//! | row | test |
-//! |---|---|
-//! | use | `a_shared_url_opens_what_it_says` |
-//! | 1 method | `a_method_is_allowed_to_the_letter` |
-//! | 2 path: a prefix, by whole segments | `a_path_covers_what_is_below_it_and_nothing_else`, `no_spelling_of_a_path_leads_elsewhere` |
-//! | 3 signature | `whatever_is_tampered_with_is_not_found`, `a_header_that_comes_twice_is_not_found` |
-//! | 3 order and spelling are free | `order_and_spelling_are_free_where_the_signature_is_the_same` |
-//! | 3 expired | `an_expired_url_is_not_found` |
-//! | other project, other queue | `a_url_opens_one_queue_of_one_project` |
-//! | no `secret_key` | `without_a_secret_no_signature_is_good` |
-//! | on every route; 1.1 order | `every_route_asks_for_a_good_signature`, `a_good_signature_replaces_nothing_else` |
-//! | roles from plain headers | `roles_come_from_the_headers` |
-//! | the secret is one | `neither_secret_nor_signature_is_logged` |
 
 use std::time::Duration;
 
@@ -86,6 +72,7 @@ impl Shown {
     }
 }
 
+/// Row 9-12.
 #[tokio::test]
 async fn a_shared_url_opens_what_it_says() {
     let tenant = signing_tenant();
@@ -103,6 +90,7 @@ async fn a_shared_url_opens_what_it_says() {
     refused(url.request(&tenant, Method::DELETE, &format!("{MESSAGES}/{id}")), 404, NO_ROUTE).await;
 }
 
+/// Row 9-13.
 #[tokio::test]
 async fn a_method_is_allowed_to_the_letter() {
     let tenant = signing_tenant();
@@ -124,6 +112,7 @@ async fn a_method_is_allowed_to_the_letter() {
     answered(options.request(&tenant, Method::OPTIONS, MESSAGES), 200).await;
 }
 
+/// Row 9-14.
 #[tokio::test]
 async fn a_path_covers_what_is_below_it_and_nothing_else() {
     let tenant = signing_tenant();
@@ -203,6 +192,7 @@ async fn no_spelling_of_a_path_leads_elsewhere() {
     }
 }
 
+/// Row 9-15.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_not_found() {
     let tenant = signing_tenant();
@@ -260,6 +250,7 @@ async fn a_header_that_comes_twice_is_not_found() {
     }
 }
 
+/// Row 9-15.
 #[tokio::test]
 async fn order_and_spelling_are_free_where_the_signature_is_the_same() {
     let tenant = signing_tenant();
@@ -277,6 +268,7 @@ async fn order_and_spelling_are_free_where_the_signature_is_the_same() {
     refused(raw.get(&tenant, MESSAGES), 404, NO_ROUTE).await;
 }
 
+/// Row 9-15.
 #[tokio::test]
 async fn an_expired_url_is_not_found() {
     let tenant = signing_tenant();
@@ -350,6 +342,7 @@ async fn every_route_asks_for_a_good_signature() {
     }
 }
 
+/// Row 9-16.
 #[tokio::test]
 async fn a_good_signature_replaces_nothing_else() {
     let tenant = signing_tenant();
