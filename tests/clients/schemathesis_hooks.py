@@ -15,7 +15,7 @@ posted = collections.defaultdict(list)
 claimed = collections.defaultdict(list)
 # For each choice at each operation, whose turn it is: one counter for all would fall into step with them.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
-
+# For each idempotency key its number.
 keys = itertools.count()
 
 
@@ -100,7 +100,7 @@ def choose_what_to_delete(case):
 def take_a_key_of_its_own(case):
     """An idempotency key that came with another request before is refused."""
     if "Idempotency-Key" in (case.headers or {}):
-        case.headers["Idempotency-Key"] = f"key {next(keys)}"
+        case.headers["Idempotency-Key"] = f"key-{next(keys)}"
 
 
 def name_a_message(case):
