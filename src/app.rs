@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::api::http::{self, Service, Settings};
+use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::config::Config;
@@ -51,6 +52,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         client_id: config.transport.client_id(),
         client_timeout,
         signer: Signer::new(&config.signed_url.secret_key),
+        checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
     };
     let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
 

@@ -26,6 +26,8 @@ pub struct Config {
     pub store: String,
     /// Whether the operators' routes are there.
     pub admin_mode: bool,
+    /// Whether documents of messages carry checksums of their bodies.
+    pub enable_checksum: bool,
     /// How long requests under way may take to finish, in seconds.
     #[serde(rename = "drain_timeout")]
     pub drain_timeout_s: u64,

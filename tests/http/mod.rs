@@ -4,6 +4,7 @@
 //! one server; each is a tenant of its own.
 
 mod bad_input;
+mod checksum;
 mod claim_create;
 mod claim_life;
 mod claimed_messages;
