@@ -1,7 +1,8 @@
 //! From errors to answers: the only status table.
 //!
 //! An answer says whose fault it is: 4xx the request's, with what to change; 503 the store's, worth
-//! another try; 500 ours, with nothing of the inside shown.
+//! another try, or the operator's, who has to set a key; 500 ours, with nothing of the inside shown, or that of
+//! whoever damaged a message.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -125,10 +126,11 @@ impl Error {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
-            Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => {
+            // Another process may have the key, or this one's operator may give it one.
+            Self::Broker(Broker::Store(storage::Error::Unavailable(_)) | Broker::Key(_)) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
-            Self::Broker(Broker::Store(storage::Error::Corrupt(_))) => {
+            Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
         }

@@ -27,9 +27,12 @@ impl Broker {
             None => self.limits.messages_per_claim(),
         };
         let term = self.admit_term(term, CLAIM_TERM_S_MIN)?;
-        let store = self.store.clone();
-        let new = NewClaim { limit: limit as usize, term };
-        self.to_the_end(async move { Ok(store.create_claim(&queue, &new).await?) }).await
+        let this = self.clone();
+        self.to_the_end(async move {
+            let new = NewClaim { limit: this.look_ahead(&queue, limit as usize).await?, term };
+            this.open_claim(&queue, this.store.create_claim(&queue, &new).await?).await
+        })
+        .await
     }
 
     /// The claim with the messages that it still holds.
@@ -38,7 +41,9 @@ impl Broker {
             Some(id) => self.store.get_claim(queue, id).await?,
             None => None,
         };
-        claim.ok_or_else(|| no_claim(queue, id))
+        let mut claim = claim.ok_or_else(|| no_claim(queue, id))?;
+        claim.messages = self.sealing.open_all(queue, claim.messages)?;
+        Ok(claim)
     }
 
     /// Lets the claim run anew, with all messages that it still holds.

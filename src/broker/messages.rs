@@ -81,6 +81,7 @@ impl Broker {
                 let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
                 // Before the queue is created: a refused request changes nothing.
                 let messages = this.admit(metadata, &request)?;
+                let messages = this.sealing.seal(&queue, metadata, messages)?;
                 let Some(current) = known else {
                     this.store.create_queue(&queue, &unset).await?;
                     known = this.store.get_queue(&queue).await?;
@@ -120,14 +121,15 @@ impl Broker {
             not_from: (!query.echo).then(|| caller.client.clone()),
             scope: query.scope,
         };
-        Ok(self.store.list_messages(queue, &listing).await?)
+        self.sealing.open_page(queue, self.store.list_messages(queue, &listing).await?)
     }
 
     /// The message with that id.
     pub async fn get_message(&self, queue: &QueueId, id: &str) -> Result<Message, Error> {
         let ids: Vec<MessageId> = MessageId::parse(id, queue).into_iter().collect();
         let found = self.store.get_messages(queue, &ids).await?;
-        found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))
+        let found = found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))?;
+        self.sealing.open(queue, found)
     }
 
     /// The messages with those ids, in the order and as often as asked for; those that are not
@@ -137,7 +139,7 @@ impl Broker {
         let mut unique = wanted.clone();
         unique.sort_unstable();
         unique.dedup();
-        let found = self.store.get_messages(queue, &unique).await?;
+        let found = self.sealing.open_all(queue, self.store.get_messages(queue, &unique).await?)?;
         let found: HashMap<MessageId, Message> = found.into_iter().map(|message| (message.id, message)).collect();
         if found.is_empty() {
             return Err(no_message(queue, ids));
@@ -159,8 +161,12 @@ impl Broker {
     /// Hands out the oldest messages and deletes them in the same step.
     pub async fn pop_messages(&self, queue: QueueId, count: i64) -> Result<Vec<Message>, Error> {
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
-        let store = self.store.clone();
-        self.to_the_end(async move { Ok(store.pop_messages(&queue, limit as usize).await?) }).await
+        let this = self.clone();
+        self.to_the_end(async move {
+            let limit = this.look_ahead(&queue, limit as usize).await?;
+            this.open_popped(&queue, this.store.pop_messages(&queue, limit).await?).await
+        })
+        .await
     }
 
     /// Deletes those of the messages with these ids that are there. Where the operator wants it so,

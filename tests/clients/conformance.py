@@ -22,7 +22,11 @@ import time
 # Environment of the server for each profile that the server can serve today. Profiles with pools,
 # Keystone or WebSockets are not among them.
 PROFILES = {
-    "nopool": {"SUKKAL_ADMIN_MODE": "true", "SUKKAL_SIGNED_URL__SECRET_KEY": "secret"},
+    "nopool": {
+        "SUKKAL_ADMIN_MODE": "true",
+        "SUKKAL_SIGNED_URL__SECRET_KEY": "secret",
+        "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY": "conformance",
+    },
     "validation": {
         "SUKKAL_TRANSPORT__MAX_QUEUE_METADATA": "64",
         "SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE": "256",

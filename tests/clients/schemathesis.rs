@@ -17,8 +17,12 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemat
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
 /// All that a server can do is on.
-const OPTIONS: [(&str, &str); 3] =
-    [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_ENABLE_CHECKSUM", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
+const OPTIONS: [(&str, &str); 4] = [
+    ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_ENABLE_CHECKSUM", "true"),
+    ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
+    ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),
+];
 /// Where most requests go, says `schemathesis.toml`.
 const PROJECT: &str = "demo";
 const QUEUE: &str = "orders";

@@ -5,6 +5,7 @@
 //! | only with `enable_checksum` | `no_message_carries_a_checksum_by_default` |
 //! | `"checksum": "MD5:<hex>"`, in list, get, ids, claim, pop | `messages_carry_checksums_wherever_they_are_handed_out` |
 //! | null: no key | `messages_carry_checksums_wherever_they_are_handed_out` |
+//! | over the body as delivered, of encrypted queues too | `a_checksum_is_of_the_body_as_it_is_delivered` |
 
 use super::*;
 
@@ -14,7 +15,7 @@ const TEXT: &str = "MD5:767e2d7912ebefdfe18495ed53635fc8";
 
 /// A tenant of a server that gives checksums.
 fn checked() -> Tenant {
-    let stage = Stage::start(&[("SUKKAL_ENABLE_CHECKSUM", "true")]);
+    let stage = Stage::start(&[("SUKKAL_ENABLE_CHECKSUM", "true"), (KEY_OPTION, KEY)]);
     Tenant::of(&Arc::new(stage), &format!("project-{}", Uuid::new_v4()))
 }
 
@@ -60,4 +61,14 @@ async fn messages_carry_checksums_wherever_they_are_handed_out() {
     }
     let id = &api.post_bodies("q", &[json!("str")]).await[0];
     assert_eq!(answered(api.get(&format!("{PATH}/{id}")), 200).await.json()["checksum"], TEXT);
+}
+
+#[tokio::test]
+async fn a_checksum_is_of_the_body_as_it_is_delivered() {
+    let api = checked();
+    api.create("q", &json!({ "_enable_encrypt_messages": true })).await;
+
+    for answer in handed_out(&api).await {
+        assert_eq!(checksums(&answer.json()["messages"]), [json!(DOCUMENT), json!(TEXT), json!(null)], "{answer:?}");
+    }
 }
