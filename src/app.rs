@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::api::http::{self, Service, Settings};
+use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
-use crate::broker::Broker;
+use crate::broker::{Broker, Cipher};
 use crate::config::Config;
 use crate::janitor;
 use crate::storage::redis::{InvalidUri, RedisStore, RedisUri};
@@ -44,13 +45,15 @@ pub enum Error {
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let uri: RedisUri = config.store.parse()?;
     let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
-    let broker = Broker::new(store.clone(), config.transport.limits.clone());
+    let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
+    let broker = Broker::new(store.clone(), config.transport.limits.clone(), cipher);
     let client_timeout = Duration::from_secs(config.client_timeout_s);
     let settings = Settings {
         admin_mode: config.admin_mode,
         client_id: config.transport.client_id(),
         client_timeout,
         signer: Signer::new(&config.signed_url.secret_key),
+        checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
     };
     let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
 

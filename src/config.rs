@@ -26,6 +26,8 @@ pub struct Config {
     pub store: String,
     /// Whether the operators' routes are there.
     pub admin_mode: bool,
+    /// Whether documents of messages carry checksums of their bodies.
+    pub enable_checksum: bool,
     /// How long requests under way may take to finish, in seconds.
     #[serde(rename = "drain_timeout")]
     pub drain_timeout_s: u64,
@@ -51,6 +53,8 @@ pub struct Transport {
     client_id_uuid_safe: ClientIdCheck,
     min_length_client_id: usize,
     max_length_client_id: usize,
+    /// The passphrase that messages are encrypted with.
+    pub message_encryption_key: Secret,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -296,6 +300,17 @@ mod tests {
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
         assert!(mistyped.contains("secret_key") && !mistyped.contains("4242"), "{mistyped}");
         assert_eq!(load("", &[], None).unwrap().signed_url.secret_key.reveal(), None);
+    }
+
+    #[test]
+    fn the_key_of_messages_is_a_secret_and_has_no_default() {
+        let config = load("", &[("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "hush")], None).unwrap();
+        let mistyped = load("[transport]\nmessage_encryption_key = 4242", &[], None).unwrap_err().to_string();
+
+        assert_eq!(config.transport.message_encryption_key.reveal(), Some("hush"));
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+        assert!(!mistyped.contains("4242"), "{mistyped}");
+        assert_eq!(load("", &[], None).unwrap().transport.message_encryption_key.reveal(), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! From errors to answers: the only status table.
 //!
 //! An answer says whose fault it is: 4xx the request's, with what to change; 503 the store's, worth
-//! another try; 500 ours, with nothing of the inside shown.
+//! another try, or the operator's, who has to set a key; 500 ours, with nothing of the inside shown, or that of
+//! whoever damaged a message.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -95,6 +96,10 @@ pub fn internal() -> Response {
     )
 }
 
+/// Marks an answer that the store could not give.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreAway;
+
 /// What a request gets that the store could not serve: what was not done, and that it may be tried again.
 #[must_use]
 pub fn unavailable(loss: &str) -> Response {
@@ -102,6 +107,7 @@ pub fn unavailable(loss: &str) -> Response {
     let (status, title) = UNAVAILABLE;
     let mut response = document(status, title, Some(description));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+    response.extensions_mut().insert(StoreAway);
     response
 }
 
@@ -136,8 +142,9 @@ impl Error {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
-            Self::Broker(Broker::Store(storage::Error::Unavailable(_))) => UNAVAILABLE,
-            Self::Broker(Broker::Store(storage::Error::Corrupt(_))) => {
+            // Another process may have the key, or this one's operator may give it one.
+            Self::Broker(Broker::Store(storage::Error::Unavailable(_)) | Broker::Key(_)) => UNAVAILABLE,
+            Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
         }
@@ -159,8 +166,11 @@ impl IntoResponse for Error {
             error => Some(error.to_string()),
         };
         let mut response = document(status, title, description);
+        let headers = response.headers_mut();
         if let Self::Method { allow } = self {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        } else if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         }
         response
     }

@@ -27,9 +27,12 @@ impl Broker {
             None => self.limits.messages_per_claim(),
         };
         let term = self.admit_term(term, CLAIM_TERM_S_MIN)?;
-        let store = self.store.clone();
-        let new = NewClaim { limit: limit as usize, term };
-        self.to_the_end(async move { Ok(store.create_claim(&queue, &new).await?) }).await
+        let this = self.clone();
+        self.to_the_end(async move {
+            let new = NewClaim { limit: this.look_ahead(&queue, limit as usize).await?, term };
+            this.open_claim(&queue, this.store.create_claim(&queue, &new).await?).await
+        })
+        .await
     }
 
     /// The claim with the messages that it still holds.
@@ -39,7 +42,9 @@ impl Broker {
             self.ping().await?;
             return Err(missing());
         };
-        self.store.get_claim(queue, id).await?.ok_or_else(missing)
+        let mut claim = self.store.get_claim(queue, id).await?.ok_or_else(missing)?;
+        claim.messages = self.sealing.open_all(queue, claim.messages)?;
+        Ok(claim)
     }
 
     /// Lets the claim run anew, with all messages that it still holds.

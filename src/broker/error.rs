@@ -43,6 +43,12 @@ pub enum Error {
     /// The claim that was named to allow a deletion is not live.
     #[error("The specified claim does not exist or has expired.")]
     UnknownClaim,
+    /// This process has not the key that the queue or the message takes. The operator's fault.
+    #[error("{0}")]
+    Key(String),
+    /// A message is not what was stored, so nobody can read it.
+    #[error("{0}")]
+    Damaged(String),
     /// The caller's roles do not allow it.
     #[error("You are not authorized to complete this action.")]
     Forbidden,

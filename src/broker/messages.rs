@@ -90,6 +90,7 @@ impl Broker {
                     }
                     admitted => admitted?,
                 };
+                let messages = this.sealing.seal(&queue, metadata, messages)?;
                 let Some(current) = known else {
                     this.store.create_queue(&queue, &unset).await?;
                     known = this.store.get_queue(&queue).await?;
@@ -129,7 +130,7 @@ impl Broker {
             not_from: (!query.echo).then(|| caller.client.clone()),
             scope: query.scope,
         };
-        Ok(self.store.list_messages(queue, &listing).await?)
+        self.sealing.open_page(queue, self.store.list_messages(queue, &listing).await?)
     }
 
     /// The message with that id.
@@ -158,7 +159,7 @@ impl Broker {
         if ids.is_empty() {
             self.ping().await?;
         }
-        Ok(self.store.get_messages(queue, ids).await?)
+        self.sealing.open_all(queue, self.store.get_messages(queue, ids).await?)
     }
 
     /// Deletes the message with that id, if it is there: a claimed one by its claim, a free one by none.
@@ -175,8 +176,12 @@ impl Broker {
     /// Hands out the oldest messages and deletes them in the same step.
     pub async fn pop_messages(&self, queue: QueueId, count: i64) -> Result<Vec<Message>, Error> {
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
-        let store = self.store.clone();
-        self.to_the_end(async move { Ok(store.pop_messages(&queue, limit as usize).await?) }).await
+        let this = self.clone();
+        self.to_the_end(async move {
+            let limit = this.look_ahead(&queue, limit as usize).await?;
+            this.open_popped(&queue, this.store.pop_messages(&queue, limit).await?).await
+        })
+        .await
     }
 
     /// Deletes those of the messages with these ids that are there. Where the operator wants it so,

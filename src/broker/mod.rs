@@ -1,11 +1,13 @@
 //! What a caller may do, one method an operation: limits, defaults and order of steps are decided
 //! here, and nothing below decides again.
 
+pub mod cipher;
 pub mod claims;
 pub mod error;
 pub mod health;
 pub mod messages;
 pub mod queues;
+mod sealing;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,8 +16,10 @@ use quick_cache::sync::Cache;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+pub use cipher::Cipher;
 pub use error::Error;
 
+use self::sealing::Sealing;
 use crate::domain::{Limits, Queue, QueueId};
 use crate::storage::Driver;
 
@@ -30,17 +34,19 @@ pub struct Broker {
     /// Queues as last seen. A post says which revision it was made for and is told if that is not
     /// the queue's any more, so what is remembered here may be old but never wrong.
     seen: Arc<Cache<QueueId, Queue>>,
+    sealing: Arc<Sealing>,
     writes: TaskTracker,
 }
 
 impl Broker {
-    /// A broker over a store.
+    /// A broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
-    pub fn new(store: Arc<dyn Driver>, limits: Limits) -> Self {
+    pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>) -> Self {
         Self {
             store,
             limits: Arc::new(limits),
             seen: Arc::new(Cache::new(REMEMBERED_QUEUES_MAX)),
+            sealing: Arc::new(Sealing::new(cipher)),
             writes: TaskTracker::new(),
         }
     }

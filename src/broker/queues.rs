@@ -42,6 +42,7 @@ impl Broker {
     /// Creates the queue unless it exists; then its metadata stays as it is.
     pub async fn create_queue(&self, queue: QueueId, metadata: Map<String, Value>) -> Result<Creation, Error> {
         let metadata = Metadata::new(metadata, &self.limits)?;
+        self.sealing.check(&Metadata::default(), &metadata)?;
         let store = self.store.clone();
         self.to_the_end(async move { Ok(store.create_queue(&queue, &metadata).await?) }).await
     }
@@ -63,6 +64,7 @@ impl Broker {
                 let keys = patch.apply(&current.metadata)?;
                 this.check_size(&keys)?;
                 let metadata = Metadata::new(keys, &this.limits)?;
+                this.sealing.check(&current.metadata, &metadata)?;
                 if this.store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
                     return Ok(metadata.with_defaults(&this.limits));
                 }

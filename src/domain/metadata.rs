@@ -66,6 +66,9 @@ pub enum InvalidMetadata {
     /// Nothing can be retried so.
     #[error("{RETRY_POLICY}: {0}")]
     RetryPolicy(#[from] InvalidRetryPolicy),
+    /// Messages shall be encrypted, and there is nothing to do it with.
+    #[error("{ENCRYPT} is true, but this server has no key: leave it unset, or have message_encryption_key configured")]
+    NoKey,
 }
 
 impl Metadata {
@@ -140,6 +143,12 @@ impl Metadata {
             queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
             ttl_s: self.positive(DEAD_LETTER_TTL).and_then(|ttl| u32::try_from(ttl).ok()),
         })
+    }
+
+    /// Whether messages that are posted are encrypted.
+    #[must_use]
+    pub fn encrypts(&self) -> bool {
+        self.0.get(ENCRYPT) == Some(&Value::Bool(true))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {

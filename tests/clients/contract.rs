@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sukkal::api::http::{Settings, routes};
+use sukkal::api::wire::checksum::Checksums;
 use sukkal::config::Config;
 use sukkal::domain::ClientIdRule;
 use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
@@ -16,8 +17,13 @@ const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"
 
 #[test]
 fn the_contract_has_each_route_and_no_other() {
-    let client_id = ClientIdRule::Uuid;
-    let settings = Settings { admin_mode: true, client_id, client_timeout: Duration::MAX, signer: None };
+    let settings = Settings {
+        admin_mode: true,
+        client_id: ClientIdRule::Uuid,
+        client_timeout: Duration::MAX,
+        signer: None,
+        checksums: Checksums::Hidden,
+    };
 
     let served: BTreeSet<String> = routes(&settings)
         .into_iter()

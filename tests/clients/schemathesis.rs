@@ -16,6 +16,13 @@ use crate::support::sukkal::Sukkal;
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
+/// All that a server can do is on.
+const OPTIONS: [(&str, &str); 4] = [
+    ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_ENABLE_CHECKSUM", "true"),
+    ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
+    ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),
+];
 /// Where most requests go, says `schemathesis.toml`.
 const PROJECT: &str = "demo";
 const QUEUE: &str = "orders";
@@ -34,8 +41,7 @@ const LISTS: [&str; 5] = [
 #[tokio::test]
 async fn every_answer_is_as_the_contract_says() {
     let redis = RedisServer::start();
-    let options = [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
-    let sukkal = Sukkal::start_with(&redis.url(), &options);
+    let sukkal = Sukkal::start_with(&redis.url(), &OPTIONS);
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record.har");
     let messages = json!({ "messages": vec![json!({ "body": "to be taken" }); TAKEN_MAX] });

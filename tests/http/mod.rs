@@ -4,10 +4,12 @@
 //! the headers of files. All tests of this process share one server; each is a tenant of its own.
 
 mod bad_input;
+mod checksum;
 mod claim_create;
 mod claim_life;
 mod claimed_messages;
 mod discovery;
+mod encryption;
 mod headers;
 mod json_rules;
 mod limits;
@@ -56,6 +58,9 @@ const NOT_FOUND: &str = "Not found";
 const CONFLICT: &str = "Resource conflict";
 
 const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
+/// The option by which a server gets the key that messages are encrypted with, and the usual key.
+const KEY_OPTION: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
+const KEY: &str = "the key of all tests that do not bring their own";
 /// Another client than the usual one.
 const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 
@@ -66,11 +71,11 @@ struct Stage {
 }
 
 impl Stage {
-    /// The server of all tests that can do with the default options.
+    /// The server of all tests that can do with the default options, and a key to encrypt with.
     fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Stage>> = Mutex::new(Weak::new());
 
-        share(&SHARED, || Self::start(&[]))
+        share(&SHARED, || Self::start(&[(KEY_OPTION, KEY)]))
     }
 
     fn start(environment: &[(&str, &str)]) -> Self {

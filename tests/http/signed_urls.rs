@@ -5,6 +5,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use sukkal::api::http::{Settings, routes};
+use sukkal::api::wire::checksum::Checksums;
 use sukkal::domain::ClientIdRule;
 
 use super::*;
@@ -314,7 +315,8 @@ async fn without_a_secret_no_signature_is_good() {
 async fn every_route_asks_for_a_good_signature() {
     let tenant = signing_tenant();
     let client_id = ClientIdRule::Uuid;
-    let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer: None };
+    let (signer, checksums) = (None, Checksums::Hidden);
+    let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer, checksums };
     let all_methods = "DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT";
     let good = sign("/v2", all_methods, &tenant.project, EXPIRES);
     let elsewhere = sign("/v2/elsewhere", all_methods, &tenant.project, EXPIRES);

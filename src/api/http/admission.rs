@@ -198,12 +198,14 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+    use crate::api::wire::checksum::Checksums;
     use crate::domain::ClientIdRule;
 
     #[test]
     fn ids_that_are_not_utf_8_are_refused_not_mixed_up() {
         let client_id = ClientIdRule::Text(1..=36);
-        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer: None };
+        let (signer, checksums) = (None, Checksums::Hidden);
+        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer, checksums };
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];

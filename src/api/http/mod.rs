@@ -28,6 +28,7 @@ use self::resource::Resource;
 pub use self::server::serve;
 use super::Error;
 use super::error::internal;
+use super::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::ClientIdRule;
@@ -47,6 +48,12 @@ impl FromRef<Service> for Broker {
     }
 }
 
+impl FromRef<Service> for Checksums {
+    fn from_ref(service: &Service) -> Self {
+        service.settings.checksums
+    }
+}
+
 /// How the API behaves, as the operator wants it.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -58,6 +65,8 @@ pub struct Settings {
     pub client_timeout: Duration,
     /// Who signs URLs, if anybody does.
     pub signer: Option<Signer>,
+    /// Whether documents of messages carry checksums.
+    pub checksums: Checksums,
 }
 
 /// The whole HTTP service.

@@ -1,20 +1,20 @@
 //! `503`: what could not be done while the store was away, in the words of the API.
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::api::error::unavailable;
+use crate::api::error::{StoreAway, unavailable};
 use crate::api::wire::query::Query;
 
-/// Lets a `503` say what could not be done.
+/// Lets the `503` of a store that is away say what could not be done.
 pub(super) async fn name_the_loss(request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let loss = loss(request.method(), path, request.uri().query());
     let response = next.run(request).await;
     match loss {
-        Some(loss) if response.status() == StatusCode::SERVICE_UNAVAILABLE => unavailable(loss),
+        Some(loss) if response.extensions().get::<StoreAway>().is_some() => unavailable(loss),
         _ => response,
     }
 }

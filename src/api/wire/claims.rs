@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::checksum::Checksums;
 use super::json;
 use super::messages::{self, MessageDocument};
 use crate::api::Error;
@@ -21,11 +22,11 @@ pub struct ClaimDocument {
 impl ClaimDocument {
     /// The document of a claim in this queue.
     #[must_use]
-    pub fn new(queue: &QueueId, claim: &Claim) -> Self {
+    pub fn new(queue: &QueueId, claim: &Claim, checksums: Checksums) -> Self {
         Self {
             age: claim.age_s,
             ttl: claim.ttl_s,
-            messages: messages::documents(queue, &claim.messages),
+            messages: messages::documents(queue, &claim.messages, checksums),
             href: href(queue, claim.id),
         }
     }

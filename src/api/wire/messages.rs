@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::checksum::Checksums;
 use crate::api::{Error, wire};
 use crate::broker::messages::{Delay, Draft};
 use crate::domain::{Message, MessageId, QueueId};
@@ -19,42 +20,52 @@ pub struct MessageDocument {
     ttl: u32,
     age: u64,
     body: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
 }
 
 impl MessageDocument {
     /// The document of a message in this queue.
     #[must_use]
-    pub fn new(queue: &QueueId, message: &Message) -> Self {
+    pub fn new(queue: &QueueId, message: &Message, checksums: Checksums) -> Self {
+        let body = wire::json::from_body(&message.body);
         Self {
             id: message.id.to_string(),
             href: claimed_href(queue, message),
             ttl: message.ttl_s,
             age: message.age_s,
-            body: wire::json::from_body(&message.body),
+            checksum: checksums.of(&body),
+            body,
         }
     }
 }
 
 /// The documents of messages in this queue.
 #[must_use]
-pub fn documents(queue: &QueueId, messages: &[Message]) -> Vec<MessageDocument> {
-    messages.iter().map(|message| MessageDocument::new(queue, message)).collect()
+pub fn documents(queue: &QueueId, messages: &[Message], checksums: Checksums) -> Vec<MessageDocument> {
+    messages.iter().map(|message| MessageDocument::new(queue, message, checksums)).collect()
 }
 
 /// The documents of popped messages. They are nowhere any more, so they have no path; the claim is one
 /// that nobody else ever had.
 #[must_use]
-pub fn popped(messages: &[Message]) -> Value {
+pub fn popped(messages: &[Message], checksums: Checksums) -> Value {
     let claim = Uuid::new_v4().to_string();
     let document = |message: &Message| {
-        json!({
+        let body = wire::json::from_body(&message.body);
+        let checksum = checksums.of(&body);
+        let mut document = json!({
             "id": message.id.to_string(),
             "age": message.age_s,
             "ttl": message.ttl_s,
-            "body": wire::json::from_body(&message.body),
+            "body": body,
             "claim_id": claim,
             "claim_count": message.claim_count,
-        })
+        });
+        if let Some(checksum) = checksum {
+            document["checksum"] = checksum.into();
+        }
+        document
     };
     messages.iter().map(document).collect()
 }

@@ -1,6 +1,7 @@
 //! Wire ↔ domain: how requests are read and documents are written, byte by byte.
 
 pub mod body;
+pub mod checksum;
 pub mod claims;
 pub mod health;
 pub mod home;

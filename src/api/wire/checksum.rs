@@ -1,0 +1,194 @@
+//! Checksums of message bodies: MD5 over the JSON text that Python's `json.dumps` makes of a body, so that
+//! clients of the reference implementation can check what they get.
+
+use std::fmt::Write as _;
+use std::io;
+
+use md5::{Digest, Md5};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{CharEscape, Formatter, Serializer};
+
+/// Whether documents of messages carry checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// They do.
+    Shown,
+    /// They have no such key.
+    Hidden,
+}
+
+impl Checksums {
+    /// What stands in the document of a message with this body; a body of `null` has no checksum.
+    #[must_use]
+    pub fn of(self, body: &Value) -> Option<String> {
+        (self == Self::Shown && !body.is_null()).then(|| checksum(body))
+    }
+}
+
+/// `MD5:` and the hash in hexadecimal.
+#[must_use]
+pub fn checksum(body: &Value) -> String {
+    let mut text = String::from("MD5:");
+    for byte in Md5::digest(dumps(body)) {
+        write!(text, "{byte:02x}").expect("a string can be written to");
+    }
+    text
+}
+
+/// What Python's `json.dumps` makes of the value.
+fn dumps(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut bytes, Python)).expect("a tree always has a JSON form");
+    bytes
+}
+
+/// Spaces behind commas and colons, nothing but ASCII, floats as `repr` has them.
+struct Python;
+
+impl Formatter for Python {
+    fn begin_array_value<W: io::Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        separate(writer, first)
+    }
+
+    fn begin_object_key<W: io::Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        separate(writer, first)
+    }
+
+    fn begin_object_value<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        for character in fragment.chars() {
+            match character {
+                ' '..='~' => writer.write_all(&[character as u8])?,
+                _ => {
+                    for unit in character.encode_utf16(&mut [0; 2]) {
+                        write!(writer, "\\u{unit:04x}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_char_escape<W: io::Write + ?Sized>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        match escape {
+            CharEscape::Quote => writer.write_all(b"\\\""),
+            CharEscape::ReverseSolidus => writer.write_all(b"\\\\"),
+            CharEscape::Solidus => writer.write_all(b"/"),
+            CharEscape::Backspace => writer.write_all(b"\\b"),
+            CharEscape::FormFeed => writer.write_all(b"\\f"),
+            CharEscape::LineFeed => writer.write_all(b"\\n"),
+            CharEscape::CarriageReturn => writer.write_all(b"\\r"),
+            CharEscape::Tab => writer.write_all(b"\\t"),
+            CharEscape::AsciiControl(byte) => write!(writer, "\\u{byte:04x}"),
+        }
+    }
+
+    fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(repr(value).as_bytes())
+    }
+}
+
+fn separate<W: io::Write + ?Sized>(writer: &mut W, first: bool) -> io::Result<()> {
+    if first { Ok(()) } else { writer.write_all(b", ") }
+}
+
+/// A float as Python writes it: the fewest digits that name it, with an exponent of two digits or more where
+/// the point would stand far off.
+fn repr(value: f64) -> String {
+    // Of two shortest forms Python takes the nearer, or else the even one; so does serde_json, but not the
+    // standard library.
+    let text = serde_json::to_string(&value).expect("a body has finite floats only");
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |text| ("-", text));
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let digits = all.trim_start_matches('0');
+    // Where the point stands, counted from the first digit.
+    let point =
+        exponent.parse::<isize>().expect("an exponent is an integer") + length(whole) - length(&all) + length(digits);
+    let digits = digits.trim_end_matches('0');
+    match point {
+        _ if digits.is_empty() => format!("{sign}0.0"),
+        -3..=0 => format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs())),
+        1..=16 => {
+            let padded = format!("{digits:0<width$}", width = point.unsigned_abs() + 1);
+            let (whole, fraction) = padded.split_at(point.unsigned_abs());
+            format!("{sign}{whole}.{fraction}")
+        }
+        _ => {
+            let (first, rest) = digits.split_at(1);
+            let dot = if rest.is_empty() { "" } else { "." };
+            let exponent = point - 1;
+            let direction = if exponent < 0 { '-' } else { '+' };
+            format!("{sign}{first}{dot}{rest}e{direction}{:02}", exponent.unsigned_abs())
+        }
+    }
+}
+
+fn length(text: &str) -> isize {
+    isize::try_from(text.len()).expect("a number is short")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn python(value: &Value) -> String {
+        String::from_utf8(dumps(value)).unwrap()
+    }
+
+    #[test]
+    fn bodies_have_the_checksums_of_the_reference_implementation() {
+        let vectors = [
+            (json!({"k": "v", "a": [1, 2.0, null, true, "\u{e9}"]}), "MD5:e3e5a3a7d3644ecf5f6996d71ad480cb"),
+            (json!("str"), "MD5:767e2d7912ebefdfe18495ed53635fc8"),
+        ];
+        for (body, expected) in vectors {
+            assert_eq!(checksum(&body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn text_is_ascii_with_spaces_behind_commas_and_colons() {
+        let body = json!({"b": [], "a": {"": [false, 0, -1]}, "t": "\u{1f600}\u{7f}\u{ff}/\"\\\u{8}\u{c}\n\r\t\u{1f}"});
+
+        let expected = r#"{"b": [], "a": {"": [false, 0, -1]}, "t": "\ud83d\ude00\u007f\u00ff/\"\\\b\f\n\r\t\u001f"}"#;
+        assert_eq!(python(&body), expected);
+    }
+
+    #[test]
+    fn numbers_are_as_python_has_them() {
+        for (number, expected) in [
+            (2.0, "2.0"),
+            (-0.0, "-0.0"),
+            (0.1, "0.1"),
+            (0.0001, "0.0001"),
+            (0.000_01, "1e-05"),
+            (-0.000_012_5, "-1.25e-05"),
+            (123_456_789_012_345.6, "123456789012345.6"),
+            (9_999_999_999_999_998.0, "9999999999999998.0"),
+            (262_708_923_300_844.12, "262708923300844.12"),
+            (1e16, "1e+16"),
+            (1.5e300, "1.5e+300"),
+            (5e-324, "5e-324"),
+        ] {
+            assert_eq!(repr(number), expected);
+        }
+        assert_eq!(python(&json!([i64::MAX, i64::MIN])), "[9223372036854775807, -9223372036854775808]");
+    }
+
+    #[test]
+    fn null_has_no_checksum_and_nothing_has_one_where_none_are_wanted() {
+        assert_eq!(Checksums::Shown.of(&Value::Null), None);
+        assert_eq!(Checksums::Hidden.of(&json!("str")), None);
+        for falsy in [json!(false), json!(0), json!(""), json!([]), json!({})] {
+            assert_eq!(Checksums::Shown.of(&falsy), Some(checksum(&falsy)));
+        }
+    }
+}
