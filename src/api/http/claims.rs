@@ -12,9 +12,9 @@ use serde_json::json;
 use super::admission::{ClaimedMessage, LastSegment};
 use super::resource::{Resource, resource};
 use crate::api::Error;
-use crate::api::wire::checksum::Checksums;
 use crate::api::wire::claims::{self, ClaimDocument};
 use crate::api::wire::query::Query;
+use crate::api::wire::view::View;
 use crate::api::wire::{body, messages};
 use crate::broker::Broker;
 use crate::broker::claims::TermDraft;
@@ -42,7 +42,7 @@ pub(super) fn routes() -> Vec<Resource> {
 /// Claims messages: `201` with them, `204` when none is free.
 async fn create(
     State(broker): State<Broker>,
-    State(checksums): State<Checksums>,
+    view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -56,7 +56,7 @@ async fn create(
     Ok(match broker.create_claim(queue.clone(), limit, term).await? {
         Some(claim) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
-            let messages = messages::documents(&queue, &claim.messages, checksums);
+            let messages = messages::documents(&queue, &claim.messages, view);
             (StatusCode::CREATED, location, Json(json!({ "messages": messages }))).into_response()
         }
         None => StatusCode::NO_CONTENT.into_response(),
@@ -66,12 +66,12 @@ async fn create(
 /// A claim with the messages that it still holds.
 async fn show(
     State(broker): State<Broker>,
-    State(checksums): State<Checksums>,
+    view: View,
     queue: QueueId,
     LastSegment(id): LastSegment,
 ) -> Result<Json<ClaimDocument>, Error> {
     let claim = broker.get_claim(&queue, &id).await?;
-    Ok(Json(ClaimDocument::new(&queue, &claim, checksums)))
+    Ok(Json(ClaimDocument::new(&queue, &claim, view)))
 }
 
 /// Lets a claim run anew.

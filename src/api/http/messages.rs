@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::admission::LastSegment;
 use super::resource::{Resource, resource};
+use super::view::INCLUDE_ORIGIN;
 use crate::api::Error;
-use crate::api::wire::checksum::Checksums;
 use crate::api::wire::messages::{self, MessageDocument};
 use crate::api::wire::query::Query;
+use crate::api::wire::view::View;
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::Broker;
@@ -57,7 +58,7 @@ async fn post(
 /// A page of the feed behind a marker; with `ids`, just those messages.
 async fn list(
     State(broker): State<Broker>,
-    State(checksums): State<Checksums>,
+    view: View,
     caller: Caller,
     queue: QueueId,
     RawQuery(query): RawQuery,
@@ -66,7 +67,7 @@ async fn list(
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
         let found = broker.get_messages(&queue, &ids).await?;
-        return Ok(Json(json!({ "messages": messages::documents(&queue, &found, checksums) })).into_response());
+        return Ok(Json(json!({ "messages": messages::documents(&queue, &found, view) })).into_response());
     }
 
     let echo = query.boolean("echo")?;
@@ -85,22 +86,22 @@ async fn list(
         ("include_claimed", include_claimed.map(|include| include.to_string())),
         // A queue without delay shows all it has, and says so in the link.
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
+        (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
     ];
     let last = page.messages.last().map(|message| message.id.to_string());
     let links = links::next(&messages::path(&queue), wanted.marker.is_some(), &parameters, last.as_deref());
-    Ok(Json(json!({ "messages": messages::documents(&queue, &page.messages, checksums), "links": links }))
-        .into_response())
+    Ok(Json(json!({ "messages": messages::documents(&queue, &page.messages, view), "links": links })).into_response())
 }
 
 /// One message.
 async fn show(
     State(broker): State<Broker>,
-    State(checksums): State<Checksums>,
+    view: View,
     queue: QueueId,
     LastSegment(id): LastSegment,
 ) -> Result<Json<MessageDocument>, Error> {
     let message = broker.get_message(&queue, &id).await?;
-    Ok(Json(MessageDocument::new(&queue, &message, checksums)))
+    Ok(Json(MessageDocument::new(&queue, &message, view)))
 }
 
 /// Deletes one message; one that is not there is left so.
@@ -118,7 +119,7 @@ async fn delete_one(
 /// Deletes the messages of `ids`, those that are not there passed over; or pops as many as `pop` says.
 async fn delete_many(
     State(broker): State<Broker>,
-    State(checksums): State<Checksums>,
+    view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
@@ -131,7 +132,7 @@ async fn delete_many(
         }
         Some(count) if ids.is_empty() => {
             let popped = broker.pop_messages(queue, count).await?;
-            Ok(Json(json!({ "messages": messages::popped(&popped, checksums) })).into_response())
+            Ok(Json(json!({ "messages": messages::popped(&popped, view) })).into_response())
         }
         None if !ids.is_empty() => {
             broker.delete_messages(queue, &ids, &claims).await?;

@@ -11,6 +11,7 @@ mod request_log;
 mod resource;
 mod server;
 mod share;
+mod view;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -45,12 +46,6 @@ pub struct Service {
 impl FromRef<Service> for Broker {
     fn from_ref(service: &Service) -> Self {
         service.broker.clone()
-    }
-}
-
-impl FromRef<Service> for Checksums {
-    fn from_ref(service: &Service) -> Self {
-        service.settings.checksums
     }
 }
 

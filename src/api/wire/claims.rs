@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::checksum::Checksums;
 use super::json;
 use super::messages::{self, MessageDocument};
+use super::view::View;
 use crate::api::Error;
 use crate::broker::claims::TermDraft;
 use crate::domain::{Claim, ClaimId, QueueId};
@@ -22,11 +22,11 @@ pub struct ClaimDocument {
 impl ClaimDocument {
     /// The document of a claim in this queue.
     #[must_use]
-    pub fn new(queue: &QueueId, claim: &Claim, checksums: Checksums) -> Self {
+    pub fn new(queue: &QueueId, claim: &Claim, view: View) -> Self {
         Self {
             age: claim.age_s,
             ttl: claim.ttl_s,
-            messages: messages::documents(queue, &claim.messages, checksums),
+            messages: messages::documents(queue, &claim.messages, view),
             href: href(queue, claim.id),
         }
     }

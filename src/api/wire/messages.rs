@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::checksum::Checksums;
+use super::view::View;
 use crate::api::{Error, wire};
 use crate::broker::messages::{Delay, Draft};
 use crate::domain::{Message, MessageId, QueueId};
@@ -22,19 +22,22 @@ pub struct MessageDocument {
     body: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Value>,
 }
 
 impl MessageDocument {
     /// The document of a message in this queue.
     #[must_use]
-    pub fn new(queue: &QueueId, message: &Message, checksums: Checksums) -> Self {
+    pub fn new(queue: &QueueId, message: &Message, view: View) -> Self {
         let body = wire::json::from_body(&message.body);
         Self {
             id: message.id.to_string(),
             href: claimed_href(queue, message),
             ttl: message.ttl_s,
             age: message.age_s,
-            checksum: checksums.of(&body),
+            checksum: view.checksums.of(&body),
+            origin: view.origin(message.origin.as_ref()),
             body,
         }
     }
@@ -42,18 +45,18 @@ impl MessageDocument {
 
 /// The documents of messages in this queue.
 #[must_use]
-pub fn documents(queue: &QueueId, messages: &[Message], checksums: Checksums) -> Vec<MessageDocument> {
-    messages.iter().map(|message| MessageDocument::new(queue, message, checksums)).collect()
+pub fn documents(queue: &QueueId, messages: &[Message], view: View) -> Vec<MessageDocument> {
+    messages.iter().map(|message| MessageDocument::new(queue, message, view)).collect()
 }
 
 /// The documents of popped messages. They are nowhere any more, so they have no path; the claim is one
 /// that nobody else ever had.
 #[must_use]
-pub fn popped(messages: &[Message], checksums: Checksums) -> Value {
+pub fn popped(messages: &[Message], view: View) -> Value {
     let claim = Uuid::new_v4().to_string();
     let document = |message: &Message| {
         let body = wire::json::from_body(&message.body);
-        let checksum = checksums.of(&body);
+        let checksum = view.checksums.of(&body);
         let mut document = json!({
             "id": message.id.to_string(),
             "age": message.age_s,
@@ -64,6 +67,9 @@ pub fn popped(messages: &[Message], checksums: Checksums) -> Value {
         });
         if let Some(checksum) = checksum {
             document["checksum"] = checksum.into();
+        }
+        if let Some(origin) = view.origin(message.origin.as_ref()) {
+            document["origin"] = origin;
         }
         document
     };

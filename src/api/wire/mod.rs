@@ -13,3 +13,4 @@ pub mod purge;
 pub mod query;
 pub mod share;
 pub mod stats;
+pub mod view;
