@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::board::Board;
-use super::history::{Act, Claim, Claimed, Count, Draft, Outcome, Pop, Post, Seen, Term, Turn};
-use super::wire::Wire;
+use super::history::{Act, Claim, Claimed, Draft, Outcome, Pop, Post, Seen, Term, Turn};
+use super::wire::{QUEUE, Wire};
 use crate::support::chronicle::ClockMove;
 use crate::support::chronicle::choices::Choices;
 
@@ -26,8 +26,11 @@ const LIMIT_MAX: u64 = 20;
 const LONG_TTL_S: u32 = 1_209_600;
 const DRAIN: Term = Term { ttl_s: 43_200, grace_s: 60 };
 const CLAIMS_PER_MOVE: u64 = 60;
-const CLAIMS_PER_COUNT: u64 = 150;
+/// As long as most leases and some moves of the clock.
+const DELAY_S_MAX: u32 = 60;
 const GHOSTS_MAX: usize = 8;
+/// More than it takes: each claim gets messages, or makes dead letters of some.
+const DRAIN_CLAIMS_MAX: usize = 500;
 /// Nobody waits longer for others: everything here is driven by claims.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -39,7 +42,7 @@ pub(super) struct Scene {
 }
 
 #[derive(Clone, Copy)]
-enum Role {
+pub(super) enum Role {
     Producer = 1,
     Worker,
     ClockMover,
@@ -70,8 +73,7 @@ impl Scene {
         loop {
             let size = choices.within(1..=LIMIT_MAX);
             let Some(first) = self.board.draw(size).await else { return posts };
-            let mut ttl_s = || if choices.one_in(4) { term_s(&mut choices, 60, 180) } else { LONG_TTL_S };
-            let drafts: Vec<Draft> = (first..first + size).map(|tag| Draft { tag, ttl_s: ttl_s() }).collect();
+            let drafts: Vec<Draft> = (first..first + size).map(|tag| draft(tag, &mut choices)).collect();
 
             let _turn = self.board.turn().await;
             let invoked = self.board.now();
@@ -124,51 +126,30 @@ impl Scene {
         }
     }
 
-    /// Counts the messages now and then, while everybody else waits.
-    pub(super) async fn audit(self) -> Vec<Count> {
-        let mut choices = self.choices(Role::Auditor, 0);
-        let mut counts = Vec::new();
-        let mut due = CLAIMS_PER_COUNT;
-        while self.board.wait_until(|news| news.claims >= due).await {
-            let count = self.count(&mut choices).await;
-            if let Some(Count { total, .. }) = count {
-                self.board.tell(|news| news.outstanding = total.cast_signed());
-            }
-            counts.extend(count);
-            due = self.board.news().borrow().claims + CLAIMS_PER_COUNT;
-        }
-        counts
-    }
-
-    pub(super) async fn last_count(self) -> Count {
-        let mut choices = self.choices(Role::Auditor, 1);
-        self.count(&mut choices).await.expect("no server is killed any more")
-    }
-
     /// Claims all there is, for longer than the test takes.
     pub(super) async fn drain(self, number: usize) -> Work {
         let choices = self.choices(Role::Drainer, number);
         let mut worker = Worker { scene: self, choices, ghosts: Vec::new(), work: Work::default() };
         let mut had = HashSet::new();
-        loop {
+        for _ in 0..DRAIN_CLAIMS_MAX {
             match worker.claim(20, DRAIN).await {
                 // What comes twice would come for ever; the checker sees it too.
                 Claimed::Got(_, messages) if messages.iter().all(|seen| had.insert(seen.id)) => {}
                 Claimed::Unknown => {}
-                Claimed::Got(..) | Claimed::Nothing => return worker.work,
+                Claimed::Got(..) => break,
+                // It may have got nothing but messages that died.
+                Claimed::Nothing => {
+                    let counted = worker.scene.wire.count(&mut worker.choices, QUEUE).await;
+                    if matches!(counted, Ok([_, _, 0])) {
+                        break;
+                    }
+                }
             }
         }
+        worker.work
     }
 
-    async fn count(&self, choices: &mut Choices) -> Option<Count> {
-        let _quiet = self.board.quiet().await;
-        let invoked = self.board.now();
-        let outcome = self.wire.count(choices).await;
-        let (span, numbers) = self.board.record(invoked, outcome);
-        numbers.map(|[total, claimed, free]| Count { span, total, claimed, free })
-    }
-
-    fn choices(&self, role: Role, number: usize) -> Choices {
+    pub(super) fn choices(&self, role: Role, number: usize) -> Choices {
         Choices::of(self.seed, role as u64, number)
     }
 }
@@ -200,7 +181,7 @@ impl Worker {
     async fn work_on(&mut self, claim: Uuid, messages: Vec<Seen>) {
         let mut left = messages.clone();
         loop {
-            let done = match self.choices.within(0..=11) {
+            let done = match self.choices.within(0..=13) {
                 0 => Some(self.act(Some(claim), Act::Release).await),
                 // It dies, and may come back as a ghost.
                 1 => None,
@@ -216,14 +197,19 @@ impl Worker {
                 // What belongs to another, or to nobody.
                 5 => {
                     let foreign = self.choices.among(&self.ghosts).and_then(|(_, messages)| messages.first()).copied();
-                    match foreign {
-                        Some(Seen { id, .. }) => {
-                            self.act(Some(claim), Act::Delete(id)).await;
-                            Some(Outcome::Done)
-                        }
-                        None => Some(Outcome::Done),
+                    if let Some(Seen { id, .. }) = foreign {
+                        let act = if self.choices.one_in(2) { Act::Delete(id) } else { Act::Return(id, 0) };
+                        self.act(Some(claim), act).await;
                     }
+                    Some(Outcome::Done)
                 }
+                6 | 7 => match self.choices.among(&messages).copied() {
+                    Some(Seen { id, .. }) => {
+                        let delay_s = self.delay_s();
+                        Some(self.act(Some(claim), Act::Return(id, delay_s)).await)
+                    }
+                    None => return,
+                },
                 _ => match left.pop() {
                     Some(Seen { id, .. }) => Some(self.act(Some(claim), Act::Delete(id)).await),
                     None => return,
@@ -246,12 +232,16 @@ impl Worker {
     async fn haunt(&mut self) {
         let Some((claim, messages)) = self.choices.among(&self.ghosts).cloned() else { return };
         let message = self.choices.among(&messages).expect("no claim is empty").id;
-        match self.choices.within(0..=3) {
+        match self.choices.within(0..=4) {
             0 => {
                 let term = self.term();
                 self.act(Some(claim), Act::Renew(term)).await
             }
-            1 => self.act(None, Act::Delete(message)).await,
+            1 => {
+                let delay_s = self.delay_s();
+                self.act(Some(claim), Act::Return(message, delay_s)).await
+            }
+            2 => self.act(None, Act::Delete(message)).await,
             _ => self.act(Some(claim), Act::Delete(message)).await,
         };
     }
@@ -295,10 +285,24 @@ impl Worker {
         last.is_some_and(|turn| turn.claim == Some(claim) && matches!(turn.act, Act::Release))
     }
 
+    fn delay_s(&mut self) -> u32 {
+        if self.choices.one_in(2) { 0 } else { term_s(&mut self.choices, 1, DELAY_S_MAX) }
+    }
+
     fn term(&mut self) -> Term {
         let ttl_s = term_s(&mut self.choices, 60, LEASE_S_MAX);
         Term { ttl_s, grace_s: term_s(&mut self.choices, 60, 200) }
     }
+}
+
+fn draft(tag: u64, choices: &mut Choices) -> Draft {
+    let ttl_s = if choices.one_in(4) { term_s(choices, 60, 180) } else { LONG_TTL_S };
+    let delay_s = match choices.within(0..=5) {
+        0 | 1 => Some(0),
+        2 => None,
+        _ => Some(term_s(choices, 1, DELAY_S_MAX)),
+    };
+    Draft { tag, ttl_s, delay_s }
 }
 
 fn term_s(choices: &mut Choices, least: u32, most: u32) -> u32 {

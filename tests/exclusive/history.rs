@@ -12,6 +12,7 @@ pub(super) struct History {
     pub(super) seed: u64,
     /// The store's clock (µs since 1970) when the test's own stood at 0.
     pub(super) wall_us: i64,
+    pub(super) rules: Rules,
     pub(super) posts: Vec<Post>,
     pub(super) claims: Vec<Claim>,
     /// What was done through claims; what is done through one claim is in order.
@@ -20,8 +21,20 @@ pub(super) struct History {
     /// One after the other, and never back.
     pub(super) moves: Vec<ClockMove>,
     pub(super) counts: Vec<Count>,
+    /// What was read of the dead letters, in the order of reading.
+    pub(super) readings: Vec<Reading>,
     /// From here on all that is left is claimed, under claims that outlast the test.
     pub(super) drained_from: u64,
+}
+
+/// What the queue was told of delay and dead letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rules {
+    pub(super) delay_s: u32,
+    /// How often a message is given out at most.
+    pub(super) count_max: u32,
+    /// How long dead letters live; without it, as long as they would have.
+    pub(super) letter_ttl_s: Option<u32>,
 }
 
 /// From sending a request to reading its answer. Without an answer: until it has surely been carried
@@ -45,6 +58,8 @@ pub(super) struct Draft {
     /// The body: a number that no other message of the test has.
     pub(super) tag: u64,
     pub(super) ttl_s: u32,
+    /// The queue's default if there is none.
+    pub(super) delay_s: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +103,8 @@ pub(super) enum Act {
     Renew(Term),
     Release,
     Delete(Uuid),
+    /// Gives one message back, which is kept from everybody for so long (s).
+    Return(Uuid, u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +128,24 @@ pub(super) struct Count {
     pub(super) total: u64,
     pub(super) claimed: u64,
     pub(super) free: u64,
+    /// The same of the queue for dead letters.
+    pub(super) letters: [u64; 3],
+}
+
+/// Dead letters that nobody has read before, all there were: none was under way, and nothing else went on.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) span: Span,
+    pub(super) letters: Vec<Letter>,
+}
+
+/// A dead letter, and what it says of where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Letter {
+    pub(super) tag: u64,
+    pub(super) ttl_s: u32,
+    pub(super) source_id: Uuid,
+    pub(super) claim_count: u32,
 }
 
 impl Claim {
@@ -138,6 +173,9 @@ impl History {
         events.extend(self.turns.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.pops.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.counts.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
+        events.extend(self.readings.iter().flat_map(|reading| {
+            reading.letters.iter().map(|letter| (reading.span.invoked, line(reading.span, "", letter)))
+        }));
         events.extend(self.moves.iter().map(|event| {
             let span = Span { invoked: event.invoked, ended: event.answered };
             (event.invoked, line(span, "clock ", &(event.offset_us / 1_000_000)))
@@ -149,6 +187,7 @@ impl History {
 
     pub(super) fn dump(&self, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "seed {}, clock {} µs, drained from {}", self.seed, self.wall_us, Moment(self.drained_from))?;
+        writeln!(to, "{:?}", self.rules)?;
         self.events(&[]).iter().try_for_each(|event| writeln!(to, "{event}"))
     }
 }

@@ -1,9 +1,11 @@
-//! Workers on one queue through several servers: a checker judges the recorded history.
+//! Workers on one queue with delay and dead letters, through several servers: a checker judges the
+//! recorded history.
 //!
 //! `SUKKAL_EXCLUSIVE_SECONDS` is how long they work, `SUKKAL_SEED` repeats the choices of an earlier
 //! test (not its timing). A history that breaks a rule is written to cargo's directory for tests.
 
 mod actors;
+mod auditor;
 mod board;
 mod checker;
 mod history;
@@ -15,14 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use self::actors::{DRAINERS, PRODUCERS, Scene, WORKERS, Work};
+use self::auditor::{Auditor, Letters};
 use self::board::Board;
-use self::history::History;
+use self::history::{History, Rules};
 use self::wire::{PROJECT, QUEUE, Wire};
 use crate::support::chronicle::choices;
 use crate::support::cluster::RedisCluster;
@@ -33,31 +37,64 @@ const SERVERS: usize = 3;
 const SECONDS: u64 = 12;
 /// What the end may take; a test that hangs is a failure.
 const PATIENCE: Duration = Duration::from_secs(120);
+const DEFAULT_DELAY_S: u32 = 5;
+const COUNT_MAX: u32 = 3;
+const LETTER_TTL_S: u32 = 600_000;
+
+/// The store that they work on, and the queue for dead letters.
+struct Place {
+    store: String,
+    letters: String,
+    letter_ttl_s: Option<u32>,
+    outbox_length: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim() {
-    let redis = RedisServer::start();
+    let redis = Arc::new(RedisServer::start());
 
-    exclude("standalone", &redis.url()).await;
+    let place = Place {
+        store: redis.url(),
+        letters: "letters".to_owned(),
+        letter_ttl_s: Some(LETTER_TTL_S),
+        outbox_length: Arc::new(move || outbox_length(&redis)),
+    };
+    exclude("standalone", place).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim_in_a_cluster() {
-    let cluster = RedisCluster::start();
+    let cluster = Arc::new(RedisCluster::start());
 
-    exclude("cluster", &cluster.url()).await;
+    let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
+    let mut names = (0..).map(|number| format!("letters-{number}"));
+    let place = Place {
+        store: cluster.url(),
+        letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
+        letter_ttl_s: None,
+        outbox_length: Arc::new(move || outbox_length(cluster.node_of(&key(QUEUE, "outbox")))),
+    };
+    exclude("cluster", place).await;
+}
+
+fn key(queue: &str, part: &str) -> String {
+    format!("sukkal:{{{PROJECT}/{queue}}}:{part}")
+}
+
+fn outbox_length(redis: &RedisServer) -> i64 {
+    redis.command(&["LLEN", &key(QUEUE, "outbox")]).as_int()
 }
 
 /// Lets them work on the store, and has it judged.
-async fn exclude(name: &str, store: &str) {
+async fn exclude(name: &str, place: Place) {
     let length = Duration::from_secs(length_s());
-    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| Sukkal::start(store)).collect();
+    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| start_server(&place.store)).collect();
     let seed = choices::seed();
     println!("exclusive {name}: SUKKAL_SEED={seed}");
     let wire = Arc::new(Wire::new(servers.iter().map(|server| server.url("")).collect()));
     let scene = Scene { seed, wire, board: Arc::new(Board::new()) };
 
-    let run = timeout(length + PATIENCE, run(&scene, store, servers, length));
+    let run = timeout(length + PATIENCE, run(&scene, place, servers, length));
     let history = run.await.expect("it comes to its end");
 
     println!("exclusive {name}: {} requests without an answer", scene.board.unknown());
@@ -70,21 +107,28 @@ async fn exclude(name: &str, store: &str) {
     // Of counts near the end of a lease or a life only the bounds are known; a short run may have no other.
     assert!(summary.counts_exact > 0 || (summary.counts > 0 && length_s() == SECONDS), "no count was judged");
     assert!(summary.drained > 0 && summary.popped > 0 && summary.deleted > 0, "not everything was tried");
+    assert!(summary.delayed > 0 && summary.returned > 0 && summary.died > 0, "not everything was tried");
 }
 
-async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>, length: Duration) -> History {
+/// Its janitor goes round often.
+fn start_server(store: &str) -> Sukkal {
+    Sukkal::start_with(store, &[("SUKKAL_JANITOR__PAUSE", "1")])
+}
+
+async fn run(scene: &Scene, place: Place, servers: Vec<Sukkal>, length: Duration) -> History {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let now = i64::try_from(scene.board.now()).expect("it has just begun");
     let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
-    let project = ProjectId::new(PROJECT).expect("it is short");
-    let queue = QueueId::new(project, QUEUE.parse().expect("it is a name")).expect("it is short");
-    let clock = RedisStore::open(&store.parse().expect("it is an address")).expect("it can be opened");
+    let rules = tell_rules(&place, &servers[0]).await;
+    let store = RedisStore::open(&place.store.parse().expect("it is an address")).expect("it can be opened");
+    let letters = queue(&place.letters);
+    let letters = Letters { store: store.clone(), queue: letters, under_way: place.outbox_length };
 
     let posts = all(PRODUCERS, |number| scene.clone().produce(number));
     let work = all(WORKERS, |number| scene.clone().work(number));
-    let counts = tokio::spawn(scene.clone().audit());
-    let moves = tokio::spawn(scene.clone().move_clock(clock, queue));
-    let crash = tokio::spawn(crash_one(scene.clone(), store.to_owned(), servers));
+    let audit = tokio::spawn(Auditor::new(scene.clone(), letters).audit());
+    let moves = tokio::spawn(scene.clone().move_clock(store, queue(QUEUE)));
+    let crash = tokio::spawn(crash_one(scene.clone(), place.store, servers));
     sleep(length / 2).await;
     scene.board.tell(|news| news.half = true);
     sleep(length / 2).await;
@@ -92,14 +136,17 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>, length: Duration)
     let posts = posts.join_all().await.concat();
     let mut work = work.join_all().await;
     scene.board.tell(|news| news.at_rest = true);
-    let mut counts = counts.await.expect("it was counted");
+    let mut auditor = audit.await.expect("it was counted");
     let _servers = crash.await.expect("one server was replaced");
     let moves = moves.await.expect("the clock was moved");
 
     let drained_from = scene.board.now();
     work.extend(all(DRAINERS, |number| scene.clone().drain(number)).join_all().await);
-    counts.push(scene.clone().last_count().await);
-    let mut history = History { seed: scene.seed, wall_us, posts, moves, counts, drained_from, ..History::default() };
+    auditor.last_count().await;
+    let Auditor { counts, readings, .. } = auditor;
+    let seed = scene.seed;
+    let mut history =
+        History { seed, wall_us, rules, posts, moves, counts, readings, drained_from, ..History::default() };
     for Work { claims, turns, pops } in work {
         history.claims.extend(claims);
         history.turns.extend(turns);
@@ -108,13 +155,35 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>, length: Duration)
     history
 }
 
+/// Creates the queue; the one for dead letters comes with the first of them.
+async fn tell_rules(place: &Place, server: &Sukkal) -> Rules {
+    let rules = Rules { delay_s: DEFAULT_DELAY_S, count_max: COUNT_MAX, letter_ttl_s: place.letter_ttl_s };
+    let mut metadata = json!({
+        "_default_message_delay": rules.delay_s,
+        "_max_claim_count": rules.count_max,
+        "_dead_letter_queue": place.letters,
+    });
+    if let Some(ttl_s) = rules.letter_ttl_s {
+        metadata["_dead_letter_queue_messages_ttl"] = ttl_s.into();
+    }
+    let request = server.project(PROJECT).put(&format!("/v2/queues/{QUEUE}")).json(&metadata);
+    let answer = request.send().await.expect("the server answers");
+    assert_eq!(answer.status(), 201);
+    rules
+}
+
+fn queue(name: &str) -> QueueId {
+    let project = ProjectId::new(PROJECT).expect("it is short");
+    QueueId::new(project, name.parse().expect("it is a name")).expect("it is short")
+}
+
 /// Kills a server in the middle, which leaves requests without an answer, and starts another.
 async fn crash_one(scene: Scene, store: String, mut servers: Vec<Sukkal>) -> Vec<Sukkal> {
     scene.board.wait_until(|news| news.half).await;
     let mut victim = servers.swap_remove(0);
     victim.kill();
     scene.wire.leave(&victim.url(""));
-    let heir = spawn_blocking(move || Sukkal::start(&store)).await.expect("another starts");
+    let heir = spawn_blocking(move || start_server(&store)).await.expect("another starts");
     scene.wire.join(heir.url(""));
     servers.push(heir);
     servers

@@ -46,9 +46,9 @@ impl Wire {
     }
 
     pub(super) async fn post(&self, choices: &mut Choices, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
-        let messages: Vec<Value> =
-            drafts.iter().map(|draft| json!({ "ttl": draft.ttl_s, "body": draft.tag })).collect();
-        let answer = self.send(choices, Method::POST, "/messages", Some(json!({ "messages": messages }))).await?;
+        let messages: Vec<Value> = drafts.iter().map(document).collect();
+        let path = format!("{QUEUE}/messages");
+        let answer = self.send(choices, Method::POST, &path, Some(json!({ "messages": messages }))).await?;
         expect(&answer, &[StatusCode::CREATED]);
         let document: Value = answer.json().await?;
         let paths = document["resources"].as_array().expect("a receipt names its messages");
@@ -56,7 +56,7 @@ impl Wire {
     }
 
     pub(super) async fn claim(&self, choices: &mut Choices, limit: usize, term: Term) -> Result<Claimed, Unknown> {
-        let path = format!("/claims?limit={limit}");
+        let path = format!("{QUEUE}/claims?limit={limit}");
         let answer = self.send(choices, Method::POST, &path, Some(body(term))).await?;
         expect(&answer, &[StatusCode::CREATED, StatusCode::NO_CONTENT]);
         if answer.status() == StatusCode::NO_CONTENT {
@@ -67,7 +67,7 @@ impl Wire {
     }
 
     pub(super) async fn pop(&self, choices: &mut Choices, limit: usize) -> Result<Vec<Seen>, Unknown> {
-        let answer = self.send(choices, Method::DELETE, &format!("/messages?pop={limit}"), None).await?;
+        let answer = self.send(choices, Method::DELETE, &format!("{QUEUE}/messages?pop={limit}"), None).await?;
         expect(&answer, &[StatusCode::OK]);
         Ok(scan(&answer.json().await?))
     }
@@ -76,12 +76,19 @@ impl Wire {
     pub(super) async fn turn(&self, choices: &mut Choices, claim: Option<Uuid>, act: Act) -> Result<Outcome, Unknown> {
         let name = claim.map(|claim| claim.to_string()).unwrap_or_default();
         let (method, path, term, refusals): (_, _, _, &[StatusCode]) = match act {
-            Act::Renew(term) => (Method::PATCH, format!("/claims/{name}"), Some(body(term)), &[StatusCode::NOT_FOUND]),
-            Act::Release => (Method::DELETE, format!("/claims/{name}"), None, &[]),
+            Act::Renew(term) => {
+                (Method::PATCH, format!("{QUEUE}/claims/{name}"), Some(body(term)), &[StatusCode::NOT_FOUND])
+            }
+            Act::Release => (Method::DELETE, format!("{QUEUE}/claims/{name}"), None, &[]),
             Act::Delete(id) => {
                 let query = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
                 let refusals = &[StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN];
-                (Method::DELETE, format!("/messages/{id}{query}"), None, refusals)
+                (Method::DELETE, format!("{QUEUE}/messages/{id}{query}"), None, refusals)
+            }
+            Act::Return(id, delay_s) => {
+                let query = if delay_s > 0 { format!("?delay={delay_s}") } else { String::new() };
+                let path = format!("{QUEUE}/claims/{name}/messages/{id}{query}");
+                (Method::DELETE, path, None, &[StatusCode::NOT_FOUND])
             }
         };
         let answer = self.send(choices, method, &path, term).await?;
@@ -93,8 +100,8 @@ impl Wire {
     }
 
     /// Total, claimed and free messages.
-    pub(super) async fn count(&self, choices: &mut Choices) -> Result<[u64; 3], Unknown> {
-        let answer = self.send(choices, Method::GET, "/stats", None).await?;
+    pub(super) async fn count(&self, choices: &mut Choices, queue: &str) -> Result<[u64; 3], Unknown> {
+        let answer = self.send(choices, Method::GET, &format!("{queue}/stats"), None).await?;
         expect(&answer, &[StatusCode::OK]);
         let document: Value = answer.json().await?;
         Ok(["total", "claimed", "free"].map(|name| document["messages"][name].as_u64().expect("a number")))
@@ -109,7 +116,7 @@ impl Wire {
     ) -> Result<Response, Unknown> {
         let url = {
             let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-            format!("{}/v2/queues/{QUEUE}{path}", choices.among(&servers).expect("there is always a server"))
+            format!("{}/v2/queues/{path}", choices.among(&servers).expect("there is always a server"))
         };
         let request = self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT);
         let request = match body {
@@ -126,6 +133,14 @@ impl Wire {
 
 fn expect(answer: &Response, statuses: &[StatusCode]) {
     assert!(statuses.contains(&answer.status()), "{}, not one of {statuses:?}: {}", answer.status(), answer.url());
+}
+
+fn document(draft: &Draft) -> Value {
+    let mut document = json!({ "ttl": draft.ttl_s, "body": draft.tag });
+    if let Some(delay_s) = draft.delay_s {
+        document["delay"] = delay_s.into();
+    }
+    document
 }
 
 fn body(term: Term) -> Value {

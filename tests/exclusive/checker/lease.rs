@@ -5,17 +5,15 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::{Rule, Violation};
-use crate::exclusive::history::{Act, Claim, Claimed, History, Outcome, Seen, Span, Term, Turn};
+use crate::exclusive::history::{Act, Claim, Claimed, History, Outcome, Span, Term, Turn};
 use crate::support::chronicle::clock::StoreClock;
 
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) span: Span,
-    pub(super) messages: Vec<Seen>,
     /// Its creation and its renewals; false for one whose outcome nobody knows.
     pub(super) terms: Vec<(Span, Term, bool)>,
     /// Between these moments it was live for certain.
-    certain: Vec<(u64, u64)>,
+    pub(super) certain: Vec<(u64, u64)>,
     /// From this moment on it was certainly over.
     pub(super) over_by: u64,
     /// When renewals of unknown outcome may have ended it.
@@ -25,8 +23,8 @@ pub(super) struct Lease {
 pub(super) fn leases(history: &History, clock: &StoreClock) -> Result<HashMap<Uuid, Lease>, Violation> {
     let mut leases: HashMap<Uuid, Lease> = HashMap::new();
     for claim in &history.claims {
-        if let Claimed::Got(id, messages) = &claim.outcome
-            && leases.insert(*id, Lease::new(claim, messages, clock)).is_some()
+        if let Claimed::Got(id, _) = &claim.outcome
+            && leases.insert(*id, Lease::new(claim, clock)).is_some()
         {
             return Err(Violation::new(history, Rule::Invented, format!("claim {id} was created twice"), &[*id]));
         }
@@ -60,11 +58,9 @@ pub(super) fn unknown_until(claim: &Claim, clock: &StoreClock) -> u64 {
 }
 
 impl Lease {
-    fn new(claim: &Claim, messages: &[Seen], clock: &StoreClock) -> Self {
+    fn new(claim: &Claim, clock: &StoreClock) -> Self {
         let (earliest, over_by) = ends(claim.span, claim.term, clock);
         Self {
-            span: claim.span,
-            messages: messages.to_vec(),
             terms: vec![(claim.span, claim.term, true)],
             certain: vec![(claim.span.ended, earliest)],
             over_by,
@@ -72,27 +68,18 @@ impl Lease {
         }
     }
 
-    pub(super) fn holds(&self, message: Uuid) -> bool {
-        self.messages.iter().any(|seen| seen.id == message)
-    }
-
     pub(super) fn is_live_throughout(&self, from: u64, to: u64) -> bool {
         self.certain.iter().any(|(begin, end)| *begin <= from && to <= *end)
-    }
-
-    /// Whether it may have been live at some moment between these.
-    pub(super) fn may_be_live(&self, from: u64, to: u64) -> bool {
-        self.span.invoked <= to && from <= self.over_by
     }
 
     fn turn(&mut self, turn: &Turn, clock: &StoreClock) -> Option<(Rule, &'static str)> {
         let Span { invoked, ended } = turn.span;
         match (turn.act, turn.outcome) {
-            (Act::Renew(_), Outcome::Done) if self.over_by < invoked => {
-                return Some((Rule::Revived, "a claim that was over was renewed"));
+            (Act::Renew(_) | Act::Return(..), Outcome::Done) if self.over_by < invoked => {
+                return Some((Rule::Revived, "a claim that was over worked"));
             }
-            (Act::Renew(_), Outcome::Refused) if self.is_live_throughout(invoked, ended) => {
-                return Some((Rule::Refused, "a live claim was not renewed"));
+            (Act::Renew(_) | Act::Return(..), Outcome::Refused) if self.is_live_throughout(invoked, ended) => {
+                return Some((Rule::Refused, "a live claim did not work"));
             }
             (Act::Renew(term), Outcome::Done) => {
                 let (earliest, over_by) = ends(turn.span, term, clock);
@@ -112,12 +99,12 @@ impl Lease {
                 self.over_by = self.over_by.max(over_by);
                 self.terms.push((turn.span, term, false));
             }
-            (Act::Renew(_), Outcome::Refused) | (Act::Release, Outcome::Done) => {
+            (Act::Renew(_) | Act::Return(..), Outcome::Refused) | (Act::Release, Outcome::Done) => {
                 self.end_by(invoked);
                 self.over_by = self.over_by.min(ended);
             }
             (Act::Release, _) => self.end_by(invoked),
-            (Act::Delete(_), _) => {}
+            (Act::Delete(_) | Act::Return(..), _) => {}
         }
         None
     }

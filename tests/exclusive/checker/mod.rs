@@ -1,22 +1,24 @@
-//! Judges a history: one live claim per message, nothing lost, nothing given out after its end.
+//! Judges a history: one live claim per message, nothing lost, nothing given out before it is due or
+//! after its end, and dead letters are those whose count ran out.
 //!
 //! A pure function. Where the history leaves open what happened when (requests overlap, an answer
 //! was lost, the clock was being moved), whatever may have happened is right.
 
+mod hold;
 mod lease;
+mod letters;
 mod life;
 mod order;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 
 use uuid::Uuid;
 
-use self::lease::Lease;
-use self::life::{Life, Lives};
+use self::life::{Delivery, Life, Lives};
 use super::history::{Act, Claimed, Count, History, Outcome, Span, Turn};
 use crate::support::chronicle::clock::StoreClock;
 
@@ -29,10 +31,22 @@ pub(super) enum Rule {
     Invented,
     /// A message is under one live claim at most, and not popped meanwhile.
     Shared,
-    /// A deleted message is not given out.
+    /// A deleted message is not given out, and does not die.
     Deleted,
     /// An expired message is not given out.
     Ended,
+    /// A message is not given out before it is due, nor while it is kept back.
+    Early,
+    /// A message is given out so many times and no more.
+    TooOften,
+    /// A dead letter is a message that was given out so many times, and was asked for again.
+    Undue,
+    /// A dead letter is not given out where it died.
+    Dead,
+    /// A dead letter arrives once.
+    Doubled,
+    /// A message is what was posted.
+    Altered,
     /// Nothing is lost.
     Lost,
     /// A live claim works.
@@ -69,6 +83,9 @@ pub(super) struct Summary {
     pub(super) popped: usize,
     pub(super) deleted: usize,
     pub(super) renewed: usize,
+    pub(super) returned: usize,
+    pub(super) delayed: usize,
+    pub(super) died: usize,
     /// Renewals and deletions that were refused.
     pub(super) refused: usize,
     pub(super) unknown: usize,
@@ -81,46 +98,49 @@ pub(super) struct Summary {
 
 /// What claims and pops of unknown outcome may have taken.
 struct Doubts {
-    claims: Vec<(u64, u64, usize)>,
-    pops: Vec<(u64, usize)>,
+    claims: Vec<(Span, u64, usize)>,
+    pops: Vec<(Span, usize)>,
 }
 
 pub(super) fn check(history: &History) -> Result<Summary, Violation> {
     let clock = StoreClock::new(history.wall_us, &history.moves);
     let leases = lease::leases(history, &clock)?;
-    let lives = life::lives(history, &leases, &clock)?;
+    let mut lives = life::lives(history, &leases, &clock)?;
     let doubts = Doubts::of(history, &clock);
     for life in lives.values() {
-        if let Some((one, other)) = shared(life, &leases) {
+        if let Some((rule, one, other)) = shared(life) {
             let what = format!("{} was given out {one} and {other}", life.id);
-            return Err(Violation::new(history, Rule::Shared, what, &[life.id]));
+            return Err(Violation::new(history, rule, what, &[life.id]));
         }
     }
-    for turn in &history.turns {
-        check_deletion(history, turn, &lives, &leases, &doubts, &clock)?;
-    }
-    order::check(history, &lives, &leases, &doubts)?;
+    letters::bury(history, &mut lives, &doubts, &clock)?;
     check_nothing_is_lost(history, &lives, &doubts)?;
+    for turn in &history.turns {
+        check_deletion(history, turn, &lives, &doubts, &clock)?;
+    }
+    order::check(history, &lives, &doubts)?;
     let mut summary = summary(history, &lives);
     for count in &history.counts {
-        summary.counts_exact += usize::from(check_count(history, count, &lives, &leases, &doubts)?);
+        check_letter_count(history, count, &doubts)?;
+        summary.counts_exact += usize::from(check_count(history, count, &lives, &doubts)?);
     }
     Ok(summary)
 }
 
 /// Two takings of which the first cannot have been over when the second took place.
-fn shared(life: &Life, leases: &HashMap<Uuid, Lease>) -> Option<(Span, Span)> {
-    for (index, (one, by_one)) in life.deliveries.iter().enumerate() {
-        for (other, by_other) in &life.deliveries[index + 1..] {
-            let moment = one.ended.max(other.ended);
-            let is_live = |by: &Option<Uuid>| {
-                by.is_none_or(|by| leases.get(&by).is_some_and(|lease| lease.is_live_throughout(moment, moment)))
+fn shared(life: &Life) -> Option<(Rule, Span, Span)> {
+    for (index, one) in life.deliveries.iter().enumerate() {
+        for other in &life.deliveries[index + 1..] {
+            let moment = one.span.ended.max(other.span.ended);
+            let is_taken = |delivery: &Delivery| {
+                delivery.held.as_ref().is_none_or(|(_, hold)| hold.is_taken_throughout(moment, moment))
             };
-            let pop =
-                [(one, by_one), (other, by_other)].into_iter().find(|(_, by)| by.is_none()).map(|(span, _)| *span);
-            let popped_twice = by_one.is_none() && by_other.is_none();
-            if popped_twice || is_live(by_one) && is_live(by_other) && !life.may_be_removed(pop, moment) {
-                return Some((*one, *other));
+            let pop = [one, other].into_iter().find(|delivery| delivery.held.is_none()).map(|pop| pop.span);
+            let popped_twice = one.held.is_none() && other.held.is_none();
+            if popped_twice || is_taken(one) && is_taken(other) && !life.may_be_removed(pop, moment) {
+                let kept_back = one.held.as_ref().is_some_and(|(_, hold)| hold.returned_from <= moment);
+                let rule = if kept_back { Rule::Early } else { Rule::Shared };
+                return Some((rule, one.span, other.span));
             }
         }
     }
@@ -132,28 +152,24 @@ fn check_deletion(
     history: &History,
     turn: &Turn,
     lives: &Lives,
-    leases: &HashMap<Uuid, Lease>,
     doubts: &Doubts,
     clock: &StoreClock,
 ) -> Result<(), Violation> {
     let Act::Delete(id) = turn.act else { return Ok(()) };
     let Some(life) = lives.get(&id) else { return Ok(()) };
     let Span { invoked, ended } = turn.span;
-    let own = turn.claim.and_then(|claim| leases.get(&claim)).filter(|lease| lease.holds(id));
+    let own = turn.claim.and_then(|claim| life.hold_of(claim));
     let broken = match turn.outcome {
-        Outcome::Refused => own.is_some_and(|lease| lease.is_live_throughout(invoked, ended)).then_some(Rule::Refused),
+        Outcome::Refused => own.is_some_and(|hold| hold.is_claimed_throughout(invoked, ended)).then_some(Rule::Refused),
         Outcome::Done => {
             let was_there = life.there_by <= invoked
                 && !life.may_be_removed(Some(turn.span), ended)
                 && !life.may_have_expired(ended, clock)
+                && life.died.is_none_or(|(from, _)| ended < from)
                 && doubts.popped_by(ended) == 0;
-            let by_nobody = || {
-                let mut holders = life.deliveries.iter().filter_map(|(_, by)| leases.get(&(*by)?));
-                holders.any(|lease| lease.is_live_throughout(invoked, ended))
-            };
             let is_wrong = match turn.claim {
-                Some(_) => own.is_none_or(|lease| lease.over_by < invoked),
-                None => by_nobody(),
+                Some(_) => own.is_none_or(|hold| hold.unclaimed_by < invoked),
+                None => life.holds().any(|hold| hold.is_claimed_throughout(invoked, ended)),
             };
             (was_there && is_wrong).then_some(Rule::TookEffect)
         }
@@ -170,9 +186,11 @@ fn check_deletion(
 
 fn check_nothing_is_lost(history: &History, lives: &Lives, doubts: &Doubts) -> Result<(), Violation> {
     let end = history.counts.last().map_or(history.drained_from, |count| count.span.ended);
-    let is_drained = |life: &Life| life.deliveries.iter().any(|(span, _)| span.invoked >= history.drained_from);
+    let is_found = |life: &Life| {
+        life.died.is_some() || life.deliveries.iter().any(|delivery| delivery.span.invoked >= history.drained_from)
+    };
     let stays = |life: &&Life| life.there_by < history.drained_from && life.leaves_from > end;
-    let lost: Vec<Uuid> = lives.values().filter(stays).filter(|life| !is_drained(life)).map(|life| life.id).collect();
+    let lost: Vec<Uuid> = lives.values().filter(stays).filter(|life| !is_found(life)).map(|life| life.id).collect();
     if lost.len() > doubts.popped_by(end) {
         return Err(Violation::new(history, Rule::Lost, format!("{} messages were lost", lost.len()), &lost[..1]));
     }
@@ -180,25 +198,19 @@ fn check_nothing_is_lost(history: &History, lives: &Lives, doubts: &Doubts) -> R
 }
 
 /// Whether only one answer was right.
-fn check_count(
-    history: &History,
-    count: &Count,
-    lives: &Lives,
-    leases: &HashMap<Uuid, Lease>,
-    doubts: &Doubts,
-) -> Result<bool, Violation> {
+fn check_count(history: &History, count: &Count, lives: &Lives, doubts: &Doubts) -> Result<bool, Violation> {
     let Span { invoked, ended } = count.span;
     let (mut there, mut perhaps_there, mut held, mut perhaps_held) = (0_usize, 0_usize, 0_usize, 0_usize);
     let mut proven = 0_usize;
     for life in lives.values().filter(|life| life.posted_from <= ended && invoked <= life.gone_by) {
         let is_there = life.there_by <= invoked && ended < life.leaves_from;
-        let holders = || life.deliveries.iter().filter_map(|(_, by)| leases.get(&(*by)?));
-        let is_held = holders().any(|lease| lease.is_live_throughout(invoked, ended));
+        let is_held = life.holds().any(|hold| hold.is_taken_throughout(invoked, ended));
+        let comes_later = life.deliveries.iter().any(|delivery| delivery.span.invoked > ended) || life.died.is_some();
         there += usize::from(is_there);
         perhaps_there += 1;
         held += usize::from(is_there && is_held);
-        perhaps_held += usize::from(holders().any(|lease| lease.may_be_live(invoked, ended)));
-        proven += usize::from(is_there && (is_held || life.deliveries.iter().any(|(span, _)| span.invoked > ended)));
+        perhaps_held += usize::from(life.holds().any(|hold| hold.may_be_taken(invoked, ended)));
+        proven += usize::from(is_there && (is_held || comes_later));
     }
     there = proven.max(there.saturating_sub(doubts.popped_by(ended)));
     perhaps_there += unseen(history, lives, ended);
@@ -214,6 +226,18 @@ fn check_count(
     Ok(there == perhaps_there && held == perhaps_held)
 }
 
+/// All dead letters were read before they were counted.
+fn check_letter_count(history: &History, count: &Count, doubts: &Doubts) -> Result<(), Violation> {
+    let read = letters::read_by(history, count.span.invoked) as u64;
+    let [total, claimed, free] = count.letters;
+    let is_right = total == read || total > read && doubts.is_any_taking_during(count.span);
+    if !is_right || claimed != 0 || free != total {
+        let what = format!("{read} dead letters were read, but {count:?}");
+        return Err(Violation::new(history, Rule::Miscounted, what, &[]));
+    }
+    Ok(())
+}
+
 /// Messages of posts without an answer that nobody has ever seen.
 fn unseen(history: &History, lives: &Lives, by: u64) -> usize {
     let posts = history.posts.iter().filter(|post| post.span.invoked <= by);
@@ -224,7 +248,7 @@ fn unseen(history: &History, lives: &Lives, by: u64) -> usize {
 fn summary(history: &History, lives: &Lives) -> Summary {
     let turns = |is_so: fn(&Turn) -> bool| history.turns.iter().filter(|turn| is_so(turn)).count();
     let drained =
-        lives.values().filter(|life| life.deliveries.iter().any(|(span, _)| span.invoked >= history.drained_from));
+        lives.values().filter(|life| life.deliveries.iter().any(|one| one.span.invoked >= history.drained_from));
     let claims = |is_so: fn(&Claimed) -> bool| history.claims.iter().filter(|claim| is_so(&claim.outcome)).count();
     Summary {
         posted: lives.len(),
@@ -235,6 +259,9 @@ fn summary(history: &History, lives: &Lives) -> Summary {
         popped: history.pops.iter().map(|pop| pop.messages().len()).sum(),
         deleted: turns(|turn| matches!((turn.act, turn.outcome), (Act::Delete(_), Outcome::Done))),
         renewed: turns(|turn| matches!((turn.act, turn.outcome), (Act::Renew(_), Outcome::Done))),
+        returned: turns(|turn| matches!((turn.act, turn.outcome), (Act::Return(..), Outcome::Done))),
+        delayed: lives.values().filter(|life| life.due.0 > 0).count(),
+        died: lives.values().filter(|life| life.died.is_some()).count(),
         refused: turns(|turn| turn.outcome == Outcome::Refused),
         unknown: turns(|turn| turn.outcome == Outcome::Unknown)
             + claims(|outcome| matches!(outcome, Claimed::Unknown))
@@ -249,23 +276,43 @@ fn summary(history: &History, lives: &Lives) -> Summary {
 impl Doubts {
     fn of(history: &History, clock: &StoreClock) -> Self {
         let claims = history.claims.iter().filter(|claim| matches!(claim.outcome, Claimed::Unknown));
-        let claims = claims.map(|claim| (claim.span.invoked, lease::unknown_until(claim, clock), claim.limit));
+        let claims = claims.map(|claim| (claim.span, lease::unknown_until(claim, clock), claim.limit));
         let pops = history.pops.iter().filter(|pop| pop.messages.is_none());
-        Self { claims: claims.collect(), pops: pops.map(|pop| (pop.span.invoked, pop.limit)).collect() }
+        Self { claims: claims.collect(), pops: pops.map(|pop| (pop.span, pop.limit)).collect() }
     }
 
     /// How many messages may be under such claims meanwhile.
     fn claimed(&self, Span { invoked, ended }: Span) -> usize {
-        let meanwhile = self.claims.iter().filter(|(from, to, _)| *from <= ended && invoked <= *to);
+        let meanwhile = self.claims.iter().filter(|(span, to, _)| span.invoked <= ended && invoked <= *to);
         meanwhile.map(|(.., limit)| limit).sum()
     }
 
     fn popped_by(&self, moment: u64) -> usize {
-        self.pops.iter().filter(|(from, _)| *from <= moment).map(|(_, limit)| limit).sum()
+        self.pops.iter().filter(|(span, _)| span.invoked <= moment).map(|(_, limit)| limit).sum()
     }
 
     fn taken(&self, span: Span) -> usize {
         self.claimed(span) + self.popped_by(span.ended)
+    }
+
+    fn is_any_claim(&self) -> bool {
+        !self.claims.is_empty()
+    }
+
+    /// How many such claims there were by then.
+    fn claims_by(&self, moment: u64) -> usize {
+        self.claims.iter().filter(|(span, ..)| span.invoked <= moment).count()
+    }
+
+    /// How many messages they gave out at most.
+    fn limits_by(&self, moment: u64) -> usize {
+        self.claims.iter().filter(|(span, ..)| span.invoked <= moment).map(|(.., limit)| limit).sum()
+    }
+
+    /// Whether one of them may have been carried out meanwhile.
+    fn is_any_taking_during(&self, Span { invoked, ended }: Span) -> bool {
+        let spans = self.claims.iter().map(|(span, ..)| span).chain(self.pops.iter().map(|(span, _)| span));
+        spans.into_iter().any(|span| span.invoked <= ended && invoked <= span.ended)
     }
 }
 

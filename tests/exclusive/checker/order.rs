@@ -1,10 +1,10 @@
 //! Whoever takes messages takes the oldest free ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::lease::Lease;
+use super::letters::Deaths;
 use super::life::Lives;
 use super::{Doubts, Rule, Violation};
 use crate::exclusive::history::{Claimed, History, Seen, Span};
@@ -26,19 +26,15 @@ enum Event {
     Free(Uuid, u64),
 }
 
-pub(super) fn check(
-    history: &History,
-    lives: &Lives,
-    leases: &HashMap<Uuid, Lease>,
-    doubts: &Doubts,
-) -> Result<(), Violation> {
+pub(super) fn check(history: &History, lives: &Lives, doubts: &Doubts) -> Result<(), Violation> {
     let takings = takings(history);
+    let deaths = Deaths::of(lives);
     let mut events: Vec<(u64, Event)> = Vec::new();
     for (index, taking) in takings.iter().enumerate() {
         check_shape(history, taking)?;
         events.push((taking.span.invoked, Event::Taken(index)));
     }
-    for (from, to, id) in free_times(lives, leases) {
+    for (from, to, id) in free_times(lives) {
         events.push((from, Event::Free(id, to)));
         events.push((to, Event::Gone(id)));
     }
@@ -55,10 +51,7 @@ pub(super) fn check(
             }
             Event::Taken(index) => {
                 let taking = &takings[index];
-                let full = taking.messages.len() >= taking.limit;
-                let last = if full { taking.messages.last().map_or(Uuid::max(), |seen| seen.id) } else { Uuid::max() };
-                let skipped: Vec<Uuid> =
-                    free.range(..=last).filter(|(_, to)| **to > taking.span.ended).map(|(id, _)| *id).collect();
+                let skipped = skipped(taking, &free, &deaths);
                 if skipped.len() > doubts.taken(taking.span) {
                     let what = format!("{} free messages were passed over {}", skipped.len(), taking.span);
                     return Err(Violation::new(history, Rule::Skipped, what, &skipped[..1]));
@@ -85,16 +78,31 @@ fn check_shape(history: &History, taking: &Taking) -> Result<(), Violation> {
     Ok(())
 }
 
-/// When each message was there and under no claim, for certain.
-fn free_times(lives: &Lives, leases: &HashMap<Uuid, Lease>) -> Vec<(u64, u64, Uuid)> {
+/// Messages that were free all the time, and yet not among the first.
+fn skipped(taking: &Taking, free: &BTreeMap<Uuid, u64>, deaths: &Deaths) -> Vec<Uuid> {
+    let last = taking.messages.last().map_or(Uuid::nil(), |seen| seen.id);
+    let rest = if taking.messages.len() < taking.limit { Uuid::max() } else { last };
+    let left: Vec<Uuid> = free.range(..=rest).filter(|(_, to)| **to > taking.span.ended).map(|(id, _)| *id).collect();
+    if left.is_empty() {
+        return left;
+    }
+    // Messages that become dead letters are among those taken, but not among those given out.
+    let dying = deaths.during(taking.span);
+    let taken_before = |id: &Uuid| taking.messages.len() + dying.partition_point(|other| other < id);
+    left.into_iter().filter(|id| *id < last || taken_before(id) < taking.limit).collect()
+}
+
+/// When each message was there, due, and under no claim, for certain.
+fn free_times(lives: &Lives) -> Vec<(u64, u64, Uuid)> {
     let mut times = Vec::new();
     for life in lives.values() {
-        let mut from = life.there_by;
-        for (span, by) in &life.deliveries {
-            if from < span.invoked.min(life.leaves_from) {
-                times.push((from, span.invoked.min(life.leaves_from), life.id));
+        let mut from = life.due.1;
+        for delivery in &life.deliveries {
+            let to = delivery.span.invoked.min(life.leaves_from);
+            if from < to {
+                times.push((from, to, life.id));
             }
-            from = from.max(by.and_then(|by| leases.get(&by)).map_or(u64::MAX, |lease| lease.over_by));
+            from = from.max(delivery.held.as_ref().map_or(u64::MAX, |(_, hold)| hold.over_by));
         }
         if from < life.leaves_from {
             times.push((from, life.leaves_from, life.id));

@@ -1,10 +1,12 @@
 //! Histories made by hand: a sound one, and for each rule one that breaks it. Times are seconds.
 
+mod dying;
+
 use uuid::Uuid;
 
 use super::{Rule, check};
 use crate::exclusive::history::{
-    Act, Claim, Claimed, Count, Draft, History, Outcome, Pop, Post, Seen, Span, Term, Turn,
+    Act, Claim, Claimed, Count, Draft, History, Outcome, Pop, Post, Rules, Seen, Span, Term, Turn,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -27,7 +29,7 @@ fn seen(ids: &[u64]) -> Vec<Seen> {
 
 impl History {
     fn post(&mut self, second: u64, ttl_s: u32, tags: &[u64]) {
-        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s }).collect();
+        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s, delay_s: None }).collect();
         self.posts.push(Post { span: at(second), drafts, ids: Some(tags.iter().map(|tag| id(*tag)).collect()) });
     }
 
@@ -45,13 +47,14 @@ impl History {
     }
 
     fn count(&mut self, second: u64, total: u64, claimed: u64) {
-        self.counts.push(Count { span: at(second), total, claimed, free: total - claimed });
+        self.counts.push(Count { span: at(second), total, claimed, free: total - claimed, letters: [0; 3] });
     }
 }
 
 /// Message 1 is deleted, 2 comes back when claim A is over, 3 is popped, 4 is never touched.
 fn sound() -> History {
-    let mut story = History { drained_from: 200 * SECOND, ..History::default() };
+    let rules = Rules { count_max: 3, ..Rules::default() };
+    let mut story = History { rules, drained_from: 200 * SECOND, ..History::default() };
     story.post(1, 3600, &[1, 2, 3, 4]);
     story.claim(10, A, 2, &[1, 2]);
     story.act(20, A, Act::Delete(id(1)), Outcome::Done);
@@ -119,7 +122,11 @@ fn turn(second: u64, act: Act, outcome: Outcome) -> Turn {
 fn what_is_deleted_or_popped_is_not_given_out() {
     assert_eq!(rule_broken_by(|history| history.claim(100, 103, 1, &[1])), Some(Rule::Deleted));
     assert_eq!(rule_broken_by(|history| history.claim(100, 103, 1, &[3])), Some(Rule::Deleted));
-    assert_eq!(rule_broken_by(|history| history.turns[0].outcome = Outcome::Refused), Some(Rule::Refused));
+    let refused = rule_broken_by(|history| {
+        history.turns[0].outcome = Outcome::Refused;
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[1, 2, 4]));
+    });
+    assert_eq!(refused, Some(Rule::Refused));
 }
 
 #[test]
@@ -133,6 +140,25 @@ fn what_has_expired_is_not_given_out_unless_its_claim_prolonged_it() {
         history.claim(120, 103, 1, &[2]);
     });
     assert_eq!(within_the_grace, None);
+}
+
+#[test]
+fn a_renewal_that_overlaps_the_next_claim_may_have_come_first() {
+    let mut story = History { drained_from: 300 * SECOND, ..sound() };
+    (story.posts, story.claims, story.turns, story.pops, story.counts) = Default::default();
+    story.post(1, 60, &[1]);
+    story.claim(10, A, 1, &[1]);
+    // To 360 s; it would be 190 s if the next claim had come before.
+    story.act(60, A, Act::Renew(Term { ttl_s: 100, grace_s: 200 }), Outcome::Done);
+    story.act(61, A, Act::Release, Outcome::Done);
+    story.claim(59, B, 1, &[1]);
+    story.claims[1].span.ended = 62 * SECOND;
+    story.claims[1].term = Term { ttl_s: 110, grace_s: 20 };
+    story.claim(300, 103, 1, &[1]);
+
+    let verdict = check(&story).map(|summary| summary.drained);
+
+    assert_eq!(verdict.map_err(|violation| violation.rule), Ok(1));
 }
 
 #[test]
