@@ -123,7 +123,8 @@ impl RedisServer {
         self.try_command(words).unwrap_or_else(|error| panic!("{words:?} to port {}: {error}", self.port))
     }
 
-    fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
+    /// The same, of a server that may hang up.
+    pub(crate) fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
             write!(request, "${}\r\n{word}\r\n", word.len()).expect("a string can be written to");
