@@ -9,6 +9,7 @@
 //! | no default key: 400 | `a_server_without_a_key_lets_no_queue_begin_to_encrypt` |
 //! | posting without a key | `a_server_without_a_key_stores_nothing_in_a_queue_that_encrypts` |
 //! | reading without the key: 503 | `what_takes_another_key_is_refused_by_name_and_never_lost` |
+//! | a claim or pop in vain | `a_claim_that_cannot_be_read_is_released`, `a_pop_that_cannot_read_puts_back` |
 //! | damaged: 500 | `a_damaged_message_is_refused_by_name_and_never_lost` |
 //! | `_enable_encrypt_messages` takes booleans | `reserved_metadata.rs` |
 
@@ -71,6 +72,7 @@ async fn bodies(api: &Tenant) -> Vec<Value> {
     pick(&follow(api, &format!("{PATH}?echo=true&include_claimed=true"), "messages").await.into(), "body")
 }
 
+/// Row 5-14.
 #[tokio::test]
 async fn no_plain_text_of_an_encrypted_message_is_in_the_store() {
     let (api, secret) = (encrypting().await, Uuid::new_v4().to_string());
@@ -85,6 +87,7 @@ async fn no_plain_text_of_an_encrypted_message_is_in_the_store() {
     assert_eq!(bodies(&api).await, [json!(secret), json!({ "secret": secret })]);
 }
 
+/// Row 5-14.
 #[tokio::test]
 async fn an_encrypted_body_comes_back_wherever_it_is_handed_out() {
     let sent = [json!(null), json!("caf\u{e9}"), json!({"b": [1, 2.5, {}], "a": i64::MIN}), json!("x".repeat(70_000))];
@@ -192,9 +195,6 @@ async fn hands_out_nothing(api: &Tenant, id: &str, status: u16, title: &str) {
         let description = refused(request, status, title).await;
         assert!(description.contains(id), "{description}");
     }
-    // A claim in vain leaves nothing behind.
-    let held = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"]["claimed"].take();
-    assert_eq!(held, 0);
     let description = refused(api.delete(&format!("{PATH}?pop=5")), status, title).await;
     assert!(description.contains(id), "{description}");
 }
@@ -216,6 +216,22 @@ async fn what_takes_another_key_is_refused_by_name_and_never_lost() {
 
     let found = answered(api.get(&format!("{PATH}/{}", ids[0])), 200).await.json();
     assert_eq!(found["body"], "hello", "it has not even moved");
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_read_is_released() {
+    let api = encrypting().await;
+    let sent: Vec<Value> = (0..3).map(Value::from).collect();
+    let ids = api.post_bodies("q", &sent).await;
+    let stranger = on_server_with(&api, "");
+
+    // The first that this process ever meets: it has had no reason to look before.
+    for _ in ["unsuspecting", "wary"] {
+        let description = refused(stranger.post("/v2/queues/q/claims", &json!({})), 503, UNAVAILABLE).await;
+        assert!(description.contains(&ids[0]), "{description}");
+    }
+
+    assert_eq!(pick(&api.claim(3).await.messages, "body"), sent);
 }
 
 #[tokio::test]
