@@ -1,13 +1,17 @@
 //! A request that is to happen once, however often it is sent: `Idempotency-Key`.
 
+use sha2::{Digest, Sha256};
 use thiserror::Error;
-use xxhash_rust::xxh3::xxh3_128;
+
+use super::ClientId;
 
 /// The longest idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
 /// By what a request knows itself again: the key that its client gave it, and what it brought. A key
 /// belongs to its queue and client.
+///
+/// Stores keep hashes of both, from which neither the content of an encrypted message can be guessed nor the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once {
     key: String,
@@ -24,20 +28,27 @@ impl Once {
     pub fn new(key: &[u8], content: &[u8]) -> Result<Self, InvalidKey> {
         let legal = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
         let key = String::from_utf8(key.to_vec()).ok().filter(|_| legal).ok_or(InvalidKey)?;
-        Ok(Self { key, digest: xxh3_128(content).to_be_bytes() })
+        let digest = hash(&[key.as_bytes(), content]);
+        Ok(Self { key, digest })
     }
 
-    /// The key, as its client spells it.
+    /// What the key is called when this client gives it.
     #[must_use]
-    pub fn key(&self) -> &str {
-        &self.key
+    pub fn name(&self, client: &ClientId) -> [u8; 16] {
+        hash(&[client.as_str().as_bytes(), self.key.as_bytes()])
     }
 
-    /// Tells the content from any other: XXH3-128 of it.
+    /// Tells the content from any other under this key.
     #[must_use]
     pub fn digest(&self) -> &[u8; 16] {
         &self.digest
     }
+}
+
+/// The first half of the SHA-256 of the parts, a zero byte between them: neither key nor client id has one.
+fn hash(parts: &[&[u8]]) -> [u8; 16] {
+    let hash = Sha256::digest(parts.join(&0));
+    hash[..16].try_into().expect("it has thirty-two bytes")
 }
 
 #[cfg(test)]

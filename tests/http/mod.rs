@@ -8,6 +8,7 @@ mod checksum;
 mod claim_create;
 mod claim_life;
 mod claimed_messages;
+mod dead_letter_origins;
 mod discovery;
 mod encryption;
 mod headers;

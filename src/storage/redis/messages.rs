@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
@@ -11,7 +10,7 @@ use super::script::{
 };
 use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
-use crate::domain::{ClaimId, ClientId, Message, MessageId, Once, QueueId, Rank};
+use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank};
 use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
@@ -35,7 +34,7 @@ impl MessageStore for RedisStore {
             args.push(record::tail(message, &client));
         }
 
-        let once = post.once.map(|(once, _)| once_hash(post.client, once));
+        let once = post.once.map(|(once, _)| u128::from_be_bytes(once.name(post.client)));
         let keys = QueueKeys::of(queue).all_and_answers(&lane.name(), once);
         let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
         match reply.text()?.as_str() {
@@ -212,11 +211,6 @@ pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
 /// A nonce as it stands in a key.
 pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; 5] {
     nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")
-}
-
-/// What an idempotency key of this client is remembered under.
-fn once_hash(client: &ClientId, once: &Once) -> u128 {
-    xxh3_128(&[client.as_str().as_bytes(), &[0], once.key().as_bytes()].concat())
 }
 
 pub(super) fn text(number: u64) -> Bytes {
