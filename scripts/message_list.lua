@@ -2,20 +2,15 @@
 --
 -- KEYS  the queue's
 -- ARGV  1 the rank    2 how many at most    3 the client whose own messages are left out, or nothing
---       4 'held' to list claimed messages too    5 'delayed' to list those too that are not due yet
+--       4 'held' to list claimed messages too    5 'delayed' to list those too that are not due yet, if messages
+--       are delayed in this queue
 -- Returns {'again'} when it was busy settling; {'page', now, whether messages are delayed in this queue (0 or
 --       1), key, record, hold, ...}, shorter than wanted where it would grow too large; or, when
 --       it looked at as many as one script should and all were left out, {'onward', the last rank
 --       looked at}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 5, 'message_list: the keys of the queue, 5 arguments')
 local after, limit, not_from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local sets = {ready}
-if ARGV[4] == 'held' then
-  sets[#sets + 1] = held
-end
-if ARGV[5] == 'delayed' then
-  sets[#sets + 1] = delayed
-end
+local with_held, with_delayed = ARGV[4] == 'held', ARGV[5] == 'delayed'
 local CLIENT, CLIENT_END = 19, 34
 local LOOKED_AT_MAX = 500
 local WIDE = 50
@@ -23,6 +18,15 @@ local ITEMS = 3
 
 if settle() then
   return {'again'}
+end
+local delays = policy().delays
+local sets = {ready}
+if with_held then
+  sets[#sets + 1] = held
+end
+-- What a queue that delays no more has left undue is no part of its feed: links there name the peek to everybody.
+if with_delayed and delays then
+  sets[#sets + 1] = delayed
 end
 
 -- Two lists of keys in the order of their ranks, as one of this width at most. Ranks are compared and not
@@ -51,7 +55,7 @@ local function next_keys(rank, width)
   return keys
 end
 
-local page = {'page', decimal(now), policy().delays and 1 or 0}
+local page = {'page', decimal(now), delays and 1 or 0}
 local empty, full = #page, #page + ITEMS * limit
 local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false
 while #page < full and not last and (not_from == '' or looked_at < LOOKED_AT_MAX) do

@@ -27,9 +27,6 @@ const CRATES: [(&str, &[&str]); 4] = [
     ("clap", &["src/cli/"]),
 ];
 
-/// Rows of `tests/rows.md` that await their tests. This list only gets shorter.
-const ROWS_TO_COME: [&str; 4] = ["5.1-6", "6.1-15", "6.1-18", "6.2-6"];
-
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -174,7 +171,7 @@ fn every_row_of_the_fact_sheet_has_its_tests() {
     assert_eq!(ids.len(), rows.len(), "a row is there twice");
     assert!(unnamed.is_empty(), "there are no such tests, or they name no such rows: {unnamed:?}");
     assert!(unlisted.is_empty(), "not in tests/rows.md: {unlisted:?}");
-    assert_eq!(without, ROWS_TO_COME, "without a test");
+    assert!(without.is_empty(), "without a test: {without:?}");
 }
 
 /// Rows with the tests that name them in the lines above themselves.

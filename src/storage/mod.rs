@@ -258,6 +258,6 @@ pub struct Listing {
 pub struct Scope {
     /// Those that are under a live claim.
     pub claimed: bool,
-    /// Those that are not due yet.
+    /// Those that are not due yet, in a queue that delays messages.
     pub delayed: bool,
 }

@@ -62,6 +62,7 @@ def before_call(context, case, kwargs):
         leave_room_between_delays(case)
         choose_what_to_delete(case)
         take_a_key_of_its_own(case)
+        name_delays_that_any_queue_takes(case)
         name_a_message(case)
         name_a_claim(case)
         drop_filters(case)
@@ -97,6 +98,14 @@ def choose_what_to_delete(case):
         del query["ids" if is_turn_of("ids", case) else "pop"]
 
 
+def name_delays_that_any_queue_takes(case):
+    """Where messages are not delayed a delay may be anything, but whether they are is the queue's business."""
+    messages = case.body.get("messages") if isinstance(case.body, dict) else None
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict) and message.get("delay") not in range(901):
+            message.pop("delay", None)
+
+
 def take_a_key_of_its_own(case):
     """An idempotency key that came with another request before is refused."""
     if "Idempotency-Key" in (case.headers or {}):
@@ -128,6 +137,8 @@ def name_a_claim(case):
     claim, messages = claims[-1]
     if "claim_id" in path:
         path["claim_id"] = claim
+        if "message_id" in path:
+            path["message_id"] = messages[-1]
     elif "message_id" in path and "claim_id" in query:
         path["message_id"], query["claim_id"] = messages[0], claim
 

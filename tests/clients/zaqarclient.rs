@@ -33,6 +33,11 @@ fn no_method_of_python_zaqarclient_for_queues_messages_and_claims_is_left_out() 
     run("census.py");
 }
 
+#[test]
+fn python_zaqarclient_gets_delayed_messages_in_time_and_finds_dead_letters() {
+    run("later.py");
+}
+
 /// Runs a script against a server, in a project of its own.
 fn run(script: &str) {
     let redis = RedisServer::shared();

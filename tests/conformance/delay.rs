@@ -3,11 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
+use serde_json::json;
 use sukkal::domain::{MessageId, NewMessage, QueueId};
 use sukkal::storage::{Listing, Page, Scope};
 
 use super::seed::{Dice, seed};
-use super::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages};
+use super::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages, metadata};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -21,6 +22,12 @@ impl Subject {
         let scope = Scope { claimed: false, delayed: true };
         let listing = Listing { after: None, limit: 1_000, not_from: None, scope };
         self.store().list_messages(queue, &listing).await.expect("the store answers")
+    }
+
+    async fn set_default_delay(&self, queue: &QueueId, delay_s: u32) {
+        let keys = metadata(json!({"_default_message_delay": delay_s}));
+        let seen = self.revision(queue).await;
+        self.store().update_queue(queue, seen, &keys).await.expect("the store answers");
     }
 }
 
@@ -73,6 +80,7 @@ pub(super) async fn a_delayed_message_is_found_counted_and_deleted_like_any(subj
 
 pub(super) async fn a_reader_may_peek_at_what_is_not_due(subject: &Subject) {
     let queue = subject.queue("q").await;
+    subject.set_default_delay(&queue, 5).await;
     let late = subject.post(&queue, &delayed(200, 2)).await;
     let soon = subject.post(&queue, &delayed(100, 2)).await;
     let now = subject.post(&queue, &messages(LONG_S, 2)).await;
@@ -80,7 +88,10 @@ pub(super) async fn a_reader_may_peek_at_what_is_not_due(subject: &Subject) {
     assert_eq!(subject.peek(&queue).await, [now.clone(), soon.clone(), late.clone()].concat());
     subject.advance(&queue, 101 * S).await;
     assert_eq!(subject.feed(&queue).await, [now.clone(), soon.clone()].concat());
-    assert_eq!(subject.peek(&queue).await, [now, soon, late].concat());
+    assert_eq!(subject.peek(&queue).await, [now.clone(), soon.clone(), late].concat());
+    // Not once the queue delays no more.
+    subject.set_default_delay(&queue, 0).await;
+    assert_eq!(subject.peek(&queue).await, [now, soon].concat());
 }
 
 /// Row 5-9.
@@ -89,9 +100,7 @@ pub(super) async fn a_page_tells_whether_the_queue_delays(subject: &Subject) {
     assert!(!subject.peeked(&queue).await.delays);
 
     for (delay, delays) in [(5, true), (0, false)] {
-        let keys = super::subject::metadata(serde_json::json!({"_default_message_delay": delay}));
-        let seen = subject.revision(&queue).await;
-        subject.store().update_queue(&queue, seen, &keys).await.expect("the store answers");
+        subject.set_default_delay(&queue, delay).await;
 
         assert_eq!(subject.peeked(&queue).await.delays, delays);
     }

@@ -249,7 +249,8 @@ impl<'a> Run<'a> {
                 let scope = Scope { claimed: false, delayed: true };
                 let listing = Listing { after: None, limit, not_from: None, scope };
                 let page = self.subject.store().list_messages(&self.queue, &listing).await.expect("the store answers");
-                let expected = ids_where(&self.feed, |kept| !kept.is_held());
+                let delays = self.delays();
+                let expected = ids_where(&self.feed, |kept| !kept.is_held() && (kept.let_in || delays));
                 assert_eq!(ids_of(&page.messages), expected[..limit.min(expected.len())]);
             }
             Operation::Tidy => self.subject.tidy_project().await,
@@ -286,11 +287,16 @@ impl<'a> Run<'a> {
         keys.dead_letters().map(|letters| letters.claim_count_max)
     }
 
+    fn delays(&self) -> bool {
+        self.state.as_ref().is_some_and(|(keys, _)| keys.default_message_delay_s().is_some())
+    }
+
     fn keys(&self, colour: u8, updated: bool) -> Metadata {
         let claim_count_max = Some(colour % 4).filter(|count| *count < 3);
         metadata(json!({
             "colour": colour,
             "updated": updated,
+            "_default_message_delay": colour % 2,
             "_max_claim_count": claim_count_max,
             "_dead_letter_queue": self.letters().name().as_str(),
             // Its clock is not moved.

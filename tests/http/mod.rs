@@ -8,17 +8,23 @@ mod checksum;
 mod claim_create;
 mod claim_life;
 mod claimed_messages;
+mod dead_letter_moves;
 mod dead_letter_origins;
+mod dead_letters;
+mod delayed_messages;
 mod discovery;
 mod encryption;
 mod headers;
+mod idempotency;
 mod json_rules;
 mod limits;
+mod message_delay;
 mod message_delete;
 mod message_get;
 mod message_list;
 mod message_pop;
 mod message_post;
+mod message_return;
 mod metadata_patch;
 mod order;
 mod query_rules;
@@ -117,18 +123,43 @@ impl Tenant {
         post_as(self, queue, bodies).await
     }
 
+    /// Posts messages as they are given and returns their ids.
+    async fn post_messages(&self, queue: &str, messages: &Value) -> Vec<String> {
+        let posted = self.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
+        ids(&answered(posted, 201).await.json())
+    }
+
     /// Claims messages of the queue `q`, as many as there are free up to `limit`.
     async fn claim(&self, limit: usize) -> Claimed {
-        let answer = answered(self.post(&format!("/v2/queues/q/claims?limit={limit}"), &json!({})), 201).await;
+        self.claim_from("q", limit).await
+    }
+
+    async fn claim_from(&self, queue: &str, limit: usize) -> Claimed {
+        let answer = answered(self.post(&format!("/v2/queues/{queue}/claims?limit={limit}"), &json!({})), 201).await;
         let path = answer.header("location").expect("a claim has a place").to_owned();
         let id = path.rsplit('/').next().expect("a path ends in the id").to_owned();
         Claimed { path, id, messages: answer.json()["messages"].take() }
     }
 
+    /// The bodies of a queue's feed, own messages too; `query` may ask for more, such as `&limit=1`.
+    async fn feed(&self, queue: &str, query: &str) -> Vec<Value> {
+        let path = format!("/v2/queues/{queue}/messages?echo=true{query}");
+        pick(&follow(self, &path, "messages").await.into(), "body")
+    }
+
+    async fn stats(&self, queue: &str) -> Value {
+        answered(self.get(&format!("/v2/queues/{queue}/stats")), 200).await.json()["messages"].take()
+    }
+
     /// Sets the store's clock for the queue `q` ahead of the real time.
     async fn set_clock_ahead(&self, seconds: i64) {
+        self.set_clock_of("q", seconds).await;
+    }
+
+    /// Sets the store's clock for one queue ahead of the real time.
+    async fn set_clock_of(&self, queue: &str, seconds: i64) {
         let store = RedisStore::open(&self.stage.redis.url().parse().unwrap()).unwrap();
-        let queue = QueueId::new(ProjectId::new(&self.project).unwrap(), "q".parse().unwrap()).unwrap();
+        let queue = QueueId::new(ProjectId::new(&self.project).unwrap(), queue.parse().unwrap()).unwrap();
         store.set_clock(&queue, seconds * 1_000_000).await.expect("the clock can be moved");
     }
 
@@ -171,9 +202,13 @@ struct Claimed {
 async fn post_as(api: &Api, queue: &str, bodies: &[Value]) -> Vec<String> {
     let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
     let posted = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
-    let resources = answered(posted, 201).await.json()["resources"].take();
+    ids(&answered(posted, 201).await.json())
+}
+
+/// The ids in a receipt.
+fn ids(receipt: &Value) -> Vec<String> {
     let id = |href: &Value| text(href).rsplit('/').next().expect("an href ends in the id").to_owned();
-    resources.as_array().expect("resources are a list").iter().map(id).collect()
+    receipt["resources"].as_array().expect("resources are a list").iter().map(id).collect()
 }
 
 /// The items of all pages from `path` on.

@@ -106,6 +106,7 @@ async fn every_route_says_which_methods_it_takes() {
         ("/v2/queues/q/messages/m", "DELETE, GET, OPTIONS"),
         ("/v2/queues/q/claims", "OPTIONS, POST"),
         ("/v2/queues/q/claims/c", "DELETE, GET, OPTIONS, PATCH"),
+        ("/v2/queues/q/claims/c/messages/m", "DELETE, OPTIONS"),
     ] {
         let options = answered(api.request(Method::OPTIONS, path), 200).await;
         assert_eq!((options.header("allow"), options.text.as_str()), (Some(allowed), ""), "{path}");

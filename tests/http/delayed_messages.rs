@@ -1,0 +1,280 @@
+//! Fact sheet 6.2 to 6.6, 7.1, 4.6: who sees a message that is not due yet, and where it stands once it is.
+//!
+//! | row | test |
+//! |---|---|
+//! | 6.2, 6.5, 7.1 delayed messages are not listed, popped, claimed | `nobody_gets_a_message_before_it_is_due` |
+//! | feed order, markers | `messages_stand_where_they_become_due`, `a_marker_misses_nothing_that_becomes_due` |
+//! | 6.3, 6.4 ids | `a_message_that_is_not_due_is_found_by_its_id` |
+//! | 6.2 `include_delayed` | `a_peek_shows_messages_where_they_will_stand` |
+//! | 6.2 `include_delayed` in the next link | `a_link_names_the_peek_where_it_matters_to_nobody` |
+//! | 4.6 stats | `stats_count_what_is_not_due` |
+//! | 6.5, 6.6 deletion | `what_is_deleted_before_it_is_due_never_comes` |
+//! | ttl | `a_message_may_end_before_it_is_due`, `a_delay_takes_nothing_off_the_age` |
+
+use serde_json::{Value, json};
+
+use super::{NOT_FOUND, OTHER_CLIENT, Tenant, answered, follow, pick, post_as, refused, tenant, text};
+
+const PATH: &str = "/v2/queues/q/messages";
+/// The shuffled messages become due as 0, 1, 2, …, one every hundred seconds.
+const SHUFFLED: [u64; 6] = [3, 0, 5, 1, 4, 2];
+
+/// The queue `q`, which delays by 300 s.
+async fn delaying() -> Tenant {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300})).await;
+    api
+}
+
+/// A delaying queue with messages due at hundreds of seconds, and their ids by body.
+async fn shuffled() -> (Tenant, Vec<String>) {
+    let api = delaying().await;
+    let messages: Vec<Value> = SHUFFLED.iter().map(|n| json!({"body": n, "delay": n * 100})).collect();
+    let ids = api.post_messages("q", &json!(messages)).await;
+    let place = |wanted: u64| SHUFFLED.iter().position(|n| *n == wanted).unwrap();
+    let ids = (0..SHUFFLED.len() as u64).map(|n| ids[place(n)].clone()).collect();
+    (api, ids)
+}
+
+/// Rows 6.2-6, 6.2-16, 6.5-11, 7.1-9.
+#[tokio::test]
+async fn nobody_gets_a_message_before_it_is_due() {
+    let api = delaying().await;
+    let other = api.client(OTHER_CLIENT);
+    api.post_bodies("q", &[json!("a"), json!("b"), json!("c")]).await;
+
+    for clock in [0, 280] {
+        api.set_clock_ahead(clock).await;
+        for query in ["", "&include_claimed=true", "&include_delayed=false"] {
+            assert_eq!(api.feed("q", query).await, [""; 0], "{query}");
+        }
+        let page = answered(other.get(PATH), 200).await.json();
+        assert_eq!(page, json!({"messages": [], "links": []}));
+        answered(other.post("/v2/queues/q/claims", &json!({})), 204).await;
+        assert_eq!(answered(other.delete(&format!("{PATH}?pop=20")), 200).await.json(), json!({"messages": []}));
+    }
+    api.set_clock_ahead(301).await;
+
+    assert_eq!(pick(&api.claim(1).await.messages, "body"), ["a"]);
+    assert_eq!(pick(&answered(api.delete(&format!("{PATH}?pop=1")), 200).await.json()["messages"], "body"), ["b"]);
+    assert_eq!(api.feed("q", "").await, ["c"]);
+    assert_eq!(api.feed("q", "&include_claimed=true").await, ["a", "c"]);
+}
+
+#[tokio::test]
+async fn messages_stand_where_they_become_due() {
+    let (api, ids) = shuffled().await;
+    api.set_clock_ahead(250).await;
+    // Behind what was due, before what is not.
+    let between = api.post_messages("q", &json!([{"body": "at once", "delay": 0}])).await.remove(0);
+    assert_eq!(api.feed("q", "").await, [json!(0), json!(1), json!(2), json!("at once")]);
+
+    api.set_clock_ahead(501).await;
+
+    let feed = follow(&api, &format!("{PATH}?echo=true&limit=2"), "messages").await;
+    let [early, late] = [&ids[..3], &ids[3..]];
+    assert_eq!(pick(&feed.into(), "id"), [early, &[between], late].concat());
+    let claimed = api.claim(5).await.messages;
+    assert_eq!(pick(&claimed, "body"), [json!(0), json!(1), json!(2), json!("at once"), json!(3)]);
+    let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
+    assert_eq!(pick(&popped["messages"], "body"), [4, 5]);
+}
+
+#[tokio::test]
+async fn messages_of_one_delay_stay_together_in_their_order() {
+    let api = delaying().await;
+    let messages: Vec<Value> = (0..60).map(|n| json!({"body": n, "delay": (n % 3) * 100})).collect();
+    api.post_messages("q", &json!(messages)).await;
+    post_as(&api, "q", &[json!(60), json!(61)]).await;
+
+    api.set_clock_ahead(301).await;
+
+    let wanted: Vec<Value> = (0..3).flat_map(|rest| (0..20).map(move |n| json!(3 * n + rest))).collect();
+    assert_eq!(api.feed("q", "&limit=7").await, [wanted, vec![json!(60), json!(61)]].concat());
+}
+
+#[tokio::test]
+async fn a_marker_misses_nothing_that_becomes_due() {
+    let (api, ids) = shuffled().await;
+    let mut seen: Vec<Value> = Vec::new();
+    let mut marker = String::new();
+
+    for clock in [0, 150, 210, 401, 450, 501] {
+        api.set_clock_ahead(clock).await;
+        let new = follow(&api, &format!("{PATH}?echo=true&limit=1{marker}"), "messages").await;
+        if let Some(last) = new.last() {
+            marker = format!("&marker={}", text(&last["id"]));
+        }
+        seen.extend(pick(&new.into(), "id"));
+    }
+
+    assert_eq!(seen, ids);
+}
+
+/// 6.3, 6.4: delayed messages included.
+/// Row 6.3-4.
+#[tokio::test]
+async fn a_message_that_is_not_due_is_found_by_its_id() {
+    let (api, ids) = shuffled().await;
+
+    let one = answered(api.get(&format!("{PATH}/{}", ids[5])), 200).await.json();
+    let some = answered(api.get(&format!("{PATH}?ids={},{},{}", ids[5], ids[0], ids[3])), 200).await.json();
+
+    assert_eq!(some["messages"][0], one);
+    assert_eq!(pick(&some["messages"], "body"), [5, 0, 3]);
+    assert_eq!(one["href"], format!("{PATH}/{}", ids[5]));
+    let keys: Vec<&String> = one.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["id", "href", "ttl", "age", "body"]);
+}
+
+/// Row 6.2-6.
+#[tokio::test]
+async fn a_peek_shows_messages_where_they_will_stand() {
+    let (api, ids) = shuffled().await;
+    api.set_clock_ahead(250).await;
+    api.claim(1).await;
+
+    for limit in [1, 2, 4, 20] {
+        let peeked = api.feed("q", &format!("&include_delayed=true&limit={limit}")).await;
+        assert_eq!(peeked, [1, 2, 3, 4, 5], "{limit}");
+        let all = api.feed("q", &format!("&include_delayed=yes&include_claimed=true&limit={limit}")).await;
+        assert_eq!(all, [0, 1, 2, 3, 4, 5], "{limit}");
+    }
+    assert_eq!(api.feed("q", &format!("&include_delayed=true&marker={}", ids[3])).await, [4, 5]);
+    let own = answered(api.get(&format!("{PATH}?include_delayed=true")), 200).await.json();
+    assert_eq!(own["messages"], json!([]));
+    assert_eq!(api.feed("q", "").await, [1, 2]);
+}
+
+/// 6.2: forced in queues that do not delay, "and therefore appears in the next link".
+/// Rows 6.2-5, 6.2-12.
+#[tokio::test]
+async fn a_link_names_the_peek_where_it_matters_to_nobody() {
+    let api = tenant();
+    let delaying = json!({"_default_message_delay": 300});
+    for (queue, metadata) in [("m1", json!({})), ("zero", json!({"_default_message_delay": 0})), ("later", delaying)] {
+        api.create(queue, &metadata).await;
+        let last = api.post_messages(queue, &json!([{"body": 1, "delay": 0}, {"body": 2, "delay": 0}])).await.remove(1);
+        let path = format!("/v2/queues/{queue}/messages");
+        let link = async |query: &str| {
+            let page = answered(api.get(&format!("{path}{query}")), 200).await.json();
+            let href = text(&page["links"][0]["href"]).strip_prefix(&path).unwrap().to_owned();
+            href.strip_suffix(&format!("&marker={last}")).unwrap().to_owned()
+        };
+
+        let own = if queue == "later" { "" } else { "&include_delayed=true" };
+        assert_eq!(link("?limit=2&echo=true").await, format!("?limit=2&echo=true{own}"), "{queue}");
+        let own = if queue == "later" { "&include_delayed=false" } else { "&include_delayed=true" };
+        assert_eq!(link("?echo=true&include_delayed=off").await, format!("?echo=true{own}"), "{queue}");
+        for yes in ["true", "1", "on"] {
+            let query = format!("?include_delayed={yes}&include_claimed=1&echo=true&limit=2");
+            let all = "?limit=2&echo=true&include_claimed=true&include_delayed=true";
+            assert_eq!(link(&query).await, all, "{queue}");
+        }
+    }
+}
+
+/// Who follows the links of a queue that does not delay any more has not asked for a peek.
+#[tokio::test]
+async fn following_the_links_of_a_queue_that_delayed_once_misses_nothing() {
+    let api = delaying().await;
+    api.post_bodies("q", &[json!("later")]).await;
+    let patch = json!([{"op": "replace", "path": "/metadata/_default_message_delay", "value": 0}]);
+    answered(api.patch("q", &patch), 200).await;
+    api.post_bodies("q", &[json!("first")]).await;
+    let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    assert_eq!(pick(&page["messages"], "body"), ["first"]);
+    let next = text(&page["links"][0]["href"]);
+
+    let waiting = answered(api.get(next), 200).await.json();
+    api.post_bodies("q", &[json!("second")]).await;
+    api.set_clock_ahead(301).await;
+
+    assert_eq!(waiting, json!({"messages": [], "links": []}));
+    assert_eq!(pick(&follow(&api, next, "messages").await.into(), "body"), ["second", "later"]);
+}
+
+/// 4.6: `oldest` and `newest` include delayed messages.
+/// Row 4.6-7.
+#[tokio::test]
+async fn stats_count_what_is_not_due() {
+    let (api, ids) = shuffled().await;
+    let ends = async |claimed: u64, total: u64| {
+        let stats = api.stats("q").await;
+        let counts = ["claimed", "free", "total"].map(|key| stats[key].as_u64().unwrap());
+        assert_eq!(counts, [claimed, total - claimed, total], "{stats}");
+        ["oldest", "newest"].map(|end| text(&stats[end]["href"]).rsplit('/').next().unwrap().to_owned())
+    };
+
+    assert_eq!(ends(0, 6).await, [ids[0].clone(), ids[5].clone()]);
+    api.claim(1).await;
+    assert_eq!(ends(1, 6).await, [ids[0].clone(), ids[5].clone()]);
+    answered(api.delete(&format!("{PATH}?ids={},{}", ids[0], ids[5])), 204).await;
+    assert_eq!(ends(0, 4).await, [ids[1].clone(), ids[4].clone()]);
+    api.set_clock_ahead(501).await;
+    assert_eq!(ends(0, 4).await, [ids[1].clone(), ids[4].clone()]);
+}
+
+/// 6.5, 6.6: a message that is not due is not claimed either.
+#[tokio::test]
+async fn what_is_deleted_before_it_is_due_never_comes() {
+    let (api, ids) = shuffled().await;
+    let claim = "9f8c3c1e-0000-4000-8000-000000000000";
+
+    let description =
+        refused(api.delete(&format!("{PATH}/{}?claim_id={claim}", ids[2])), 400, "Unable to delete").await;
+    assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
+    for _ in 0..2 {
+        answered(api.delete(&format!("{PATH}/{}", ids[2])), 204).await;
+    }
+    answered(api.delete(&format!("{PATH}?ids={},{}", ids[4], ids[1])), 204).await;
+    refused(api.get(&format!("{PATH}/{}", ids[2])), 404, NOT_FOUND).await;
+    assert_eq!(api.feed("q", "&include_delayed=true").await, [0, 3, 5]);
+    api.set_clock_ahead(501).await;
+    assert_eq!(api.feed("q", "").await, [0, 3, 5]);
+}
+
+/// 4.5, 4.7.
+#[tokio::test]
+async fn purge_and_deletion_take_what_is_not_due() {
+    let (api, _) = shuffled().await;
+    answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
+    assert_eq!(api.stats("q").await["total"], 0);
+    api.post_bodies("q", &[json!("later")]).await;
+
+    answered(api.delete("/v2/queues/q"), 204).await;
+    api.post_bodies("q", &[json!("new")]).await;
+    api.set_clock_ahead(901).await;
+
+    assert_eq!(api.feed("q", "&include_delayed=true").await, ["new"]);
+}
+
+#[tokio::test]
+async fn a_message_may_end_before_it_is_due() {
+    let api = delaying().await;
+    let id = api.post_messages("q", &json!([{"body": 1, "ttl": 60}, {"body": 2, "ttl": 330}])).await.remove(0);
+
+    api.set_clock_ahead(62).await;
+    refused(api.get(&format!("{PATH}/{id}")), 404, NOT_FOUND).await;
+    assert_eq!(api.feed("q", "&include_delayed=true").await, [2]);
+    assert_eq!(api.stats("q").await["total"], 1);
+    api.set_clock_ahead(301).await;
+    assert_eq!(api.feed("q", "").await, [2]);
+    api.set_clock_ahead(332).await;
+    assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
+}
+
+/// 6: `age` = now - created, also for what was delayed.
+#[tokio::test]
+async fn a_delay_takes_nothing_off_the_age() {
+    let api = delaying().await;
+    api.post_messages("q", &json!([{"body": 1, "ttl": 1000}])).await;
+    let posted = api.stats("q").await["oldest"]["created"].take();
+
+    api.set_clock_ahead(400).await;
+
+    let message = api.claim(1).await.messages[0].take();
+    assert!((400..460).contains(&message["age"].as_u64().unwrap()), "{message}");
+    assert_eq!(message["ttl"], 1000);
+    assert_eq!(api.stats("q").await["oldest"]["created"], posted);
+}

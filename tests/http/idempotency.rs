@@ -1,0 +1,291 @@
+//! Extension (openapi.yaml, `postMessages`): `Idempotency-Key` makes a repeated post get the first answer.
+//!
+//! | promise | test |
+//! |---|---|
+//! | same ids and `Location`, nothing stored twice | `a_repeated_post_gets_the_first_answer` |
+//! | whatever has become of the messages | `a_repetition_brings_nothing_back` |
+//! | own to client, queue and project | `a_key_belongs_to_one_client_and_queue` |
+//! | another request 422 | `a_key_for_another_request_is_refused` |
+//! | 1 to 255 visible ASCII characters, else 400 | `a_key_that_is_none_posts_nothing` |
+//! | a refused request is not remembered | `a_refused_request_leaves_its_key_free` |
+//! | duplicates at the same time, through several processes | `duplicates_at_once_are_one_post` |
+//! | a lost answer | `a_post_whose_answer_was_lost_happens_once` |
+//! | `idempotency_key_ttl` | `a_key_is_forgotten_in_time` |
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    Answer, INVALID_BODY, INVALID_REQUEST, OTHER_CLIENT, Stage, Tenant, answered, ids, pick, refused, send, tenant,
+};
+use crate::support::proxy::Proxy;
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, CLIENT, Sukkal};
+
+const PATH: &str = "/v2/queues/q/messages";
+/// What a busy machine may need.
+const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+
+fn batch() -> Value {
+    json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b"}]})
+}
+
+fn post(api: &Api, key: &str, document: &Value) -> RequestBuilder {
+    api.post(PATH, document).header("Idempotency-Key", key)
+}
+
+/// What an answer promises.
+fn receipt(answer: &Answer) -> (String, Value) {
+    (answer.header("location").expect("a post has a place").to_owned(), answer.json())
+}
+
+async fn posted(api: &Api, key: &str) -> (String, Value) {
+    receipt(&answered(post(api, key, &batch()), 201).await)
+}
+
+#[tokio::test]
+async fn a_repeated_post_gets_the_first_answer() {
+    let api = tenant();
+
+    let first = posted(&api, "order-4711").await;
+    api.post_bodies("q", &[json!("between")]).await;
+    for _ in 0..3 {
+        assert_eq!(posted(&api, "order-4711").await, first);
+    }
+
+    assert_eq!(api.feed("q", "").await, ["a", "b", "between"]);
+    assert_eq!(api.stats("q").await["total"], 3);
+    let found = answered(api.get(&first.0), 200).await.json();
+    assert_eq!(pick(&found["messages"], "href"), *first.1["resources"].as_array().unwrap());
+    let another = posted(&api, "order-4712").await;
+    assert_ne!(another, first);
+    assert_ne!(receipt(&answered(api.post(PATH, &batch()), 201).await), another);
+    assert_eq!(api.stats("q").await["total"], 7);
+}
+
+#[tokio::test]
+async fn a_repetition_brings_nothing_back() {
+    let api = tenant();
+    let first = posted(&api, "k").await;
+    let posted_ids = ids(&first.1);
+
+    answered(api.delete(&format!("{PATH}/{}", posted_ids[0])), 204).await;
+    let claim = api.claim(1).await;
+    assert_eq!(posted(&api, "k").await, first);
+    assert_eq!(api.feed("q", "").await, [""; 0]);
+    assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "id"), [posted_ids[1].as_str()]);
+    answered(api.request(Method::POST, "/v2/queues/q/purge"), 204).await;
+    assert_eq!(posted(&api, "k").await, first);
+
+    assert_eq!(api.stats("q").await["total"], 0);
+}
+
+#[tokio::test]
+async fn a_delayed_post_is_repeated_too() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 100})).await;
+
+    let first = posted(&api, "k").await;
+    assert_eq!(posted(&api, "k").await, first);
+    api.set_clock_ahead(101).await;
+    assert_eq!(posted(&api, "k").await, first);
+
+    assert_eq!(api.feed("q", "").await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_one_client_and_queue() {
+    let api = tenant();
+    let first = posted(&api, "k").await;
+
+    let strangers = [(tenant(), PATH), (tenant(), PATH)].map(|(stranger, path)| (stranger.client(CLIENT), path));
+    let mut others = vec![(api.client(OTHER_CLIENT), PATH), (api.client(CLIENT), "/v2/queues/other/messages")];
+    others.extend(strangers);
+    let mut seen = vec![first.clone()];
+    for (caller, path) in others {
+        let request = || caller.post(path, &batch()).header("Idempotency-Key", "k");
+        let own = receipt(&answered(request(), 201).await);
+        assert!(!seen.contains(&own), "{own:?}");
+        assert_eq!(receipt(&answered(request(), 201).await), own);
+        seen.push(own);
+    }
+
+    // The same client, whatever it is spelled like.
+    assert_eq!(posted(&api.client(&CLIENT.replace('-', "").to_uppercase()), "k").await, first);
+    assert_eq!((&api.stats("q").await["total"], &api.stats("other").await["total"]), (&json!(4), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_key_is_taken_to_the_letter() {
+    let api = tenant();
+    let long = "x".repeat(255);
+    let keys = ["k", "K", "\"k\"", "k,k", "k;v=1", "!", "~", "%20", "../q", "{q}", &Uuid::new_v4().to_string(), &long];
+
+    let mut seen = Vec::new();
+    for key in keys {
+        let own = posted(&api, key).await;
+        assert!(!seen.contains(&own), "{key}");
+        seen.push(own);
+    }
+    for (key, own) in keys.into_iter().zip(seen) {
+        assert_eq!(posted(&api, key).await, own, "{key}");
+    }
+
+    assert_eq!(api.stats("q").await["total"], 2 * keys.len());
+}
+
+#[tokio::test]
+async fn a_key_for_another_request_is_refused() {
+    let api = tenant();
+    let first = posted(&api, "k").await;
+    let before = api.everything().await;
+
+    for other in [
+        json!({"messages": [{"body": "a", "ttl": 300}]}),
+        json!({"messages": [{"body": "b"}, {"body": "a", "ttl": 300}]}),
+        json!({"messages": [{"body": "a", "ttl": 301}, {"body": "b"}]}),
+        json!({"messages": [{"body": "a", "ttl": 300}, {"body": "c"}]}),
+    ] {
+        let description = refused(post(&api, "k", &other), 422, "Idempotency key reused").await;
+        assert!(description.contains("own"), "{description}");
+    }
+
+    assert_eq!(api.everything().await, before);
+    assert_eq!(posted(&api, "k").await, first);
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_posts_nothing() {
+    let api = tenant();
+
+    for key in ["", " ", "a b", "a\tb", &"x".repeat(256), &"x".repeat(5000)] {
+        let description = refused(post(&api, key, &batch()), 400, INVALID_REQUEST).await;
+        assert!(description.contains("1 to 255"), "{description}");
+    }
+    let document = batch().to_string();
+    let length = document.len();
+    for key in [&b"caf\xc3\xa9"[..], b"\xff"] {
+        let head = format!("{}Content-Length: {length}\r\nIdempotency-Key: ", api.head("POST", PATH));
+        let request = [head.as_bytes(), key, b"\r\n\r\n", document.as_bytes()].concat();
+        api.send_raw(request).await.refusal(400, INVALID_REQUEST);
+    }
+
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test]
+async fn a_refused_request_leaves_its_key_free() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300, "_max_messages_post_size": 200})).await;
+
+    for (document, title) in [
+        (json!([]), INVALID_REQUEST),
+        (json!({"messages": []}), INVALID_REQUEST),
+        (json!({"messages": [{}]}), INVALID_BODY),
+        (json!({"messages": [{"body": 1, "ttl": 1}]}), INVALID_REQUEST),
+        (json!({"messages": [{"body": 1, "delay": "x"}]}), INVALID_BODY),
+        (json!({"messages": [{"body": "x".repeat(200)}]}), INVALID_REQUEST),
+    ] {
+        refused(post(&api, "k", &document), 400, title).await;
+    }
+    let first = posted(&api, "k").await;
+
+    assert_eq!(posted(&api, "k").await, first);
+    assert_eq!(api.stats("q").await["total"], 2);
+}
+
+#[tokio::test]
+async fn duplicates_at_once_are_one_post() {
+    const AT_ONCE: usize = 16;
+    let here = tenant();
+    let there = Tenant::of(&Arc::new(Stage::start(&[])), &here.project);
+
+    for key in ["first, which makes the queue", "second", "third"].map(|key| key.replace([' ', ','], "-")) {
+        let before = here.stats("q").await["total"].as_u64().unwrap();
+        let posts = (0..AT_ONCE).map(|n| {
+            let request = post(if n % 2 == 0 { &here } else { &there }, &key, &batch());
+            tokio::spawn(async move { receipt(&answered(request, 201).await) })
+        });
+        let receipts: Vec<_> = join_all(posts).await.into_iter().map(Result::unwrap).collect();
+
+        assert!(receipts.iter().all(|receipt| *receipt == receipts[0]), "{receipts:#?}");
+        assert_eq!(here.stats("q").await["total"], before + 2, "{key}");
+    }
+}
+
+/// Different requests under one key at once: one is stored, all others of other content are told so.
+#[tokio::test]
+async fn of_different_requests_at_once_one_gets_the_key() {
+    let api = tenant();
+    let documents: Vec<Value> = (0..16).map(|n| json!({"messages": [{"body": n / 2}]})).collect();
+
+    let answers = join_all(documents.iter().map(|document| send(post(&api, "k", document)))).await;
+
+    let stored = api.feed("q", "").await;
+    assert_eq!(stored.len(), 1);
+    for (document, answer) in documents.iter().zip(answers) {
+        let wanted = if document["messages"][0]["body"] == stored[0] { 201 } else { 422 };
+        assert_eq!(answer.status, wanted, "{document}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_post_whose_answer_was_lost_happens_once() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let sukkal = Sukkal::start_with(&proxy.url("redis"), &[("SUKKAL_JANITOR__PAUSE", "3600")]);
+    let witness = Sukkal::start(&redis.url());
+    let (api, witness) = (sukkal.project("lost"), witness.project("lost"));
+    posted(&api, "before").await;
+    let total = async || answered(witness.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"].as_u64();
+
+    proxy.drop_replies(usize::MAX);
+    let lost = send(post(&api, "k", &batch())).await;
+    assert_eq!(lost.status, 503, "{lost:?}");
+    assert_eq!(total().await, Some(4), "it was stored, but nobody knows");
+    proxy.drop_replies(0);
+
+    let deadline = Instant::now() + POLL_TIMEOUT;
+    let found = loop {
+        let answer = send(post(&api, "k", &batch())).await;
+        if answer.status == 201 {
+            break receipt(&answer);
+        }
+        assert!(answer.status == 503 && Instant::now() < deadline, "{answer:?}");
+    };
+
+    assert_eq!(total().await, Some(4));
+    assert_eq!(posted(&witness, "k").await, found);
+    let feed = answered(witness.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let hrefs = found.1["resources"].as_array().unwrap();
+    assert_eq!(pick(&feed["messages"], "href")[2..], *hrefs);
+}
+
+/// Its end is by Redis' own clock, which no test moves.
+#[tokio::test]
+async fn a_key_is_forgotten_in_time() {
+    let stage = Arc::new(Stage::start(&[("SUKKAL_TRANSPORT__IDEMPOTENCY_KEY_TTL", "2")]));
+    let api = Tenant::of(&stage, &Uuid::new_v4().to_string());
+
+    let start = Instant::now();
+    let first = posted(&api, "k").await;
+    let deadline = Instant::now() + POLL_TIMEOUT;
+    let second = loop {
+        let receipt = posted(&api, "k").await;
+        if receipt != first {
+            break receipt;
+        }
+        assert!(Instant::now() < deadline, "it is still remembered");
+    };
+
+    // Asking again does not prolong it.
+    assert!(start.elapsed() >= Duration::from_millis(1900), "{:?}", start.elapsed());
+    assert_ne!(second, first);
+    assert_eq!(api.stats("q").await["total"], 4);
+}

@@ -1,0 +1,158 @@
+//! Fact sheet 6.1 and 5: how long a posted message is delayed, and which delays are refused.
+//!
+//! | row | test |
+//! |---|---|
+//! | 5 `_default_message_delay` > 0 makes a delayed queue | `a_delay_is_looked_at_in_queues_that_delay_only` |
+//! | 6.1 default = the queue's delay | `a_message_is_delayed_as_it_says_or_else_as_its_queue_does` |
+//! | 6.1 `delay` not int 400 · outside 0..900 400 | `a_delay_that_is_none_posts_nothing` |
+//! | 6.1 order of checks | `the_first_failing_check_wins` |
+//! | 6.1 receipt in request order | `the_receipt_names_delayed_messages_as_they_were_given` |
+//! | metadata through another process | `another_process_makes_a_queue_delay_and_ends_it` |
+//! | what delayed messages are seen by | `delayed_messages.rs` |
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{INVALID_BODY, INVALID_REQUEST, Stage, Tenant, answered, pick, refused, send, tenant};
+
+const PATH: &str = "/v2/queues/q/messages";
+const NO_INTEGER: &str = "The value of the \"delay\" field must be a int.";
+
+/// 5: only a default above 0 makes a queue delay.
+/// Row 6.1-14.
+#[tokio::test]
+async fn a_delay_is_looked_at_in_queues_that_delay_only() {
+    let delays = [json!(900), json!(0), json!(-1), json!(901), json!("soon"), json!(1.5), json!(null), json!([])];
+    let messages: Vec<Value> = delays.iter().map(|delay| json!({"body": delay, "delay": delay})).collect();
+
+    for metadata in [json!({}), json!({"_default_message_delay": 0}), json!({"_default_message_delay": null})] {
+        let api = tenant();
+        api.create("q", &metadata).await;
+
+        api.post_messages("q", &json!(messages)).await;
+
+        assert_eq!(api.feed("q", "").await, delays, "{metadata}");
+        assert_eq!(pick(&api.claim(20).await.messages, "body"), delays, "{metadata}");
+    }
+}
+
+/// 6.1: the default is the queue's delay.
+/// Row 6.1-15.
+#[tokio::test]
+async fn a_message_is_delayed_as_it_says_or_else_as_its_queue_does() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300})).await;
+    let messages = json!([
+        {"body": "default"},
+        {"body": "none", "delay": 0},
+        {"body": "least", "delay": 100},
+        {"body": "most", "delay": 900},
+    ]);
+
+    api.post_messages("q", &messages).await;
+
+    for (clock, seen) in [
+        (0, &["none"][..]),
+        (80, &["none"]),
+        (101, &["none", "least"]),
+        (280, &["none", "least"]),
+        (301, &["none", "least", "default"]),
+        (880, &["none", "least", "default"]),
+        (901, &["none", "least", "default", "most"]),
+    ] {
+        api.set_clock_ahead(clock).await;
+        assert_eq!(api.feed("q", "").await, seen, "{clock} s later");
+    }
+}
+
+/// Row 6.1-21.
+#[tokio::test]
+async fn the_receipt_names_delayed_messages_as_they_were_given() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300})).await;
+    let messages = json!({"messages": [
+        {"body": "b", "delay": 200},
+        {"body": "a", "delay": 100},
+        {"body": "c"},
+        {"body": "0", "delay": 0},
+    ]});
+
+    let posted = answered(api.post(PATH, &messages), 201).await;
+
+    let found = answered(api.get(posted.header("location").unwrap()), 200).await.json();
+    assert_eq!(pick(&found["messages"], "href"), *posted.json()["resources"].as_array().unwrap());
+    assert_eq!(pick(&found["messages"], "body"), ["b", "a", "c", "0"]);
+}
+
+/// 6.1: not int, and outside 0..900; true is 1 to the API (1.2).
+/// Rows 6.1-15, 6.1-18.
+#[tokio::test]
+async fn a_delay_that_is_none_posts_nothing() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300})).await;
+    let post = |delay: &Value| {
+        api.post(PATH, &json!({"messages": [{"body": "good", "delay": 0}, {"body": "bad", "delay": delay}]}))
+    };
+
+    for delay in [json!(null), json!("5"), json!(""), json!(5.0), json!(0.0), json!([]), json!([5]), json!({})] {
+        assert_eq!(refused(post(&delay), 400, INVALID_BODY).await, NO_INTEGER, "{delay}");
+    }
+    for delay in [-1, 901, 4_294_967_296, i64::MAX, i64::MIN] {
+        let description = refused(post(&json!(delay)), 400, INVALID_REQUEST).await;
+        assert!(description.contains("delay") && description.contains("900"), "{description}");
+    }
+    assert_eq!(api.stats("q").await["total"], 0);
+    for delay in [json!(0), json!(900), json!(true)] {
+        answered(post(&delay), 201).await;
+    }
+    assert_eq!(api.stats("q").await["total"], 6);
+}
+
+/// Row 6.1-19.
+#[tokio::test]
+async fn the_first_failing_check_wins() {
+    let api = tenant();
+    api.create("q", &json!({"_default_message_delay": 300, "_max_messages_post_size": 100})).await;
+    let good = json!({"body": 1});
+
+    for (messages, title, says) in [
+        // Each row of the table before the next.
+        (json!([{"body": "x".repeat(100), "delay": "x"}]), INVALID_REQUEST, "bytes"),
+        (json!({"delay": "x"}), INVALID_BODY, "Document type"),
+        (json!([{"ttl": "x", "delay": "x"}]), INVALID_BODY, "\"ttl\""),
+        (json!([{"delay": "x"}]), INVALID_BODY, "\"body\""),
+        (json!([{"body": 1, "ttl": 1, "delay": "x"}]), INVALID_BODY, "\"delay\""),
+        // A type anywhere before a range anywhere.
+        (json!([{"body": 1, "delay": 901}, good, {"body": 1, "delay": "x"}]), INVALID_BODY, "\"delay\""),
+        (json!([good, {"body": 1, "ttl": 1}]), INVALID_REQUEST, "ttl"),
+    ] {
+        let answer = send(api.post(PATH, &json!({ "messages": messages }))).await;
+        assert_eq!(answer.status, 400, "{messages}");
+        let description = answer.refusal(400, title);
+        assert!(description.contains(says), "{messages}: {description}");
+    }
+    assert_eq!(api.stats("q").await["total"], 0);
+}
+
+#[tokio::test]
+async fn another_process_makes_a_queue_delay_and_ends_it() {
+    let here = tenant();
+    let there = Tenant::of(&Arc::new(Stage::start(&[])), &here.project);
+    let delay = |seconds: u32| json!([{"op": "add", "path": "/metadata/_default_message_delay", "value": seconds}]);
+    here.post_bodies("q", &[json!("at once")]).await;
+
+    answered(there.patch("q", &delay(300)), 200).await;
+    here.post_bodies("q", &[json!("later")]).await;
+    let description = refused(here.post(PATH, &json!({"messages": [{"body": 1, "delay": "x"}]})), 400, INVALID_BODY);
+    assert_eq!(description.await, NO_INTEGER);
+    assert_eq!(here.feed("q", "").await, ["at once"]);
+
+    answered(there.patch("q", &delay(0)), 200).await;
+    here.post_messages("q", &json!([{"body": "at once again", "delay": 900}])).await;
+    for api in [&here, &there] {
+        assert_eq!(api.feed("q", "").await, ["at once", "at once again"]);
+    }
+    here.set_clock_ahead(301).await;
+    assert_eq!(there.feed("q", "").await, ["at once", "at once again", "later"]);
+}

@@ -1,0 +1,256 @@
+//! Extension (openapi.yaml, `returnMessage`): a worker gives back one message of its claim, at once or for later.
+//!
+//! | promise | test |
+//! |---|---|
+//! | free again in its old place, the claim keeps the rest | `a_message_given_back_is_free_in_its_old_place` |
+//! | for later: nobody gets it, counts as claimed, deleted without a claim | `what_is_given_back_for_later_is_nobody_s_until_then` |
+//! | `delay` 0 to 43200, else 400 and before the 404 | `a_delay_that_is_none_gives_nothing_back` |
+//! | claim not live 404 | `a_claim_that_is_over_gives_nothing_back` |
+//! | what the claim does not hold is left as it is | `what_the_claim_does_not_hold_is_left_as_it_is` |
+//! | other queues and projects | `ids_of_elsewhere_give_nothing_back` |
+//! | life not prolonged | `giving_back_prolongs_no_life` |
+//! | counts towards dead letters | `dead_letters.rs` |
+
+use serde_json::{Value, json};
+
+use super::{
+    Claimed, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Tenant, answered, pick, refused, send, tenant, text,
+};
+
+const PATH: &str = "/v2/queues/q/messages";
+const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
+
+/// The queue `q` with a message for each number below `count`, and their ids.
+async fn with_messages(count: usize) -> (Tenant, Vec<String>) {
+    let api = tenant();
+    let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
+    (api, ids)
+}
+
+async fn give_back(api: &Tenant, claim: &Claimed, id: &str, query: &str) {
+    let answer = answered(api.delete(&format!("{}/messages/{id}{query}", claim.path)), 204).await;
+    assert_eq!(answer.text, "");
+}
+
+/// The bodies of what a claim still holds.
+async fn held(api: &Tenant, claim: &Claimed) -> Vec<Value> {
+    pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body")
+}
+
+async fn pop(api: &Tenant) -> Vec<Value> {
+    pick(&answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json()["messages"], "body")
+}
+
+#[tokio::test]
+async fn a_message_given_back_is_free_in_its_old_place() {
+    for query in ["", "?delay=0", "?delay=", "?colour=red"] {
+        let (api, ids) = with_messages(5).await;
+        let claim = api.claim(3).await;
+
+        for _ in 0..2 {
+            give_back(&api, &claim, &ids[1], query).await;
+        }
+
+        assert_eq!(held(&api, &claim).await, [0, 2], "{query}");
+        assert_eq!(api.feed("q", "").await, [1, 3, 4], "{query}");
+        assert_eq!(api.stats("q").await["claimed"], 2);
+        let found = answered(api.get(&format!("{PATH}/{}", ids[1])), 200).await.json();
+        assert_eq!(found["href"], format!("{PATH}/{}", ids[1]));
+        assert_eq!(pick(&api.claim(2).await.messages, "body"), [1, 3], "{query}");
+        answered(api.delete(text(&claim.messages[0]["href"])), 204).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_for_later_is_nobody_s_until_then() {
+    let (api, ids) = with_messages(3).await;
+    let claim = api.claim(2).await;
+
+    give_back(&api, &claim, &ids[0], "?delay=600").await;
+
+    assert_eq!(held(&api, &claim).await, [1]);
+    let shown = answered(api.get(&format!("{PATH}?echo=true&include_claimed=true")), 200).await.json();
+    let plain = format!("{PATH}/{}", ids[0]);
+    assert_eq!(shown["messages"][0]["href"], plain);
+    assert_eq!(answered(api.get(&plain), 200).await.json()["href"], plain);
+    assert_eq!(pick(&shown["messages"], "body"), [0, 1, 2]);
+    assert_eq!(api.feed("q", "&include_delayed=true").await, [2]);
+    let stats = api.stats("q").await;
+    assert_eq!((&stats["claimed"], &stats["free"]), (&json!(2), &json!(1)));
+    // Neither the end of the claim nor its release brings it back earlier.
+    answered(api.delete(&claim.path), 204).await;
+    api.set_clock_ahead(301).await;
+    assert_eq!(api.feed("q", "").await, [1, 2]);
+    assert_eq!(pick(&api.claim(1).await.messages, "body"), [1]);
+    assert_eq!(pop(&api).await, [2]);
+    api.set_clock_ahead(570).await;
+    answered(api.post("/v2/queues/q/claims", &json!({"ttl": 60, "grace": 60})), 204).await;
+
+    api.set_clock_ahead(602).await;
+
+    assert_eq!(api.stats("q").await["claimed"], 0);
+    assert_eq!(pick(&api.claim(20).await.messages, "body"), [0, 1]);
+}
+
+#[tokio::test]
+async fn what_is_given_back_for_later_is_deleted_without_a_claim() {
+    let (api, ids) = with_messages(4).await;
+    let claim = api.claim(3).await;
+    for id in &ids[..3] {
+        give_back(&api, &claim, id, "?delay=600").await;
+    }
+
+    let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, "Unable to delete").await;
+    assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
+    answered(api.delete(&format!("{PATH}/{}", ids[0])), 204).await;
+    answered(api.delete(&format!("{PATH}?ids={}", ids[1])), 204).await;
+    api.set_clock_ahead(602).await;
+
+    assert_eq!(api.feed("q", "&include_claimed=true").await, [2, 3]);
+    assert_eq!(api.stats("q").await["total"], 2);
+}
+
+#[tokio::test]
+async fn a_renewal_leaves_alone_what_was_given_back() {
+    let (api, ids) = with_messages(3).await;
+    let claim = api.claim(3).await;
+    give_back(&api, &claim, &ids[0], "").await;
+    give_back(&api, &claim, &ids[1], "?delay=100").await;
+
+    let renewal = api.request(reqwest::Method::PATCH, &claim.path).json(&json!({"ttl": 1000, "grace": 60}));
+    answered(renewal, 204).await;
+
+    assert_eq!(held(&api, &claim).await, [2]);
+    api.set_clock_ahead(102).await;
+    assert_eq!(pick(&api.claim(20).await.messages, "body"), [0, 1]);
+}
+
+#[tokio::test]
+async fn a_delay_that_is_none_gives_nothing_back() {
+    let (api, ids) = with_messages(1).await;
+    let claim = api.claim(1).await;
+
+    for path in [format!("{}/messages/{}", claim.path, ids[0]), format!("/v2/queues/q/claims/{UNKNOWN}/messages/x")] {
+        for delay in ["-1", "43201", "4294967296", "-9223372036854775808"] {
+            let description = refused(api.delete(&format!("{path}?delay={delay}")), 400, INVALID_REQUEST).await;
+            assert!(description.contains("delay") && description.contains("43200"), "{description}");
+        }
+        for delay in ["x", "1.5", "true", "%00"] {
+            refused(api.delete(&format!("{path}?delay={delay}")), 400, INVALID_PARAMETER).await;
+        }
+    }
+    assert_eq!(held(&api, &claim).await, [0]);
+    give_back(&api, &claim, &ids[0], "?delay=43200").await;
+    assert_eq!(held(&api, &claim).await, [0; 0]);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_over_gives_nothing_back() {
+    let (api, ids) = with_messages(2).await;
+    let (released, expired) = (api.claim(1).await, api.claim(1).await);
+    answered(api.delete(&released.path), 204).await;
+    api.set_clock_ahead(301).await;
+    let heir = api.claim(2).await;
+
+    for (claim, id) in [(&released, &ids[0]), (&expired, &ids[1])] {
+        for query in ["", "?delay=100"] {
+            let path = format!("{}/messages/{id}{query}", claim.path);
+            let description = refused(api.delete(&path), 404, NOT_FOUND).await;
+            assert!(description.contains(&claim.id), "{description}");
+        }
+    }
+    assert_eq!(held(&api, &heir).await, [0, 1]);
+}
+
+/// It was given back, so it may be somebody else's; the first claim is live but has no power over it.
+#[tokio::test]
+async fn the_first_claim_has_no_power_over_what_another_has_now() {
+    let (api, ids) = with_messages(2).await;
+    let first = api.claim(2).await;
+    give_back(&api, &first, &ids[0], "").await;
+    let second = api.claim(1).await;
+
+    give_back(&api, &first, &ids[0], "").await;
+    give_back(&api, &first, &ids[0], "?delay=100").await;
+    refused(api.delete(text(&first.messages[0]["href"])), 403, "Unable to delete").await;
+    answered(api.delete(&first.path), 204).await;
+
+    assert_eq!(held(&api, &second).await, [0]);
+    answered(api.delete(text(&second.messages[0]["href"])), 204).await;
+    assert_eq!(api.feed("q", "&include_claimed=true").await, [1]);
+}
+
+#[tokio::test]
+async fn what_the_claim_does_not_hold_is_left_as_it_is() {
+    let (api, ids) = with_messages(4).await;
+    let (claim, other) = (api.claim(1).await, api.claim(1).await);
+    answered(api.delete(&format!("{PATH}/{}", ids[3])), 204).await;
+    let elsewhere = api.post_bodies("other", &[json!(1)]).await.remove(0);
+
+    for id in [&ids[1], &ids[2], &ids[3], &elsewhere, &ids[0].to_uppercase(), UNKNOWN, "x", "%00", "%FF"] {
+        for query in ["", "?delay=100"] {
+            give_back(&api, &claim, id, query).await;
+        }
+    }
+
+    assert_eq!(held(&api, &claim).await, [0]);
+    assert_eq!(held(&api, &other).await, [1]);
+    assert_eq!(api.feed("q", "").await, [2]);
+    assert_eq!(api.feed("other", "").await, [1]);
+}
+
+#[tokio::test]
+async fn ids_of_elsewhere_give_nothing_back() {
+    let (api, ids) = with_messages(1).await;
+    let claim = api.claim(1).await;
+    let stranger = tenant();
+    stranger.post_bodies("q", &[json!(1)]).await;
+    api.post_bodies("other", &[json!(1)]).await;
+    let elsewhere = api.claim_from("other", 1).await;
+
+    let message = &ids[0];
+    let upper = claim.id.to_uppercase();
+    refused(stranger.delete(&format!("{}/messages/{message}", claim.path)), 404, NOT_FOUND).await;
+    for id in [elsewhere.id.as_str(), UNKNOWN, &upper, "x", "%00"] {
+        refused(api.delete(&format!("/v2/queues/q/claims/{id}/messages/{message}")), 404, NOT_FOUND).await;
+    }
+    for queue in ["other", "missing"] {
+        let path = format!("/v2/queues/{queue}/claims/{}/messages/{message}", claim.id);
+        refused(api.delete(&path), 404, NOT_FOUND).await;
+    }
+
+    assert_eq!(held(&api, &claim).await, [0]);
+    assert_eq!(stranger.feed("q", "").await, [1]);
+}
+
+#[tokio::test]
+async fn giving_back_prolongs_no_life() {
+    let api = tenant();
+    let ids = api.post_messages("q", &json!([{"body": 0, "ttl": 400}, {"body": 1, "ttl": 400}])).await;
+    let claim = api.claim(2).await;
+
+    give_back(&api, &claim, &ids[0], "").await;
+    give_back(&api, &claim, &ids[1], "?delay=43200").await;
+
+    assert_eq!(pick(&api.everything().await[0]["messages"], "ttl"), [400]);
+    api.set_clock_ahead(402).await;
+    assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
+}
+
+/// Whatever can be said of a message that is kept back, it can be deleted with all the rest.
+#[tokio::test]
+async fn purge_and_deletion_take_what_is_kept_back() {
+    let (api, ids) = with_messages(1).await;
+    give_back(&api, &api.claim(1).await, &ids[0], "?delay=100").await;
+    answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
+    assert_eq!(api.stats("q").await["total"], 0);
+    let id = api.post_bodies("q", &[json!("later")]).await.remove(0);
+    give_back(&api, &api.claim(1).await, &id, "?delay=100").await;
+
+    answered(api.delete("/v2/queues/q"), 204).await;
+    api.set_clock_ahead(102).await;
+
+    assert_eq!(api.stats("q").await["total"], 0);
+    let claimed = send(api.post("/v2/queues/q/claims", &json!({}))).await;
+    assert_eq!(claimed.status, 204);
+}
