@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
 
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use sukkal::domain::{
@@ -29,8 +30,6 @@ const CLAIMED: usize = 10;
 const BATCH: usize = 500;
 const BODY_BYTES: usize = 1_000;
 const PROJECT: &str = "claims";
-/// Clock ticks a second in `/proc`, as Linux has it on every machine that this runs on.
-const TICKS_PER_S: f64 = 100.0;
 
 /// What a call cost on average, in µs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,12 +144,14 @@ fn time_of_scripts(server: &RedisServer) -> f64 {
     figure.parse().unwrap()
 }
 
-/// How long the process has computed, in seconds.
+/// How long the threads of the process have computed, in seconds.
 fn cpu_time_s(process: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    ticks / TICKS_PER_S
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let of = |thread: &Path| {
+        let stat = fs::read_to_string(thread.join("schedstat")).unwrap();
+        stat.split(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    threads.map(|thread| of(&thread.unwrap().path())).sum::<f64>() / 1e9
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
