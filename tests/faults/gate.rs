@@ -1,5 +1,5 @@
-//! A network path to Redis that knows commands: it can stop before the n-th one about a project,
-//! lose the reply to just that one, or leave connections silent while new ones work.
+//! A network path to Redis that knows commands: it can stop before the n-th one about a project or before
+//! the reply to it, lose the reply to just that one, or leave connections silent while new ones work.
 //!
 //! Its threads end when it is dropped.
 
@@ -19,6 +19,8 @@ enum Plan {
     Forward,
     /// After so many of them nothing is forwarded.
     HoldAfter(usize),
+    /// The one of this number is carried out, but its reply and all commands behind it are not forwarded.
+    HoldReplyOf(usize),
     /// The one of this number is carried out, but its connection ends before the reply.
     LoseReplyOf(usize),
 }
@@ -80,7 +82,13 @@ impl Gate {
         self.arm(Plan::HoldAfter(count));
     }
 
-    /// Ends `hold_after`, and lets go what was held back.
+    /// Lets a command about the project through, the `number`-th from now, the next being 0, but holds back its
+    /// reply and all commands behind it.
+    pub(super) fn hold_reply_of(&self, number: usize) {
+        self.arm(Plan::HoldReplyOf(number));
+    }
+
+    /// Ends `hold_after` and `hold_reply_of`, and lets go what was held back.
     pub(super) fn release(&self) {
         self.arm(Plan::Forward);
         self.shared.changed.notify_all();
@@ -186,8 +194,13 @@ impl Shared {
                 return Ok(());
             }
             if pipe.loses.load(Ordering::SeqCst) {
-                self.state().happened = true;
-                return Ok(());
+                let mut state = self.state();
+                state.happened = true;
+                if !matches!(state.plan, Plan::HoldReplyOf(_)) {
+                    return Ok(());
+                }
+                self.wait_while_held(state);
+                pipe.loses.store(false, Ordering::SeqCst);
             }
             (&pipe.to).write_all(&chunk[..length])?;
         }
@@ -202,14 +215,24 @@ impl Shared {
         match state.plan {
             Plan::HoldAfter(count) if state.seen >= count => {
                 state.happened = true;
-                let held = |state: &mut State| matches!(state.plan, Plan::HoldAfter(_)) && !state.closed;
-                drop(self.changed.wait_while(state, held).unwrap_or_else(PoisonError::into_inner));
+                self.wait_while_held(state);
                 return;
             }
-            Plan::LoseReplyOf(number) if state.seen == number => pipe.loses.store(true, Ordering::SeqCst),
+            Plan::HoldReplyOf(number) if state.seen > number => {
+                self.wait_while_held(state);
+                return;
+            }
+            Plan::HoldReplyOf(number) | Plan::LoseReplyOf(number) if state.seen == number => {
+                pipe.loses.store(true, Ordering::SeqCst);
+            }
             _ => {}
         }
         state.seen += 1;
+    }
+
+    fn wait_while_held(&self, state: MutexGuard<'_, State>) {
+        let held = |state: &mut State| matches!(state.plan, Plan::HoldAfter(_) | Plan::HoldReplyOf(_)) && !state.closed;
+        drop(self.changed.wait_while(state, held).unwrap_or_else(PoisonError::into_inner));
     }
 
     fn wait_while_silent(&self, pipe: &Pipe) {

@@ -1,13 +1,19 @@
 //! What a project has in Redis, read past the service, and whether it fits together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::support::redis::{RedisServer, Reply};
 
 /// What a message is called in `ready` and `ends`: so many bytes.
 const KEY_BYTES: usize = 12;
+/// What stands before the keys in a chunk of `ends`, before the lease in a hold; and how long a claim's id is.
+const CHUNK_HEAD_BYTES: usize = 4;
+const HOLD_BYTES: usize = 16;
+const CLAIM_ID_BYTES: usize = 16;
 /// What a queue consists of.
-const PARTS: [&str; 4] = ["queue", "messages", "ready", "ends"];
+const PARTS: [&str; 9] = ["queue", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims"];
+/// Where tests keep how far they have moved a queue's clock.
+const CLOCK: &str = "clock";
 
 /// One project in one Redis.
 pub(super) struct Stored<'a> {
@@ -59,7 +65,7 @@ impl Stored<'_> {
         for key in self.keys("*") {
             let part = key.rsplit_once("}:").expect("a queue's key has a hash tag").1;
             assert!(!PARTS.contains(&part), "{key} has no queue");
-            assert!(self.redis.command(&["PTTL", &key]).as_int() > 0, "{key} stays for ever");
+            assert!(part == CLOCK || self.redis.command(&["PTTL", &key]).as_int() > 0, "{key} stays for ever");
         }
     }
 
@@ -71,6 +77,50 @@ impl Stored<'_> {
             let name = name.rsplit_once('/').expect("it names project and queue").1;
             assert!(!PARTS.contains(&part) || queues.contains(name), "{key} has no queue");
         }
+    }
+
+    /// How many dead letters are on their way from a queue.
+    pub(super) fn letters_waiting(&self, queue: &str) -> i64 {
+        self.redis.command(&["LLEN", &self.key(queue, "outbox")]).as_int()
+    }
+
+    /// Checks that what is stored of each queue fits together, whatever was interrupted: it exists if anything of
+    /// it does and is listed then; each message is in one place, will end, and is held by nothing but a
+    /// lease that ends.
+    pub(super) fn all_fits_together(&self) {
+        self.no_queue_is_half_there();
+        let queues = self.queues();
+        assert!(queues.is_subset(&self.registered()), "unlisted: {queues:?}");
+        for queue in &queues {
+            self.fits_together(queue);
+        }
+    }
+
+    fn fits_together(&self, queue: &str) {
+        let members = |part| list(self.redis.command(&["ZRANGE", &self.key(queue, part), "0", "-1"]));
+        let pairs = |part| pairs(self.redis.command(&["HGETALL", &self.key(queue, part)]));
+        let (messages, holds, claims) = (pairs("messages"), pairs("holds"), pairs("claims"));
+        let (held, leases) = (members("held"), members("leases"));
+
+        let places: Vec<_> = ["ready", "delayed"].into_iter().flat_map(members).chain(held.iter().cloned()).collect();
+        assert_eq!(places.len(), messages.len(), "{queue}: a message is in no place or in two");
+        assert!(places.iter().all(|key| messages.contains_key(key)), "{queue}: a place without a message");
+        assert!(holds.keys().all(|key| messages.contains_key(key)), "{queue}: a hold without a message");
+        let ends = members("ends");
+        let ends: HashSet<&[u8]> = ends.iter().flat_map(|chunk| chunk[CHUNK_HEAD_BYTES..].chunks(KEY_BYTES)).collect();
+        assert!(messages.keys().all(|key| ends.contains(&key[..])), "{queue}: a message lives for ever");
+        for key in &places {
+            let lease = holds.get(key).map_or(&[][..], |hold| &hold[HOLD_BYTES..]);
+            assert_eq!(held.contains(key), !lease.is_empty(), "{queue}: a message is stuck, or free under a claim");
+            assert!(lease.is_empty() || leases.iter().any(|other| other == lease), "{queue}: a lease has no end");
+            let is_claim = lease.len() == CLAIM_ID_BYTES;
+            assert!(!is_claim || claims.contains_key(lease), "{queue}: a claim is not known");
+        }
+        assert!(claims.keys().all(|claim| leases.contains(claim)), "{queue}: a claim has no end");
+    }
+
+    fn key(&self, queue: &str, part: &str) -> String {
+        format!("sukkal:{{{}/{queue}}}:{part}", self.project)
     }
 
     fn keys(&self, part: &str) -> Vec<String> {
@@ -90,4 +140,15 @@ fn bytes(item: &Reply) -> &[u8] {
         Reply::Bulk(Some(bytes)) => bytes,
         other => panic!("not a text: {other:?}"),
     }
+}
+
+fn list(reply: Reply) -> Vec<Vec<u8>> {
+    match reply {
+        Reply::Array(items) => items.iter().map(|item| bytes(item).to_vec()).collect(),
+        other => panic!("not a list: {other:?}"),
+    }
+}
+
+fn pairs(reply: Reply) -> HashMap<Vec<u8>, Vec<u8>> {
+    list(reply).chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
