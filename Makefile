@@ -53,10 +53,11 @@ unit: redis python
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
-# A million observed messages per store, and five minutes of claims, checked.
+# A million observed messages per store, five minutes of claims, and a hundred power cuts, checked.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
+	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 
 bench: redis
 	@cargo bench
