@@ -15,6 +15,10 @@ use crate::domain::{Body, ProjectId, QueueId};
 /// The project of the queues that are made for a check. Always the same: stores remember projects.
 const PROJECT: &str = "sukkal-health";
 const MESSAGES_POSTED: usize = 100;
+/// Much longer than a check takes.
+const MESSAGE_TTL_S: i64 = 60;
+/// So many queues of earlier checks are cleared away at a time.
+const CLEARED_MAX: usize = 20;
 
 /// How one operation went.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,11 +43,26 @@ impl Broker {
         Ok(self.to_the_end(async move { this.try_operations(&caller).await }).await)
     }
 
+    /// Deletes the empty queues of checks that were cut off: their messages have ended by now. One that another
+    /// process has just made is made again by its first message.
+    async fn clear_away(&self, project: &ProjectId) -> Result<(), Error> {
+        for (name, _) in self.store.list_queues(project, None, CLEARED_MAX).await? {
+            let queue = QueueId::new(project.clone(), name).expect("the id is short");
+            if self.store.get_stats(&queue).await?.total == 0 {
+                self.store.delete_queue(&queue).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
         let project = ProjectId::new(PROJECT).expect("the text is not empty");
+        if let Err(error) = self.clear_away(&project).await {
+            tracing::warn!(%error, "what earlier health checks have left is still there");
+        }
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
-        let drafts = vec![Draft { ttl_s: None, delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
+        let drafts = vec![Draft { ttl_s: Some(MESSAGE_TTL_S), delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
         let request = PostRequest { drafts, bytes: 0, once: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };
