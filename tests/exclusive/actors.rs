@@ -97,9 +97,9 @@ impl Scene {
     }
 
     /// Moves the queue's clock ahead, so that claims run out while they are used.
-    pub(super) async fn move_clock(self, store: RedisStore, queue: QueueId) -> Vec<ClockMove> {
+    pub(super) async fn move_clock(self, store: RedisStore, queue: QueueId, start: ClockMove) -> Vec<ClockMove> {
         let mut choices = self.choices(Role::ClockMover, 0);
-        let mut moves: Vec<ClockMove> = Vec::new();
+        let mut moves = vec![start];
         let mut due = 0;
         loop {
             due += choices.within(CLAIMS_PER_MOVE / 2..=CLAIMS_PER_MOVE * 3 / 2);
@@ -116,14 +116,19 @@ impl Scene {
             let _turn = self.board.turn().await;
             let before = moves.last().map_or(0, |step| step.offset_us);
             let offset_us = before + i64::try_from(ahead).expect("it is small");
-            let invoked = self.board.now();
-            store.set_clock(&queue, offset_us).await.expect("the clock can be moved");
-            moves.push(ClockMove { invoked, answered: self.board.now(), offset_us });
+            moves.push(self.set_clock(&store, &queue, offset_us).await);
             self.board.tell(|news| news.moves += 1);
             if !goes_on {
                 return moves;
             }
         }
+    }
+
+    /// Sets how far the queue's clock is ahead of the real one.
+    pub(super) async fn set_clock(&self, store: &RedisStore, queue: &QueueId, offset_us: i64) -> ClockMove {
+        let invoked = self.board.now();
+        store.set_clock(queue, offset_us).await.expect("the clock can be moved");
+        ClockMove { invoked, answered: self.board.now(), offset_us }
     }
 
     /// Claims all there is, for longer than the test takes.
