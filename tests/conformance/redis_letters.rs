@@ -102,6 +102,25 @@ async fn a_deleted_queue_is_registered_until_its_letters_have_arrived() {
 }
 
 #[tokio::test]
+async fn a_deleted_queue_is_registered_until_the_last_of_many_letters_has_arrived() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = dead_end(&subject, 2_200).await;
+    subject.pop(&queue, 1).await;
+    block(&server, &subject);
+    for _ in 0..3 {
+        subject.pop(&queue, 1_000).await;
+    }
+    unblock(&server, &subject);
+
+    subject.delete(&queue).await;
+    subject.tidy_project().await;
+
+    assert_eq!(subject.count(&subject.id("letters")).await, ids.len());
+    assert_eq!(present(&server, &queue), ["counter"]);
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["letters"]);
+}
+
+#[tokio::test]
 async fn an_arrival_is_remembered_beyond_the_queue_it_came_to() {
     let (server, subject) = (RedisServer::shared(), redis());
     let (queue, ids) = dead_end(&subject, 2).await;
