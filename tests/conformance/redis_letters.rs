@@ -1,9 +1,12 @@
 //! What only Redis can show of dead letters: states that only a crash between two steps leaves.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
 use sukkal::domain::{MessageId, QueueId};
 
-use super::drivers::redis;
+use super::drivers::{redis, redis_at};
 use super::redis_keys::{key, present};
 use super::subject::{LONG_S, Subject, messages, metadata};
 use crate::support::redis::RedisServer;
@@ -79,6 +82,35 @@ async fn letters_that_wait_keep_nobody_from_claiming_and_arrive_with_the_next() 
     subject.claim_for(&queue, 1, 60, 60).await;
 
     assert_eq!(arrived(&subject).await, ids);
+}
+
+/// How often a script was refused because of a key of the wrong kind, which is how letters fail to arrive.
+fn failures(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "errorstats"]).as_text().to_owned();
+    let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_WRONGTYPE:count="));
+    count.map_or(0, |count| count.trim().parse().expect("it is a number"))
+}
+
+#[tokio::test]
+async fn letters_that_cannot_arrive_are_tried_once_a_visit_however_much_has_ended() {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let (queue, _) = dead_end(&subject, 2).await;
+    subject.pop(&queue, 1).await;
+    block(&server, &subject);
+    subject.pop(&queue, 1).await;
+    let before = failures(&server);
+    subject.tidy_project().await;
+    let by_one_visit = failures(&server) - before;
+    subject.post(&queue, &messages(60, 3_000)).await;
+    subject.advance(&queue, Duration::from_secs(62)).await;
+
+    let before = failures(&server);
+    subject.tidy_project().await;
+
+    assert!(by_one_visit > 0, "nothing failed");
+    assert_eq!(failures(&server) - before, by_one_visit);
+    assert!(present(&server, &queue).contains(&"outbox") && !present(&server, &queue).contains(&"messages"));
 }
 
 #[tokio::test]
