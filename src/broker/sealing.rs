@@ -4,7 +4,8 @@
 //!
 //! A message that this process cannot open is neither shown as something else nor passed over nor lost. A page
 //! ends before it, and a page that would begin with it is an error that names it. A claim that would hold it
-//! is released. A pop is over before anybody can look: what cannot be opened is posted again, as it was.
+//! is released. A pop is over before anybody can look: what cannot be opened is posted again, a new message with
+//! the same body and the life that is left.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -11,11 +11,12 @@ pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 /// By what a request knows itself again: the key that its client gave it, and what it brought. A key
 /// belongs to its queue and client.
 ///
-/// Stores keep hashes of both, from which neither the content of an encrypted message can be guessed nor the key.
+/// Stores keep hashes of both. The client's id is part of each, so who does not know that can confirm no guess
+/// at a key like `order-4711` or at the content of an encrypted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once {
     key: String,
-    digest: [u8; 16],
+    content: [u8; 32],
 }
 
 /// Why a text is no idempotency key.
@@ -28,8 +29,7 @@ impl Once {
     pub fn new(key: &[u8], content: &[u8]) -> Result<Self, InvalidKey> {
         let legal = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
         let key = String::from_utf8(key.to_vec()).ok().filter(|_| legal).ok_or(InvalidKey)?;
-        let digest = hash(&[key.as_bytes(), content]);
-        Ok(Self { key, digest })
+        Ok(Self { key, content: Sha256::digest(content).into() })
     }
 
     /// What the key is called when this client gives it.
@@ -38,10 +38,10 @@ impl Once {
         hash(&[client.as_str().as_bytes(), self.key.as_bytes()])
     }
 
-    /// Tells the content from any other under this key.
+    /// Tells the content from any other under this key of this client.
     #[must_use]
-    pub fn digest(&self) -> &[u8; 16] {
-        &self.digest
+    pub fn digest(&self, client: &ClientId) -> [u8; 16] {
+        hash(&[client.as_str().as_bytes(), self.key.as_bytes(), &self.content])
     }
 }
 
@@ -54,6 +54,17 @@ fn hash(parts: &[&[u8]]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ClientIdRule;
+
+    #[test]
+    fn what_is_kept_depends_on_the_client_as_well() {
+        let client = |id| ClientIdRule::Text(1..=9).parse(id).unwrap();
+        let once = |content: &[u8]| Once::new(b"order-4711", content).unwrap();
+
+        assert_ne!(once(b"a").name(&client("one")), once(b"a").name(&client("two")));
+        assert_ne!(once(b"a").digest(&client("one")), once(b"a").digest(&client("two")));
+        assert_ne!(once(b"a").digest(&client("one")), once(b"b").digest(&client("one")));
+    }
 
     #[test]
     fn a_key_is_plain_and_short() {

@@ -13,7 +13,11 @@ use crate::support::redis::RedisServer;
 
 /// Over one Redis server.
 pub(super) fn redis() -> Subject {
-    let server = RedisServer::shared();
+    redis_at(RedisServer::shared())
+}
+
+/// Over this Redis server.
+pub(super) fn redis_at(server: Arc<RedisServer>) -> Subject {
     Subject::new(RedisStage { store: open(&server.url()), _servers: server })
 }
 

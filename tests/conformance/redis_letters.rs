@@ -1,9 +1,12 @@
 //! What only Redis can show of dead letters: states that only a crash between two steps leaves.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
 use sukkal::domain::{MessageId, QueueId};
 
-use super::drivers::redis;
+use super::drivers::{redis, redis_at};
 use super::redis_keys::{key, present};
 use super::subject::{LONG_S, Subject, messages, metadata};
 use crate::support::redis::RedisServer;
@@ -81,6 +84,35 @@ async fn letters_that_wait_keep_nobody_from_claiming_and_arrive_with_the_next() 
     assert_eq!(arrived(&subject).await, ids);
 }
 
+/// How often a script was refused because of a key of the wrong kind, which is how letters fail to arrive.
+fn failures(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "errorstats"]).as_text().to_owned();
+    let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_WRONGTYPE:count="));
+    count.map_or(0, |count| count.trim().parse().expect("it is a number"))
+}
+
+#[tokio::test]
+async fn letters_that_cannot_arrive_are_tried_once_a_visit_however_much_has_ended() {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let (queue, _) = dead_end(&subject, 2).await;
+    subject.pop(&queue, 1).await;
+    block(&server, &subject);
+    subject.pop(&queue, 1).await;
+    let before = failures(&server);
+    subject.tidy_project().await;
+    let by_one_visit = failures(&server) - before;
+    subject.post(&queue, &messages(60, 3_000)).await;
+    subject.advance(&queue, Duration::from_secs(62)).await;
+
+    let before = failures(&server);
+    subject.tidy_project().await;
+
+    assert!(by_one_visit > 0, "nothing failed");
+    assert_eq!(failures(&server) - before, by_one_visit);
+    assert!(present(&server, &queue).contains(&"outbox") && !present(&server, &queue).contains(&"messages"));
+}
+
 #[tokio::test]
 async fn a_deleted_queue_is_registered_until_its_letters_have_arrived() {
     let (server, subject) = (RedisServer::shared(), redis());
@@ -99,6 +131,25 @@ async fn a_deleted_queue_is_registered_until_its_letters_have_arrived() {
     assert_eq!(arrived(&subject).await, ids);
     assert_eq!(present(&server, &queue), ["counter"]);
     assert_eq!(subject.count_queues().await, 1);
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_registered_until_the_last_of_many_letters_has_arrived() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = dead_end(&subject, 2_200).await;
+    subject.pop(&queue, 1).await;
+    block(&server, &subject);
+    for _ in 0..3 {
+        subject.pop(&queue, 1_000).await;
+    }
+    unblock(&server, &subject);
+
+    subject.delete(&queue).await;
+    subject.tidy_project().await;
+
+    assert_eq!(subject.count(&subject.id("letters")).await, ids.len());
+    assert_eq!(present(&server, &queue), ["counter"]);
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["letters"]);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::domain::{Metadata, Origin, QueueId, QueueName};
 use crate::storage::{Error, QueueStore, record};
 
 const LETTERS_PER_STEP: u64 = 20;
-/// So many steps are taken at a time: what is left then is left to the next who comes by.
+/// So many steps are taken at a time.
 const STEPS_MAX: usize = 100;
 /// How often a letter follows a queue that is deleted under it.
 const TRIES_MAX: usize = 32;
@@ -50,14 +50,15 @@ impl RedisStore {
         let (this, from) = (self.clone(), source.clone());
         let delivery = tokio::spawn(async move { this.deliver_letters(&from).await });
         match timeout(PATIENCE, delivery).await {
-            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Ok(_left))) => {}
             Ok(Ok(Err(error))) => warn!(queue = %source, %error, "dead letters wait"),
             Ok(Err(_)) | Err(_) => warn!(queue = %source, "dead letters take long"),
         }
     }
 
-    /// Delivers the letters of an outbox in order.
-    pub(super) async fn deliver_letters(&self, source: &QueueId) -> Result<(), Error> {
+    /// Delivers the letters of an outbox in order, and says how many are left to the next who comes by.
+    pub(super) async fn deliver_letters(&self, source: &QueueId) -> Result<u64, Error> {
+        let mut left = 0;
         for _ in 0..STEPS_MAX {
             let keys = QueueKeys::of(source).all();
             let mut reply = self.connection.run(&LETTER_LIST, keys.clone(), vec![text(LETTERS_PER_STEP)]).await?;
@@ -66,14 +67,18 @@ impl RedisStore {
                 letters.push(read_letter(&reply.bytes()?)?);
             }
             let Some(last) = letters.last() else {
-                return Ok(());
+                return Ok(0);
             };
             for batch in letters.chunk_by(|one, next| one.target == next.target) {
                 self.post_letters(source, batch).await?;
             }
-            self.connection.run(&LETTER_DROP, keys, vec![text(last.number), text(letters.len() as u64)]).await?;
+            let args = vec![text(last.number), text(letters.len() as u64)];
+            left = self.connection.run(&LETTER_DROP, keys, args).await?.number()?;
+            if left == 0 {
+                break;
+            }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Posts letters to the queue that all of them go to, creating it if need be.

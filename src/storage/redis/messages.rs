@@ -23,7 +23,7 @@ impl MessageStore for RedisStore {
         let lane = self.lanes.take();
         let client = record::client_digest(post.client);
         let (digest, kept_ms) = match post.once {
-            Some((once, kept_s)) => (Bytes::copy_from_slice(once.digest()), u64::from(kept_s) * 1000),
+            Some((once, kept_s)) => (Bytes::copy_from_slice(&once.digest(post.client)), u64::from(kept_s) * 1000),
             None => (Bytes::new(), 0),
         };
         let mut args =

@@ -127,12 +127,15 @@ impl RedisStore {
         let keys = QueueKeys::of(queue).all_and_grave_and_letters();
         let mut reply = self.connection.run(&QUEUE_DELETE, keys, args).await?;
         let (stamp, letters) = (reply.bytes()?, reply.number()?);
-        if letters > 0
-            && let Err(error) = self.deliver_letters(queue).await
-        {
-            // The name stays in the register, where the janitor finds it, and so the letters.
-            warn!(%queue, %error, "dead letters of a deleted queue wait");
-            return Ok(());
+        if letters > 0 {
+            let left = self.deliver_letters(queue).await.unwrap_or_else(|error| {
+                warn!(%queue, %error, "dead letters of a deleted queue wait");
+                letters
+            });
+            if left > 0 {
+                // The name stays in the register, where the janitor finds it, and so the letters.
+                return Ok(());
+            }
         }
         if !stamp.is_empty() {
             let name = Bytes::copy_from_slice(queue.name().as_str().as_bytes());

@@ -53,17 +53,17 @@ impl RedisStore {
         for _ in 0..SETTLINGS_MAX {
             let keys = QueueKeys::of(queue).all();
             let mut reply = self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?;
-            let (kind, letters) = (reply.text()?, reply.number()?);
-            if letters > 0
-                && let Err(error) = self.deliver_letters(queue).await
-            {
-                // Where they go to may be out of reach; the janitor's other work is not.
-                warn!(%queue, %error, "dead letters wait");
-            }
-            match kind.as_str() {
-                "again" => {}
-                "absent" => return self.forget(queue).await,
-                _done => break,
+            match (reply.text()?.as_str(), reply.number()?) {
+                ("again", _) => {}
+                ("absent", _) => return self.forget(queue).await,
+                (_done, 0) => break,
+                (_done, _letters) => {
+                    // Once a visit: where they go to may be out of reach, and the janitor's other work is not.
+                    if let Err(error) = self.deliver_letters(queue).await {
+                        warn!(%queue, %error, "dead letters wait");
+                    }
+                    break;
+                }
             }
         }
         Ok(())
