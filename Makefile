@@ -53,7 +53,8 @@ unit: redis python
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
-# A million observed messages per store, five minutes of claims, and a hundred power cuts, checked.
+# A million observed messages per store, and as many where messages are delayed, five minutes of claims, and a
+# hundred power cuts, checked.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1

@@ -4,29 +4,24 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::QueueId;
-use sukkal::storage::redis::RedisStore;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::board::{Board, Phase};
-use super::history::{Delete, Draft, Page, Post, Seen, Span};
+use super::board::{Board, News, Phase};
+use super::delays::Delays;
+use super::history::{Delete, Draft, Page, Post, Seen, Span, rank_of};
 use super::wire::Wire;
-use crate::support::chronicle::ClockMove;
 use crate::support::chronicle::choices::Choices;
 
 pub(super) const PRODUCERS: usize = 16;
-pub(super) const OBSERVERS: usize = 16;
 /// So many of the observers share a producer's client id and ask not to get its messages.
 pub(super) const DEAF_OBSERVERS: usize = 4;
 pub(super) const DELETERS: usize = 4;
 
-const PAGE_MAX: u64 = 20;
-const SHORT_TTL_S: u32 = 60;
-const LONG_TTL_S: u32 = 1_209_600;
+pub(super) const SHORT_TTL_S: u32 = 60;
+pub(super) const LONG_TTL_S: u32 = 1_209_600;
 /// The producer whom somebody does not want to hear posts this many messages at once now and then:
 /// more than one script looks at.
-const FLOOD_EVERY: usize = 25;
 const FLOOD: RangeInclusive<u64> = 501..=600;
 /// Now and then an observer dawdles until the clock has moved, so that its marker ends before it goes
 /// on; not for long, since the clock moves with the posts, and those wait for the slowest observer.
@@ -37,12 +32,23 @@ const DAWDLE_MAX: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) seed: u64,
+    pub(super) course: Course,
+    pub(super) wall_us: i64,
     pub(super) wire: Arc<Wire>,
     pub(super) board: Arc<Board>,
 }
 
+/// How a race is run.
 #[derive(Clone, Copy)]
-enum Role {
+pub(super) struct Course {
+    pub(super) observers: usize,
+    pub(super) page_max: u64,
+    pub(super) flood_every: usize,
+    pub(super) delays: Option<Delays>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Role {
     Producer = 1,
     Observer,
     Deleter,
@@ -63,26 +69,45 @@ impl Scene {
     /// Posts requests of 1 to 20 messages, one after the other, until the race is over.
     pub(super) async fn produce(self, producer: usize) -> Vec<Post> {
         let mut choices = self.choices(Role::Producer, producer);
-        let floods = (0..OBSERVERS).any(|observer| deaf_to(observer) == Some(producer));
+        let floods = (0..self.course.observers).any(|observer| deaf_to(observer) == Some(producer));
         let mut posts = Vec::new();
         loop {
-            let flood = floods && posts.len() % FLOOD_EVERY == FLOOD_EVERY / 2;
+            let flood = floods && posts.len() % self.course.flood_every == self.course.flood_every / 2;
+            let huge = self.course.delays.is_some() && Delays::are_posted_at_once(producer, posts.len());
             let size = choices.within(1..=20).min(choices.within(1..=20));
             let size = if flood { choices.within(FLOOD) } else { size };
+            let size = if huge { Delays::AT_ONCE } else { size };
             let Some(first) = self.board.draw(size).await else { return posts };
-            let mut ttl_s = || if choices.one_in(2) { SHORT_TTL_S } else { LONG_TTL_S };
-            let drafts: Vec<Draft> = (first..first + size).map(|tag| Draft { tag, ttl_s: ttl_s() }).collect();
+            let manner = match self.course.delays {
+                Some(_) if huge => Some(Delays::of_many(posts.len())),
+                delays => delays.map(|_| Delays::choose(&mut choices)),
+            };
+            let mut draft = |tag| Draft {
+                tag,
+                ttl_s: if choices.one_in(2) { SHORT_TTL_S } else { LONG_TTL_S },
+                delay_s: manner.and_then(|manner| manner.delay_s(&mut choices)),
+            };
+            let drafts: Vec<Draft> = (first..first + size).map(&mut draft).collect();
 
-            let invoked = self.board.now();
-            let outcome = self.wire.post(&producer_id(producer), &mut choices, &drafts).await;
-            let answered = outcome.is_ok().then(|| self.board.now());
-            let ids = outcome.unwrap_or_else(|unknown| {
-                self.board.note(&unknown);
-                Vec::new()
-            });
-            self.board.posted(&ids);
-            posts.push(Post { span: Span { invoked, answered }, producer, drafts, ids });
+            let post = self.post(producer, &mut choices, drafts).await;
+            if huge && let Some(first) = post.ids.first() {
+                self.board.crowd_at(rank_of(*first));
+            }
+            posts.push(post);
         }
+    }
+
+    /// Posts one request.
+    pub(super) async fn post(&self, producer: usize, choices: &mut Choices, drafts: Vec<Draft>) -> Post {
+        let invoked = self.board.now();
+        let outcome = self.wire.post(&producer_id(producer), choices, &drafts).await;
+        let answered = outcome.is_ok().then(|| self.board.now());
+        let ids = outcome.unwrap_or_else(|unknown| {
+            self.board.note(&unknown);
+            Vec::new()
+        });
+        self.board.posted(&ids);
+        Post { span: Span { invoked, answered }, producer, drafts, ids }
     }
 
     /// Follows the feed by marker until it has read all there is after the last change.
@@ -95,7 +120,7 @@ impl Scene {
         let mut pages = Vec::new();
         loop {
             let before = *news.borrow_and_update();
-            let limit = usize::try_from(choices.within(1..=PAGE_MAX)).expect("a page is short");
+            let limit = usize::try_from(choices.within(1..=self.course.page_max)).expect("a page is short");
             let invoked = self.board.now();
             let messages = match self.wire.list(&client, &mut choices, marker, limit, echo).await {
                 Ok(messages) => messages,
@@ -119,7 +144,12 @@ impl Scene {
                 if before.phase == Phase::Quiet {
                     return pages;
                 }
-                news.wait_for(|now| now.turns != before.turns || now.phase == Phase::Quiet).await.expect("it stays");
+                let is_news = |now: &News| now.turns != before.turns || now.phase == Phase::Quiet;
+                match self.course.delays {
+                    None => drop(news.wait_for(is_news).await.expect("it stays")),
+                    // What falls due is no news: one has to look.
+                    Some(_) => drop(timeout(Delays::PATIENCE, news.wait_for(is_news)).await),
+                }
             }
         }
     }
@@ -131,10 +161,10 @@ impl Scene {
         let mut deletes = Vec::new();
         while self.goes_on(choices.within(16..=96)).await {
             let ids: Vec<Uuid> = match choices.within(0..=9) {
-                0 => (0..OBSERVERS).filter_map(|observer| self.board.marker(observer)).collect(),
+                0 => (0..self.course.observers).filter_map(|observer| self.board.marker(observer)).collect(),
                 1..=4 => choices.among(&self.board.recent()).copied().into_iter().collect(),
                 _ => {
-                    let observer = choices.within(0..=OBSERVERS as u64 - 1);
+                    let observer = choices.within(0..=self.course.observers as u64 - 1);
                     self.board.marker(usize::try_from(observer).expect("there are few")).into_iter().collect()
                 }
             };
@@ -152,36 +182,15 @@ impl Scene {
         deletes
     }
 
-    /// Moves the queue's clock: mostly ahead, so that messages with a short life expire; now and then
-    /// back, which no rank may follow.
-    pub(super) async fn move_clock(self, store: RedisStore, queue: QueueId) -> Vec<ClockMove> {
-        let mut choices = self.choices(Role::ClockMover, 0);
-        let mut offset_us = 0;
-        let mut moves = Vec::new();
-        while self.goes_on(choices.within(40..=160)).await {
-            let ahead = choices.within(1..=30_000_000).cast_signed();
-            offset_us += match choices.within(0..=7) {
-                0 => -ahead,
-                1..=4 => ahead + i64::from(SHORT_TTL_S) * 1_000_000,
-                _ => ahead,
-            };
-            let invoked = self.board.now();
-            store.set_clock(&queue, offset_us).await.expect("the clock can be moved");
-            moves.push(ClockMove { invoked, answered: self.board.now(), offset_us });
-            self.board.moved();
-        }
-        moves
-    }
-
     /// Waits until so many more messages were posted; false when there will be no more.
-    async fn goes_on(&self, count: u64) -> bool {
+    pub(super) async fn goes_on(&self, count: u64) -> bool {
         let mut news = self.board.news();
         let due = news.borrow().drawn + count;
         let news = news.wait_for(|now| now.drawn >= due || now.phase > Phase::Racing).await;
         news.expect("the board stays").phase == Phase::Racing
     }
 
-    fn choices(&self, role: Role, number: usize) -> Choices {
+    pub(super) fn choices(&self, role: Role, number: usize) -> Choices {
         Choices::of(self.seed, role as u64, number)
     }
 }

@@ -18,6 +18,8 @@ const LAG_FAR: u64 = 1500;
 const LAG_CLOSE: u64 = 40;
 const TURN: u64 = 1000;
 
+/// Places behind a crowd of 20,000, and in it.
+const CROWD_US: [i64; 4] = [25_000, 2000, 8000, 25_000];
 const RECENT_MAX: usize = 300;
 /// A server that is killed leaves a few requests without an answer; so many are a fault.
 const UNKNOWN_MAX: usize = 2000;
@@ -33,6 +35,8 @@ pub(super) struct Board {
     news: watch::Sender<News>,
     markers: Vec<Mutex<Option<Uuid>>>,
     recent: Mutex<VecDeque<Uuid>>,
+    /// Places in the middle of a great many messages that stand next to each other and are not due yet.
+    crowd: Mutex<VecDeque<i64>>,
     unknown: AtomicUsize,
 }
 
@@ -69,6 +73,7 @@ impl Board {
             news: watch::Sender::default(),
             markers: (0..observers).map(|_| Mutex::new(None)).collect(),
             recent: Mutex::default(),
+            crowd: Mutex::default(),
             unknown: AtomicUsize::new(0),
         }
     }
@@ -120,6 +125,16 @@ impl Board {
         recent.drain(..surplus);
         drop(recent);
         self.news.send_modify(|news| news.turns += 1);
+    }
+
+    /// Tells where a great many messages begin that stand next to each other.
+    pub(super) fn crowd_at(&self, first: i64) {
+        *lock(&self.crowd) = CROWD_US.map(|aside| first + aside).into();
+    }
+
+    /// The next place in the crowd, or behind it, if it is not due yet.
+    pub(super) fn next_in_crowd(&self, now: i64) -> Option<i64> {
+        lock(&self.crowd).pop_front().filter(|due| *due > now)
     }
 
     /// Tells that the clock has moved.

@@ -14,6 +14,10 @@ pub(super) struct History {
     pub(super) seed: u64,
     /// The store's clock (µs since 1970) when the test's own stood at 0.
     pub(super) wall_us: i64,
+    /// How far the two clocks may be from that.
+    pub(super) slack_us: i64,
+    /// The queue's own delay: if it is 0, no message is delayed.
+    pub(super) default_delay_s: u32,
     pub(super) observers: Vec<Observer>,
     pub(super) posts: Vec<Post>,
     pub(super) deletes: Vec<Delete>,
@@ -51,6 +55,8 @@ pub(super) struct Draft {
     /// The body: a number that no other message of the race has.
     pub(super) tag: u64,
     pub(super) ttl_s: u32,
+    /// `None` leaves it to the queue.
+    pub(super) delay_s: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +82,13 @@ pub(super) struct Seen {
     pub(super) tag: u64,
 }
 
+/// What a version 7 UUID tells of time, as the store writes it: milliseconds, and behind the version
+/// the microseconds.
+pub(super) fn rank_of(id: Uuid) -> i64 {
+    let (high, _) = id.as_u64_pair();
+    i64::try_from((high >> 16) * 1000 + (high & 0xfff)).expect("48 bits of milliseconds")
+}
+
 impl Observer {
     pub(super) fn hears(self, producer: usize) -> bool {
         self.deaf_to != Some(producer)
@@ -83,9 +96,15 @@ impl Observer {
 }
 
 impl History {
+    /// How long a message has to wait (s).
+    pub(super) fn delay_s(&self, draft: Draft) -> u32 {
+        draft.delay_s.unwrap_or(self.default_delay_s)
+    }
+
     /// Writes all events, one a line, in the order of their beginnings.
     pub(super) fn dump(&self, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "seed {}, clock {} µs, quiet from {}", self.seed, self.wall_us, Moment(self.quiet))?;
+        writeln!(to, "clocks agree within {} µs, default delay {} s", self.slack_us, self.default_delay_s)?;
         for (index, observer) in self.observers.iter().enumerate() {
             writeln!(to, "observer {index} is deaf to {:?}", observer.deaf_to)?;
         }
@@ -107,7 +126,9 @@ impl fmt::Display for Post {
         write!(f, "{} post by producer {}:", self.span, self.producer)?;
         for (index, draft) in self.drafts.iter().enumerate() {
             let id = self.ids.get(index).map_or("id unknown".to_owned(), Uuid::to_string);
-            write!(f, " {} ({id}, ttl {} s)", draft.tag, draft.ttl_s)?;
+            write!(f, " {} ({id}, ttl {} s", draft.tag, draft.ttl_s)?;
+            draft.delay_s.map_or(Ok(()), |delay_s| write!(f, ", delay {delay_s} s"))?;
+            write!(f, ")")?;
         }
         Ok(())
     }
@@ -123,7 +144,7 @@ impl fmt::Display for Delete {
 impl fmt::Display for ClockMove {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = Span { invoked: self.invoked, answered: Some(self.answered) };
-        write!(f, "{span} clock set {} s ahead", self.offset_us / 1_000_000)
+        write!(f, "{span} clock set {} µs ahead", self.offset_us)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Producers, observers and deleters at once; a checker judges the recorded history.
+//! Producers, observers and deleters at once, on a queue without delays and on one with; a checker judges the
+//! recorded history.
 //!
 //! `SUKKAL_RACE_OBSERVED` is how many deliveries each race takes, `SUKKAL_SEED` repeats the choices
 //! of an earlier one (not its timing). A history that breaks a rule is written to cargo's directory
@@ -7,6 +8,8 @@
 mod actors;
 mod board;
 mod checker;
+mod clockwork;
+mod delays;
 mod history;
 mod wire;
 
@@ -14,18 +17,23 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
+use uuid::Uuid;
 
-use self::actors::{DELETERS, OBSERVERS, PRODUCERS, Scene, deaf_to};
+use self::actors::{Course, DELETERS, PRODUCERS, Scene, deaf_to};
 use self::board::{Board, Phase};
+use self::checker::Summary;
+use self::clockwork::Clockwork;
+use self::delays::Delays;
 use self::history::{History, Observer};
 use self::wire::Wire;
-use crate::support::chronicle::choices;
+use crate::support::chronicle::choices::{self, Choices};
+use crate::support::chronicle::clock::wall_us;
 use crate::support::cluster::RedisCluster;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
@@ -35,29 +43,72 @@ const QUEUE: &str = "feed";
 /// Much longer than any race takes; a race that hangs is a failure.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
+/// So many deliveries are a long race.
+const LONG: usize = 1_000_000;
+/// What the two clocks may be apart beside what was measured.
+const SLACK_US: i64 = 5000;
+
+const PLAIN: Course = Course { observers: 16, page_max: 20, flood_every: 25, delays: None };
+const DELAYED: Course = Course { observers: 8, page_max: 100, flood_every: 10, delays: Some(Delays { default_s: 1 }) };
+/// For pages of that size, and requests of as many messages.
+const ROOMY: [(&str, &str); 2] =
+    [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "100"), ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "2097152")];
+
 /// Row 6.1-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed() {
     let redis = RedisServer::start();
 
-    race("standalone", &redis.url(), observed(300_000)).await;
+    race_without_delays("standalone", &redis.url(), observed(300_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race("cluster", &cluster.url(), observed(150_000)).await;
+    race_without_delays("cluster", &cluster.url(), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_when_they_are_due() {
+    let redis = RedisServer::start();
+
+    race_with_delays("delayed", &redis.url(), observed(400_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    race_with_delays("delayed-cluster", &cluster.url(), observed(300_000)).await;
+}
+
+async fn race_with_delays(name: &str, store: &str, target: usize) {
+    let summary = race(name, store, DELAYED, target).await;
+
+    assert!(summary.delayed > 0 && summary.kept_back > 0, "nothing was delayed");
+    // By chance a short race may have none of these.
+    if target >= LONG {
+        assert!(summary.close_behind > 0, "no post had to wait");
+        assert!(summary.spread > 0, "no two requests wanted the same place");
+    }
+}
+
+async fn race_without_delays(name: &str, store: &str, target: usize) {
+    let summary = race(name, store, PLAIN, target).await;
+
+    assert!(summary.markers_expired > 0, "no marker expired");
 }
 
 /// Runs a race over the store and has it judged.
-async fn race(name: &str, store: &str, target: usize) {
-    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| Sukkal::start(store)).collect();
+async fn race(name: &str, store: &str, course: Course, target: usize) -> Summary {
+    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| start_server(store)).collect();
     let seed = choices::seed();
     println!("race {name}: SUKKAL_SEED={seed}");
-    let board = Arc::new(Board::new(target, OBSERVERS));
+    let board = Arc::new(Board::new(target, course.observers));
     let wire = Arc::new(Wire::new(QUEUE, servers.iter().map(|server| server.url("")).collect()));
-    let scene = Scene { seed, wire, board: board.clone() };
+    let wall_us = wall_us(|| board.now());
+    let scene = Scene { seed, course, wall_us, wire, board: board.clone() };
 
     let history = timeout(PATIENCE, run(&scene, store, servers)).await.expect("a race comes to its end");
 
@@ -72,26 +123,30 @@ async fn race(name: &str, store: &str, target: usize) {
     });
     println!("race {name}: {summary:#?}");
     assert!(summary.observed >= target, "the race was cut short");
-    assert!(summary.markers_deleted > 0 && summary.markers_expired > 0, "no marker ended");
+    assert!(summary.markers_deleted > 0, "no marker ended");
     assert!(summary.passed_over > 0 && summary.filtered > 0, "nothing ended before it was read");
+    summary
 }
 
 async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>) -> History {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
-    let now = i64::try_from(scene.board.now()).expect("it has just begun");
-    let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
     let project = ProjectId::new(Wire::project()).expect("it is short");
     let queue = QueueId::new(project, QUEUE.parse().expect("it is a name")).expect("it is short");
     let clock = RedisStore::open(&store.parse().expect("it is an address")).expect("it can be opened");
+    let default_delay_s = scene.course.delays.map_or(0, |delays| delays.default_s);
+    if default_delay_s > 0 {
+        let mut choices = Choices::of(scene.seed, 0, 0);
+        scene.wire.delay_by_default(&Uuid::nil(), &mut choices, default_delay_s).await.expect("it is created");
+    }
 
-    let observers = all(OBSERVERS, |observer| scene.clone().observe(observer));
+    let observers = all(scene.course.observers, |observer| scene.clone().observe(observer));
     let deletes = all(DELETERS, |deleter| scene.clone().delete(deleter));
-    let moves = tokio::spawn(scene.clone().move_clock(clock, queue));
+    let moves = tokio::spawn(Clockwork::new(scene.clone(), clock, queue).run());
     let crash = tokio::spawn(crash_one(scene.clone(), store.to_owned(), servers));
-    let posts = all(PRODUCERS, |producer| scene.clone().produce(producer)).join_all().await;
+    let mut posts = all(PRODUCERS, |producer| scene.clone().produce(producer)).join_all().await;
     scene.board.enter(Phase::Posted);
     let deletes = deletes.join_all().await;
-    let moves = moves.await.expect("the clock was moved");
+    let (moves, pressed) = moves.await.expect("the clock was moved");
+    posts.push(pressed);
     let _servers = crash.await.expect("one server was replaced");
     let quiet = scene.board.now();
     scene.board.enter(Phase::Quiet);
@@ -99,14 +154,20 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>) -> History {
 
     History {
         seed: scene.seed,
-        wall_us,
-        observers: (0..OBSERVERS).map(|observer| Observer { deaf_to: deaf_to(observer) }).collect(),
+        wall_us: scene.wall_us,
+        slack_us: SLACK_US + (wall_us(|| scene.board.now()) - scene.wall_us).abs(),
+        default_delay_s,
+        observers: (0..scene.course.observers).map(|observer| Observer { deaf_to: deaf_to(observer) }).collect(),
         posts: posts.concat(),
         deletes: deletes.concat(),
         moves,
         pages: pages.concat(),
         quiet,
     }
+}
+
+fn start_server(store: &str) -> Sukkal {
+    Sukkal::start_with(store, &ROOMY)
 }
 
 /// Kills a server in the middle of the race, which leaves requests without an answer, and starts another.
@@ -117,7 +178,7 @@ async fn crash_one(scene: Scene, store: String, mut servers: Vec<Sukkal>) -> Vec
     let mut victim = servers.swap_remove(0);
     victim.kill();
     scene.wire.leave(&victim.url(""));
-    let heir = spawn_blocking(move || Sukkal::start(&store)).await.expect("another starts");
+    let heir = spawn_blocking(move || start_server(&store)).await.expect("another starts");
     scene.wire.join(heir.url(""));
     servers.push(heir);
     servers

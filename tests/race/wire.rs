@@ -37,7 +37,15 @@ impl Wire {
     /// Talks to one queue.
     pub(super) fn new(queue: &str, servers: Vec<String>) -> Self {
         let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
-        Self { client, path: format!("/v2/queues/{queue}/messages"), servers: RwLock::new(servers) }
+        Self { client, path: format!("/v2/queues/{queue}"), servers: RwLock::new(servers) }
+    }
+
+    /// Creates the queue, in which messages are delayed.
+    pub(super) async fn delay_by_default(&self, by: &Uuid, choices: &mut Choices, delay_s: u32) -> Result<(), Unknown> {
+        let request = self.client.put(self.url(choices, "")).header("Content-Type", "application/json");
+        let metadata = format!("{{\"_default_message_delay\":{delay_s}}}");
+        send(request.body(metadata), by, StatusCode::CREATED).await?;
+        Ok(())
     }
 
     /// The project that all requests name.
@@ -56,12 +64,14 @@ impl Wire {
 
     pub(super) async fn post(&self, by: &Uuid, choices: &mut Choices, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
         let mut body = "{\"messages\":[".to_owned();
-        for (index, Draft { tag, ttl_s }) in drafts.iter().enumerate() {
+        for (index, Draft { tag, ttl_s, delay_s }) in drafts.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            write!(body, "{comma}{{\"ttl\":{ttl_s},\"body\":{tag}}}").expect("a string can be written to");
+            let delay = delay_s.map_or(String::new(), |delay_s| format!(",\"delay\":{delay_s}"));
+            write!(body, "{comma}{{\"ttl\":{ttl_s}{delay},\"body\":{tag}}}").expect("a string can be written to");
         }
         body.push_str("]}");
-        let request = self.client.post(self.url(choices, "")).header("Content-Type", "application/json").body(body);
+        let request =
+            self.client.post(self.url(choices, "/messages")).header("Content-Type", "application/json").body(body);
         let answer = send(request, by, StatusCode::CREATED).await?;
         // Behind the last slash of each path.
         let paths = answer.split("/messages/").skip(1);
@@ -76,7 +86,7 @@ impl Wire {
         limit: usize,
         echo: bool,
     ) -> Result<Vec<Seen>, Unknown> {
-        let mut query = format!("?limit={limit}&echo={echo}&include_claimed=true");
+        let mut query = format!("/messages?limit={limit}&echo={echo}&include_claimed=true");
         if let Some(marker) = marker {
             write!(query, "&marker={marker}").expect("a string can be written to");
         }
@@ -86,8 +96,8 @@ impl Wire {
 
     pub(super) async fn delete(&self, by: &Uuid, choices: &mut Choices, ids: &[Uuid]) -> Result<(), Unknown> {
         let rest = match ids {
-            [id] => format!("/{id}"),
-            ids => format!("?ids={}", ids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",")),
+            [id] => format!("/messages/{id}"),
+            ids => format!("/messages?ids={}", ids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",")),
         };
         send(self.client.delete(self.url(choices, &rest)), by, StatusCode::NO_CONTENT).await?;
         Ok(())

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
+use super::waiting::mark_who_waits;
 use super::{Rule, Violation};
-use crate::race::history::{History, Page, Seen};
+use crate::race::history::{History, Page, Seen, rank_of};
 use crate::support::chronicle::clock::StoreClock;
 
-const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 
 /// All messages whose ids are known, by id.
 pub(super) struct Feed {
@@ -23,7 +24,17 @@ pub(super) struct Message {
     pub(super) tag: u64,
     /// The index of its post.
     pub(super) post: usize,
-    /// From this moment on it was there for certain: its post was answered, or somebody saw it.
+    /// How long it is kept from everybody.
+    pub(super) delay_s: u32,
+    /// Whether it may have to wait until the store's clock shows its rank: it is delayed, or was perhaps
+    /// posted where something else had to wait.
+    pub(super) waits: bool,
+    /// From this moment on the store's clock may have shown its rank, since it was posted.
+    pub(super) due_from: u64,
+    /// When its post was answered.
+    pub(super) stored_by: u64,
+    /// From this moment on it was there for certain, whatever the clock shows: its post was answered, and
+    /// it does not wait, or somebody saw it.
     pub(super) there_by: u64,
     /// From this moment on it may have been deleted or expired.
     pub(super) leaves_from: u64,
@@ -38,6 +49,17 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Its place in the feed, a time of the store's clock (µs).
+    pub(super) fn rank(&self) -> i64 {
+        rank_of(self.id)
+    }
+
+    /// Whether it was there for certain when a list began during which the store's clock never showed less
+    /// than `low`.
+    pub(super) fn is_there(&self, invoked: u64, low: i64) -> bool {
+        self.there_by < invoked || self.stored_by < invoked && self.rank() <= low
+    }
+
     pub(super) fn seen(&self) -> Seen {
         Seen { id: self.id, tag: self.tag }
     }
@@ -55,12 +77,21 @@ impl Feed {
             let what = format!("{} and {} have the same id", pair[0].tag, pair[1].tag);
             return Err(Violation::new(history, Rule::IdTwice, what, &[pair[0].seen(), pair[1].seen()]));
         }
+        mark_who_waits(history, &mut messages, clock);
+        for message in &mut messages {
+            if message.waits {
+                message.due_from = clock.may_show(message.rank(), history.posts[message.post].span.invoked);
+            } else {
+                message.there_by = message.there_by.min(message.stored_by);
+            }
+        }
         let mut there_from_here: Vec<u64> = messages.iter().map(|message| message.there_by).collect();
         for index in (1..messages.len()).rev() {
             there_from_here[index - 1] = there_from_here[index - 1].min(there_from_here[index]);
         }
         let mut feed = Self { messages, there_from_here };
         feed.read_deletes(history);
+        feed.check_ranks(history)?;
         Ok(feed)
     }
 
@@ -73,9 +104,28 @@ impl Feed {
         marker.map_or(0, |marker| self.messages.partition_point(|message| message.id <= marker))
     }
 
+    /// The index of the first message with a rank above this one.
+    pub(super) fn above(&self, rank: i64) -> usize {
+        self.messages.partition_point(|message| message.rank() <= rank)
+    }
+
     /// Whether any of the messages from this index on was certainly there at the moment.
     pub(super) fn reaches_on(&self, index: usize, moment: u64) -> bool {
         self.there_from_here.get(index).is_some_and(|there_by| *there_by < moment)
+    }
+
+    /// A place is free again only when the message that had it is gone.
+    fn check_ranks(&self, history: &History) -> Result<(), Violation> {
+        let ended = |message: &Message| history.posts[message.post].span.answered.unwrap_or(NEVER);
+        for pair in self.messages.windows(2) {
+            let [one, other] = pair else { continue };
+            let gone = one.leaves_from <= ended(other) || other.leaves_from <= ended(one);
+            if one.rank() == other.rank() && !gone {
+                let what = format!("{} and {} have the same place", one.tag, other.tag);
+                return Err(Violation::new(history, Rule::RankTwice, what, &[one.seen(), other.seen()]));
+            }
+        }
+        Ok(())
     }
 
     fn read_deletes(&mut self, history: &History) {
@@ -100,6 +150,10 @@ fn lives(history: &History, clock: &StoreClock) -> HashMap<u64, Message> {
                 id: Uuid::nil(),
                 tag: draft.tag,
                 post: index,
+                delay_s: history.delay_s(*draft),
+                waits: true,
+                due_from: 0,
+                stored_by: NEVER,
                 there_by: NEVER,
                 leaves_from: clock.may_reach(earliest + ttl_us),
                 deleted_by: NEVER,
@@ -123,13 +177,16 @@ fn read_receipts(history: &History, lives: &mut HashMap<u64, Message>) -> Result
         if post.ids.len() != post.drafts.len() {
             return refuse(Rule::Receipt, format!("{} posted, {} ids answered", post.drafts.len(), post.ids.len()));
         }
-        if !post.ids.is_sorted_by(|earlier, later| earlier < later) {
-            return refuse(Rule::BatchUnordered, "the ids of a receipt do not ascend".to_owned());
+        let mut before = HashMap::new();
+        for (draft, id) in post.drafts.iter().zip(&post.ids) {
+            if before.insert(history.delay_s(*draft), id).is_some_and(|earlier| earlier >= id) {
+                return refuse(Rule::BatchUnordered, "the ids of a receipt do not ascend".to_owned());
+            }
         }
         for seen in receipt {
             if let Some(message) = lives.get_mut(&seen.tag) {
                 message.id = seen.id;
-                message.there_by = answered;
+                message.stored_by = answered;
             }
         }
     }

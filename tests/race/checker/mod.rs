@@ -1,20 +1,22 @@
 //! Judges a history: whatever was deleted or expired meanwhile, every observer must have read the
-//! same feed, from its beginning to its end, with nothing missing and nothing twice.
+//! same feed, from its beginning to its end, with nothing missing and nothing twice, and of delayed
+//! messages all that were due, and none before. `order.rs` says what places they get, `reading.rs` what pages show.
 //!
 //! A pure function. Where the history leaves open what happened when (requests overlap, an answer
 //! was lost, a clock was being moved), whatever may have happened is right.
 
 mod feed;
+mod order;
 mod reading;
 mod violation;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-
 use super::history::{History, Page};
 use feed::Feed;
+use order::Order;
 use reading::Reading;
 pub(super) use violation::{Rule, Violation};
 
@@ -34,69 +36,29 @@ pub(super) struct Summary {
     pub(super) passed_over: usize,
     /// Messages an observer did not get because they were its own.
     pub(super) filtered: usize,
+    /// Deliveries of delayed messages, and lists that rightly ended before a message which was not due.
+    pub(super) delayed: usize,
+    pub(super) kept_back: usize,
+    /// Posts without delay directly behind a delayed message: they waited, or came after a step back.
+    pub(super) close_behind: usize,
+    /// Requests whose messages do not stand next to each other, since there was no room.
+    pub(super) spread: usize,
 }
 
 /// The first violation, if there is one. Orders of posts come first, then pages by their answers.
 pub(super) fn check(history: &History) -> Result<Summary, Violation> {
     let mut pages: Vec<&Page> = history.pages.iter().collect();
     pages.sort_by_key(|page| page.answered);
-    let clock = StoreClock::new(history.wall_us, &history.moves);
+    let clock = StoreClock::new(history.wall_us, &history.moves).within(history.slack_us);
     let feed = Feed::of(history, &pages, &clock)?;
-    check_batches(history, &feed)?;
-    check_real_time(history, &feed)?;
+    let order = Order::new(history, &feed, &clock);
+    order.check()?;
+    let posted = history.posts.iter().map(|post| post.drafts.len()).sum();
+    let summary = Summary { posted, close_behind: order.close_behind(), spread: order.spread(), ..Summary::default() };
 
-    let mut reading = Reading::new(history, feed, &clock);
+    let mut reading = Reading::new(history, feed, &clock, summary);
     for page in &pages {
         reading.turn(page)?;
     }
     reading.close()
-}
-
-/// The messages of one request are next to each other, in the order given.
-fn check_batches(history: &History, feed: &Feed) -> Result<(), Violation> {
-    let mut ended = HashSet::new();
-    for pair in feed.messages.windows(2) {
-        let [earlier, later] = pair else { continue };
-        if earlier.post == later.post {
-            if earlier.tag > later.tag {
-                let what = format!("{} comes before {} in its request, behind it in the feed", later.tag, earlier.tag);
-                return Err(Violation::new(history, Rule::BatchUnordered, what, &[earlier.seen(), later.seen()]));
-            }
-            continue;
-        }
-        ended.insert(earlier.post);
-        if ended.contains(&later.post) {
-            let what = format!("between {} and others of its request stands {}", later.tag, earlier.tag);
-            return Err(Violation::new(history, Rule::BatchSplit, what, &[earlier.seen(), later.seen()]));
-        }
-    }
-    Ok(())
-}
-
-/// What was posted after another post was answered stands behind it.
-fn check_real_time(history: &History, feed: &Feed) -> Result<(), Violation> {
-    let mut firsts = vec![None; history.posts.len()];
-    let mut lasts = firsts.clone();
-    for message in &feed.messages {
-        firsts[message.post].get_or_insert(message);
-        lasts[message.post] = Some(message);
-    }
-    let posts = || history.posts.iter().enumerate();
-    let mut begun: Vec<_> = posts().filter_map(|(index, post)| Some((post.span.invoked, firsts[index]?))).collect();
-    let mut answered: Vec<_> = posts().filter_map(|(index, post)| Some((post.span.answered?, lasts[index]?))).collect();
-    begun.sort_by_key(|(moment, _)| *moment);
-    answered.sort_by_key(|(moment, _)| *moment);
-
-    let mut answered = answered.into_iter().peekable();
-    let mut behind = None;
-    for (moment, first) in begun {
-        while let Some((_, last)) = answered.next_if(|(end, _)| *end < moment) {
-            behind = behind.max(Some((last.id, last)));
-        }
-        if let Some((_, last)) = behind.filter(|(id, _)| *id > first.id) {
-            let what = format!("{} was posted after {} was answered, and stands before it", first.tag, last.tag);
-            return Err(Violation::new(history, Rule::Overtaken, what, &[last.seen(), first.seen()]));
-        }
-    }
-    Ok(())
 }

@@ -19,9 +19,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(history: &'a History, feed: Feed, clock: &'a StoreClock) -> Self {
-        let posted = history.posts.iter().map(|post| post.drafts.len()).sum();
-        let summary = Summary { posted, ..Summary::default() };
+    pub(super) fn new(history: &'a History, feed: Feed, clock: &'a StoreClock, summary: Summary) -> Self {
         Self { history, feed, clock, reached: vec![None; history.observers.len()], summary }
     }
 
@@ -57,8 +55,9 @@ impl<'a> Reading<'a> {
                 return Err(self.violation(Rule::Unfinished, what, &[]));
             }
         }
+        let low = self.clock.between(self.history.quiet, end).0;
         for message in &self.feed.messages {
-            if message.there_by > self.history.quiet || message.leaves_from <= end {
+            if !message.is_there(self.history.quiet + 1, low) || message.leaves_from <= end {
                 continue;
             }
             let producer = self.history.posts[message.post].producer;
@@ -86,6 +85,13 @@ impl<'a> Reading<'a> {
         if !self.history.observers[observer].hears(self.history.posts[message.post].producer) {
             return refuse(Rule::Echoed, format!("{} is of observer {observer}'s own client", message.tag));
         }
+        if message.delay_s > 0 && message.due_from > page.answered {
+            let due = Moment(message.due_from);
+            return refuse(
+                Rule::Early,
+                format!("{} was not due before {due}, observer {observer} got it", message.tag),
+            );
+        }
         if message.gone_by < page.invoked {
             let since = Moment(message.gone_by);
             return refuse(Rule::Ended, format!("{} was gone by {since}, observer {observer} got it", message.tag));
@@ -100,23 +106,32 @@ impl<'a> Reading<'a> {
         self.feed.messages[index].seen_by |= bit;
         self.reached[observer] = Some(message.id);
         self.summary.observed += 1;
+        self.summary.delayed += usize::from(message.delay_s > 0);
         Ok(())
     }
 
     /// Up to a page's last message it has all there is. An empty page says that there are no more; so
-    /// does a short one, where nothing is filtered.
+    /// does a short one, where nothing is filtered. What waits for the clock need not be there yet, but not
+    /// be missing before what is.
     fn check_nothing_is_missing(&mut self, page: &Page) -> Result<(), Violation> {
         let observer = self.history.observers[page.observer];
         let short = page.messages.len() < page.limit;
         let is_the_end = page.messages.is_empty() || short && observer.deaf_to.is_none();
         let last = page.messages.last().map(|seen| seen.id);
+        let low = self.clock.between(page.invoked, page.answered).0;
+        let due = self.feed.above(low);
         for index in self.feed.behind(page.marker)..self.feed.messages.len() {
             let message = self.feed.messages[index];
             let is_beyond = Some(message.id) > last;
-            if is_beyond && !(is_the_end && self.feed.reaches_on(index, page.invoked)) {
+            if is_beyond && !(is_the_end && (index < due || self.feed.reaches_on(index, page.invoked))) {
+                self.note_kept_back(&message, is_the_end, page);
                 break;
             }
-            if message.seen_by & 1 << page.observer != 0 || is_beyond && message.there_by >= page.invoked {
+            if message.seen_by & 1 << page.observer != 0 {
+                continue;
+            }
+            if is_beyond && !message.is_there(page.invoked, low) {
+                self.note_kept_back(&message, is_the_end, page);
                 continue;
             }
             if !observer.hears(self.history.posts[message.post].producer) {
@@ -150,6 +165,12 @@ impl<'a> Reading<'a> {
             }
         }
         Ok(())
+    }
+
+    fn note_kept_back(&mut self, message: &Message, is_the_end: bool, page: &Page) {
+        let is_heard = self.history.observers[page.observer].hears(self.history.posts[message.post].producer);
+        let kept = is_heard && is_the_end && message.stored_by < page.invoked && message.leaves_from > page.answered;
+        self.summary.kept_back += usize::from(kept);
     }
 
     fn note_marker(&mut self, page: &Page) {

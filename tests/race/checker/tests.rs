@@ -1,5 +1,7 @@
 //! Histories made by hand: a sound one, and for each rule one that breaks it.
 
+mod delays;
+
 use std::ops::Range;
 
 use uuid::Uuid;
@@ -12,9 +14,9 @@ const HOUR: u32 = 3600;
 const MINUTE: u32 = 60;
 const SECOND: u64 = 1_000_000;
 
-/// Message `n` has the id `n`; a tag is by default the id's number.
+/// Message `n` has the rank `n`; a tag is by default the same number.
 fn id(number: u64) -> Uuid {
-    Uuid::from_u128(number.into())
+    Uuid::from_u128(u128::from(number) << 64)
 }
 
 fn answered(time: &Range<u64>) -> Span {
@@ -24,7 +26,7 @@ fn answered(time: &Range<u64>) -> Span {
 /// Observer 0 hears all producers, observer 1 all but producer 1.
 fn story() -> History {
     let observers = vec![Observer { deaf_to: None }, Observer { deaf_to: Some(1) }];
-    History { observers, quiet: 1000, ..History::default() }
+    History { observers, slack_us: SECOND.cast_signed(), quiet: 1000, ..History::default() }
 }
 
 /// The sound history: two posts, one message deleted and missed by observer 1, everybody at the end.
@@ -43,14 +45,14 @@ fn sound() -> History {
 
 impl History {
     fn post(&mut self, producer: usize, time: Range<u64>, ttl_s: u32, ids: &[u64]) {
-        let drafts = ids.iter().map(|tag| Draft { tag: *tag, ttl_s }).collect();
+        let drafts = ids.iter().map(|tag| Draft { tag: *tag, ttl_s, delay_s: None }).collect();
         let ids = ids.iter().map(|number| id(*number)).collect();
         self.posts.push(Post { span: answered(&time), producer, drafts, ids });
     }
 
     /// A post whose answer was lost.
     fn post_somehow(&mut self, producer: usize, invoked: u64, tags: &[u64]) {
-        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s: HOUR }).collect();
+        let drafts = tags.iter().map(|tag| Draft { tag: *tag, ttl_s: HOUR, delay_s: None }).collect();
         self.posts.push(Post { span: Span { invoked, answered: None }, producer, drafts, ids: Vec::new() });
     }
 

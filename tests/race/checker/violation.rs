@@ -12,16 +12,22 @@ const DELIVERIES_MAX: usize = 3;
 pub(in crate::race) enum Rule {
     /// A receipt names one id for each message.
     Receipt,
-    /// A request's messages stand in the order given.
+    /// A request's messages of one delay stand in the order given.
     BatchUnordered,
-    /// A request's messages stand next to each other.
+    /// They stand next to each other, if there is room.
     BatchSplit,
     /// A request is carried out as a whole or not at all.
     Halved,
     /// What is posted later stands behind.
     Overtaken,
+    /// The place of a message is not before the end of its delay.
+    DueEarly,
+    /// The place of a message is not behind that without a reason.
+    DueLate,
     /// An id is given once.
     IdTwice,
+    /// No two messages have the same place in the feed.
+    RankTwice,
     /// A message has one id.
     TwoIds,
     /// What is delivered was posted.
@@ -38,6 +44,8 @@ pub(in crate::race) enum Rule {
     Echoed,
     /// What has ended is not delivered.
     Ended,
+    /// Nobody gets a message before it is due.
+    Early,
     /// Nobody misses a message.
     Missed,
     /// Every observer reads to the end.

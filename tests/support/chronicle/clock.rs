@@ -1,13 +1,17 @@
 //! Which time it may have been in the store, whose clock is moved while requests are under way.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::ClockMove;
 
 /// The store's clock and the test's are read at different moments, and either may be slewed.
 const SLACK_US: i64 = 1_000_000;
+const READINGS: usize = 9;
 
 /// The store's clock, as far as the history tells.
 pub(crate) struct StoreClock {
     wall_us: i64,
+    slack_us: i64,
     /// Each setting of the clock with the first and the last moment at which it may have held.
     settings: Vec<(u64, u64, i64)>,
 }
@@ -19,14 +23,19 @@ impl StoreClock {
         let offsets = [ClockMove { invoked: 0, answered: 0, offset_us: 0 }];
         let moves = offsets.iter().chain(moves);
         let settings = moves.zip(ends).map(|(step, end)| (step.invoked, end, step.offset_us)).collect();
-        Self { wall_us, settings }
+        Self { wall_us, slack_us: SLACK_US, settings }
+    }
+
+    /// The same, where it is known how far the two clocks may be from what was measured.
+    pub(crate) fn within(self, slack_us: i64) -> Self {
+        Self { slack_us, ..self }
     }
 
     /// The earliest and the latest time it can have been in the store between the two moments.
     pub(crate) fn between(&self, from: u64, to: u64) -> (i64, i64) {
         let held = self.settings.iter().filter(|(begin, end, _)| *begin <= to && from <= *end);
         let times = held.map(|(begin, end, offset)| {
-            (self.time(from.max(*begin), offset - SLACK_US), self.time(to.min(*end), offset + SLACK_US))
+            (self.time(from.max(*begin), offset - self.slack_us), self.time(to.min(*end), offset + self.slack_us))
         });
         times
             .reduce(|(earliest, latest), (early, late)| (earliest.min(early), latest.max(late)))
@@ -35,8 +44,14 @@ impl StoreClock {
 
     /// The first moment at which the store's clock may have reached `time`.
     pub(crate) fn may_reach(&self, time: i64) -> u64 {
+        self.may_show(time, 0)
+    }
+
+    /// The first moment since another one at which the store's clock may have shown `time`, or later.
+    pub(crate) fn may_show(&self, time: i64, since: u64) -> u64 {
         let reached = self.settings.iter().filter_map(|(begin, end, offset)| {
-            let moment = u64::try_from(time - SLACK_US - self.wall_us - offset).unwrap_or(0).max(*begin);
+            let moment = u64::try_from(time - self.slack_us - self.wall_us - offset).unwrap_or(0);
+            let moment = moment.max(*begin).max(since);
             (moment <= *end).then_some(moment)
         });
         reached.min().unwrap_or(u64::MAX)
@@ -47,7 +62,7 @@ impl StoreClock {
         let next = self.settings.iter().skip(1).map(|(begin, ..)| *begin).chain([u64::MAX]);
         let ends_before = [0].into_iter().chain(self.settings.iter().map(|(_, end, _)| *end));
         let reached = self.settings.iter().zip(ends_before).zip(next).filter_map(|(((.., offset), begin), end)| {
-            let moment = time.saturating_add(SLACK_US).saturating_sub(self.wall_us).saturating_sub(*offset);
+            let moment = time.saturating_add(self.slack_us).saturating_sub(self.wall_us).saturating_sub(*offset);
             let moment = u64::try_from(moment).unwrap_or(0).max(begin);
             (moment <= end).then_some(moment)
         });
@@ -58,6 +73,20 @@ impl StoreClock {
         let moment = i64::try_from(moment).unwrap_or(i64::MAX);
         moment.saturating_add(self.wall_us).saturating_add(offset_us)
     }
+}
+
+/// What the machine's clock (µs since 1970) shows when the test's own stands at 0: the reading that was
+/// disturbed least.
+pub(crate) fn wall_us(now: impl Fn() -> u64) -> i64 {
+    let read = || {
+        let before = now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
+        let took = now() - before;
+        let at = i64::try_from(before + took / 2).expect("no test takes so long");
+        (took, i64::try_from(wall.as_micros()).expect("the year is before 290000") - at)
+    };
+    let (_, wall_us) = (0..READINGS).map(|_| read()).min().expect("it was read");
+    wall_us
 }
 
 #[cfg(test)]
@@ -86,6 +115,19 @@ mod tests {
         assert_eq!(clock.may_reach(4_000_000), 3_000_000);
         assert_eq!(clock.may_reach(12_000_000), 5_000_000);
         assert_eq!(clock.may_reach(20_000_000), 9_000_000);
+    }
+
+    #[test]
+    fn a_time_may_be_shown_again_after_a_step_back() {
+        let moves = vec![
+            ClockMove { invoked: 1_000_000, answered: 1_000_000, offset_us: 10_000_000 },
+            ClockMove { invoked: 2_000_000, answered: 2_000_000, offset_us: 0 },
+        ];
+        let clock = StoreClock::new(0, &moves).within(500_000);
+
+        assert_eq!(clock.may_show(11_000_000, 0), 1_000_000);
+        assert_eq!(clock.may_show(11_000_000, 1_500_000), 1_500_000);
+        assert_eq!(clock.may_show(11_000_000, 2_000_001), 10_500_000);
     }
 
     #[test]

@@ -1,0 +1,229 @@
+//! Which places messages got: those of one request together, what was posted later behind, and what is
+//! delayed where it is due.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::feed::{Feed, Message, NEVER};
+use super::waiting::{Doubt, doubts};
+use super::{Rule, Violation};
+use crate::race::history::{History, Span};
+use crate::support::chronicle::clock::StoreClock;
+
+/// So many gaps may be too small for a request before it is spread over them.
+const GAPS_PASSED_MAX: usize = 17;
+/// A post goes behind another that waits, unless that waits for more than this.
+const QUEUED_US: i64 = 1_000_000;
+
+/// The messages of one request that have the same delay.
+struct Group {
+    post: usize,
+    delay_us: i64,
+    first: usize,
+    last: usize,
+    count: usize,
+}
+
+/// Judges the places that messages got.
+pub(super) struct Order<'a> {
+    history: &'a History,
+    feed: &'a Feed,
+    clock: &'a StoreClock,
+    groups: Vec<Group>,
+    doubts: Vec<Doubt>,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(history: &'a History, feed: &'a Feed, clock: &'a StoreClock) -> Self {
+        let mut groups: HashMap<(usize, u32), Group> = HashMap::new();
+        for (index, message) in feed.messages.iter().enumerate() {
+            let delay_us = i64::from(message.delay_s) * 1_000_000;
+            let group = Group { post: message.post, delay_us, first: index, last: index, count: 0 };
+            let group = groups.entry((message.post, message.delay_s)).or_insert(group);
+            group.last = index;
+            group.count += 1;
+        }
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        groups.sort_unstable_by_key(|group| group.first);
+        Self { history, feed, clock, groups, doubts: doubts(history, &feed.messages, clock) }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Violation> {
+        self.check_orders()?;
+        for group in &self.groups {
+            self.check_unity(group)?;
+        }
+        self.check_real_time()?;
+        let undelayed = self.last_undelayed();
+        self.groups.iter().try_for_each(|group| self.check_due(group, &undelayed))
+    }
+
+    /// How many groups are spread over gaps between others.
+    pub(super) fn spread(&self) -> usize {
+        self.groups.iter().filter(|group| group.is_spread()).count()
+    }
+
+    /// How many posts without delay stand directly behind a delayed message of another: they waited behind it,
+    /// or came when the clock had stepped back behind it.
+    pub(super) fn close_behind(&self) -> usize {
+        let messages = &self.feed.messages;
+        let is_close = |group: &&Group| {
+            let first = messages[group.first];
+            let before = group.first.checked_sub(1).map(|index| messages[index]);
+            let close = |it: Message| it.delay_s > 0 && it.post != group.post && it.rank() + 1 == first.rank();
+            group.delay_us == 0 && before.is_some_and(close)
+        };
+        self.groups.iter().filter(is_close).count()
+    }
+
+    /// The messages of a group are in the order given.
+    fn check_orders(&self) -> Result<(), Violation> {
+        let mut before: HashMap<(usize, u32), &Message> = HashMap::new();
+        for message in &self.feed.messages {
+            let earlier = before.insert((message.post, message.delay_s), message);
+            if let Some(earlier) = earlier.filter(|earlier| earlier.tag > message.tag) {
+                let what =
+                    format!("{} comes before {} in its request, behind it in the feed", message.tag, earlier.tag);
+                return Err(self.violation(Rule::BatchUnordered, what, &[earlier, message]));
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages of a group are next to each other; where it had to wait, others may be between if no
+    /// place between them is free.
+    fn check_unity(&self, group: &Group) -> Result<(), Violation> {
+        if !group.is_spread() {
+            return Ok(());
+        }
+        let [first, last] = self.ends(group);
+        let between = &self.feed.messages[group.first..=group.last];
+        let taken = 1 + between.windows(2).filter(|pair| pair[0].rank() != pair[1].rank()).count();
+        let free = usize::try_from(last.rank() - first.rank() + 1).expect("they ascend") - taken;
+        let waits = first.waits && last.waits;
+        if waits && free <= self.unknown_by(NEVER) {
+            return Ok(());
+        }
+        let other = between.iter().find(|other| other.post != group.post || other.delay_s != first.delay_s);
+        let other = other.expect("it is spread");
+        let what =
+            format!("between {} and others of its request stands {}, {free} places are free", last.tag, other.tag);
+        Err(self.violation(Rule::BatchSplit, what, &[other, last]))
+    }
+
+    /// What is posted after an undelayed post was answered stands behind it, unless the clock was more than
+    /// a second before something that waited.
+    fn check_real_time(&self) -> Result<(), Violation> {
+        let answer = |group: &&Group| self.span(group).answered.filter(|_| group.delay_us == 0);
+        let mut answered: Vec<(u64, &Group)> =
+            self.groups.iter().filter_map(|group| Some((answer(&group)?, group))).collect();
+        answered.sort_by_key(|(moment, _)| *moment);
+        let mut begun: Vec<&Group> = self.groups.iter().collect();
+        begun.sort_by_key(|group| self.span(group).invoked);
+
+        let mut answered = answered.into_iter().peekable();
+        // By their last messages: those that nothing new may stand before.
+        let mut before: BTreeMap<usize, &Group> = BTreeMap::new();
+        for group in begun {
+            while let Some((_, other)) = answered.next_if(|(end, _)| *end < self.span(group).invoked) {
+                before.insert(other.last, other);
+            }
+            while let Some((last, other)) = before.range(group.first..).next_back() {
+                if !self.may_overtake(group, other) {
+                    let [first, last] = [group.first, *last].map(|index| &self.feed.messages[index]);
+                    let what =
+                        format!("{} was posted after {} was answered, and stands before it", first.tag, last.tag);
+                    return Err(self.violation(Rule::Overtaken, what, &[last, first]));
+                }
+                let last = *last;
+                before.remove(&last);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_overtake(&self, group: &Group, other: &Group) -> bool {
+        if !self.feed.messages[other.last].waits {
+            return false;
+        }
+        let answered = self.span(group).answered.unwrap_or(NEVER);
+        let low = self.clock.between(self.span(other).invoked, answered).0;
+        let waited = self.groups.iter().filter(|group| {
+            group.delay_us == 0 && self.feed.messages[group.last].waits && self.span(group).invoked < answered
+        });
+        let doubted = self.doubts.iter().filter(|doubt| doubt.invoked < answered).map(|doubt| doubt.below);
+        let last = waited.map(|group| self.feed.messages[group.last].rank()).chain(doubted).max();
+        last.is_some_and(|last| low + QUEUED_US < last)
+    }
+
+    /// A message is due when its delay is over, or later if what is visible or waits was in its way by then:
+    /// not before, and not without a reason.
+    fn check_due(&self, group: &Group, undelayed: &[Option<usize>]) -> Result<(), Violation> {
+        let [first, _] = self.ends(group);
+        let span = self.span(group);
+        let answered = span.answered.unwrap_or(NEVER);
+        let earliest = self.clock.between(span.invoked, answered).0 + group.delay_us;
+        if group.delay_us > 0 && first.rank() < earliest {
+            let what = format!("{} is due at {}, its delay is not over before {earliest}", first.tag, first.rank());
+            return Err(self.violation(Rule::DueEarly, what, &[first]));
+        }
+        if span.answered.is_none() {
+            return Ok(());
+        }
+        let mut from = self.clock.between(0, answered).1;
+        let doubted = self.doubts.iter().filter(|doubt| doubt.invoked < answered);
+        from = doubted.map(|doubt| doubt.below).fold(from, i64::max);
+        // The nearest undelayed post that can have been the last that was visible, or that waited.
+        let mut before =
+            self.feed.above(first.rank() - group.delay_us - 1).checked_sub(1).and_then(|index| undelayed[index]);
+        while let Some(index) = before {
+            let other = &self.feed.messages[index];
+            if self.history.posts[other.post].span.invoked < answered {
+                from = from.max(other.rank() + 1);
+                break;
+            }
+            before = index.checked_sub(1).and_then(|index| undelayed[index]);
+        }
+        let late = first.rank() - (from + group.delay_us);
+        let in_its_way = group.first.saturating_sub(self.feed.above(from + group.delay_us - 1));
+        let explained = in_its_way + GAPS_PASSED_MAX * (group.count - 1) + self.unknown_by(answered);
+        if late > i64::try_from(explained).expect("they are few") {
+            let what = format!("{} is due {late} µs late, {in_its_way} messages were in its way", first.tag);
+            return Err(self.violation(Rule::DueLate, what, &[first]));
+        }
+        Ok(())
+    }
+
+    /// For each message, the last undelayed one from the beginning up to it.
+    fn last_undelayed(&self) -> Vec<Option<usize>> {
+        let mut last = None;
+        let messages = self.feed.messages.iter().enumerate();
+        let lasts = messages.map(|(index, message)| {
+            last = if message.delay_s == 0 { Some(index) } else { last };
+            last
+        });
+        lasts.collect()
+    }
+
+    fn unknown_by(&self, moment: u64) -> usize {
+        self.doubts.iter().filter(|doubt| doubt.invoked < moment).map(|doubt| doubt.count).sum()
+    }
+
+    fn ends(&self, group: &Group) -> [&Message; 2] {
+        [group.first, group.last].map(|index| &self.feed.messages[index])
+    }
+
+    fn span(&self, group: &Group) -> Span {
+        self.history.posts[group.post].span
+    }
+
+    fn violation(&self, rule: Rule, what: String, about: &[&Message]) -> Violation {
+        let about: Vec<_> = about.iter().map(|message| message.seen()).collect();
+        Violation::new(self.history, rule, what, &about)
+    }
+}
+
+impl Group {
+    fn is_spread(&self) -> bool {
+        self.last - self.first + 1 > self.count
+    }
+}
