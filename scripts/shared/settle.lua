@@ -1,7 +1,7 @@
 -- Releases claims that are over, lets in what is due and removes messages that have ended, some hundreds at
 -- most; true if there may be more of them. What frees comes before what grows, so that it works in a
 -- full store.
-local SETTLED_CLAIMS_MAX = 16
+local SETTLED_LEASES_MAX = 100
 local SETTLED_MESSAGES_MAX = 500
 local SETTLED_CHUNKS_MAX = 16
 
@@ -36,10 +36,10 @@ local function let_in()
 end
 
 local function settle()
-  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLED_CLAIMS_MAX)
+  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLED_LEASES_MAX)
   local released = 0
-  for _, claim in ipairs(over) do
-    released = released + release(claim)
+  for _, lease in ipairs(over) do
+    released = released + release(lease)
     if released >= SETTLED_MESSAGES_MAX then
       return true
     end
@@ -59,6 +59,6 @@ local function settle()
     redis.call('HINCRBY', queue, 'n', -#keys)
   end
   local more_let_in = let_in()
-  return more_let_in or #over == SETTLED_CLAIMS_MAX or #due == SETTLED_CHUNKS_MAX
+  return more_let_in or #over == SETTLED_LEASES_MAX or #due == SETTLED_CHUNKS_MAX
 end
 

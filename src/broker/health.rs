@@ -15,8 +15,8 @@ use crate::domain::{Body, ProjectId, QueueId};
 /// The project of the queues that are made for a check. Always the same: stores remember projects.
 const PROJECT: &str = "sukkal-health";
 const MESSAGES_POSTED: usize = 100;
-/// Much longer than a check takes.
-const MESSAGE_TTL_S: i64 = 60;
+/// Much longer than a check takes, in microseconds: revisions are times.
+const CHECK_US_MAX: u64 = 60_000_000;
 /// So many queues of earlier checks are cleared away at a time.
 const CLEARED_MAX: usize = 20;
 
@@ -43,13 +43,13 @@ impl Broker {
         Ok(self.to_the_end(async move { this.try_operations(&caller).await }).await)
     }
 
-    /// Deletes the empty queues of checks that were cut off: their messages have ended by now. One that another
-    /// process has just made is made again by its first message.
-    async fn clear_away(&self, project: &ProjectId) -> Result<(), Error> {
-        for (name, _) in self.store.list_queues(project, None, CLEARED_MAX).await? {
-            let queue = QueueId::new(project.clone(), name).expect("the id is short");
-            if self.store.get_stats(&queue).await?.total == 0 {
-                self.store.delete_queue(&queue).await?;
+    /// Deletes the queues of checks that were cut off: those much older than that of this check.
+    async fn clear_away(&self, own: &QueueId) -> Result<(), Error> {
+        let revision = self.store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
+        for (name, old) in self.store.list_queues(own.project(), None, CLEARED_MAX).await? {
+            if old.revision.0 + CHECK_US_MAX < revision {
+                let old = QueueId::new(own.project().clone(), name).expect("the id is short");
+                self.store.delete_queue(&old).await?;
             }
         }
         Ok(())
@@ -57,12 +57,9 @@ impl Broker {
 
     async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
         let project = ProjectId::new(PROJECT).expect("the text is not empty");
-        if let Err(error) = self.clear_away(&project).await {
-            tracing::warn!(%error, "what earlier health checks have left is still there");
-        }
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
-        let drafts = vec![Draft { ttl_s: Some(MESSAGE_TTL_S), delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
+        let drafts = vec![Draft { ttl_s: None, delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
         let request = PostRequest { drafts, bytes: 0, once: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };
@@ -70,6 +67,9 @@ impl Broker {
         let mut claim = None;
 
         let create = tried("create_queue", self.create_queue(queue.clone(), Map::new())).await;
+        if let Err(error) = self.clear_away(&queue).await {
+            tracing::warn!(%error, "what earlier health checks have left is still there");
+        }
         let post = tried("post_messages", async {
             ids = self.post_messages(caller, queue.clone(), request).await?;
             Ok(())

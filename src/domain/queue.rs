@@ -25,7 +25,8 @@ pub struct QueueId {
     name: QueueName,
 }
 
-/// Which state of a queue's metadata somebody has seen. Never given twice, not even to a re-created queue.
+/// Which state of a queue's metadata somebody has seen. Never given twice, not even to a re-created queue, and
+/// not below the store's clock (µs) at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 

@@ -164,7 +164,9 @@ async fn dead_letters_wait_while_redis_is_full_and_arrive_once_when_there_is_roo
         assert_eq!(stored.letters_waiting("work"), 7);
         sukkal.kill();
         let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]);
-        poll_until("the janitor has tried", || sukkal.log().iter().any(|line| line.contains("dead letters wait")));
+        poll_until("the janitor has tried", || {
+            sukkal.log().iter().any(|line| line.contains("dead letters of a deleted queue wait"))
+        });
         assert_eq!(stored.letters_waiting("work"), 7);
         assert!(stored.registered().contains("work"), "the janitor cannot find them any more");
         make_room(&redis);

@@ -242,8 +242,12 @@ async fn a_header_that_comes_twice_is_not_found() {
     let victim = signing_tenant();
     victim.post_bodies("q", &[json!("secret")]).await;
     for name in ["X-Project-ID", "X-Tenant-Id", "X-Tenant"] {
-        let page = answered(good.get(&tenant, MESSAGES).header(name, &victim.project), 200).await;
-        assert_eq!(page.json()["messages"], json!([]), "{name}");
+        let second = good.get(&tenant, MESSAGES).header(name, &victim.project);
+        if name == "X-Project-ID" {
+            refused(second, 404, NO_ROUTE).await;
+        } else {
+            assert_eq!(answered(second, 200).await.json()["messages"], json!([]), "{name}");
+        }
         let first =
             tenant.bare(Method::GET, MESSAGES).header("Client-ID", CLIENT).header("X-Project-ID", &victim.project);
         let both = good.headers().iter().fold(first, |request, (name, value)| request.header(*name, *value));

@@ -85,7 +85,8 @@ fn check_signature(
 /// The URL that the headers describe. The project is the one that the request will work on.
 fn presented_url(headers: &HeaderMap) -> Option<SignedUrl> {
     let list = |name| Some(only(headers, name)?.split(',').map(str::to_owned).collect());
-    let project = project(headers).ok()?;
+    let is_single = |name: &&str| headers.get_all(*name).iter().count() <= 1;
+    let project = project(headers).ok().filter(|_| PROJECT_ID.iter().all(is_single))?;
     let expiry = only(headers, SIGNED_EXPIRY)?.parse().ok()?;
     SignedUrl::new(list(SIGNED_PATHS)?, list(SIGNED_METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
 }

@@ -4,6 +4,8 @@
 //! then. Either step may be repeated, by anybody, at any time: letters are numbered, and the queue
 //! that they go to keeps the last number that it got.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,15 +42,45 @@ struct Letter {
     record: Bytes,
 }
 
+/// The queues that this process is delivering the letters of: one at a time for each, because the queue that
+/// they go to may be out of reach for long.
+#[derive(Clone, Default)]
+pub(super) struct Couriers(Arc<Mutex<HashSet<QueueId>>>);
+
+/// Delivers from one queue, until it is dropped.
+struct Courier {
+    couriers: Couriers,
+    source: QueueId,
+}
+
+impl Couriers {
+    /// A courier, unless one is under way already.
+    fn send_from(&self, source: &QueueId) -> Option<Courier> {
+        let is_first = self.sources().insert(source.clone());
+        is_first.then(|| Courier { couriers: self.clone(), source: source.clone() })
+    }
+
+    fn sources(&self) -> MutexGuard<'_, HashSet<QueueId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        self.couriers.sources().remove(&self.source);
+    }
+}
+
 impl RedisStore {
     /// Delivers the letters that were found to wait, if any. That they wait is no failure of whoever found
     /// them, so neither is this: the janitor comes by.
     pub(super) async fn send_letters(&self, source: &QueueId, waiting: u64) {
-        if waiting == 0 {
+        let courier = if waiting > 0 { self.couriers.send_from(source) } else { None };
+        let Some(courier) = courier else {
             return;
-        }
-        let (this, from) = (self.clone(), source.clone());
-        let delivery = tokio::spawn(async move { this.deliver_letters(&from).await });
+        };
+        let this = self.clone();
+        let delivery = tokio::spawn(async move { this.deliver_letters(&courier.source).await });
         match timeout(PATIENCE, delivery).await {
             Ok(Ok(Ok(_left))) => {}
             Ok(Ok(Err(error))) => warn!(queue = %source, %error, "dead letters wait"),

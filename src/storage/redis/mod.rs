@@ -23,6 +23,7 @@ pub use uri::{InvalidUri, RedisUri};
 use self::connection::Connection;
 use self::keys::QueueKeys;
 use self::lanes::Lanes;
+use self::letters::Couriers;
 use self::reply::Reply;
 use self::script::Script;
 use crate::domain::QueueId;
@@ -33,12 +34,13 @@ use crate::storage::Error;
 pub struct RedisStore {
     connection: Connection,
     lanes: Lanes,
+    couriers: Couriers,
 }
 
 impl RedisStore {
     /// A store at that address. It connects in the background and again whenever it must.
     pub fn open(uri: &RedisUri) -> Result<Self, Error> {
-        Ok(Self { connection: Connection::open(uri)?, lanes: Lanes::new() })
+        Ok(Self { connection: Connection::open(uri)?, lanes: Lanes::new(), couriers: Couriers::default() })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to Redis' own.
