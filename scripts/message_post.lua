@@ -1,62 +1,139 @@
--- Post the messages of one request: all of them, in order, behind every other, or none.
+-- Post the messages of some requests: of each all of them, in order, behind every other, or none.
 --
+-- Each request has an outcome of its own; what goes wrong in one queue does not concern the others.
 -- Nothing is settled first: a post only adds.
 --
--- KEYS  the queue's; the last answer given to this lane (string); the answer that is kept for the request's
---       idempotency key (string), if it has one
--- ARGV  1 the revision that the caller has seen    2 the lane's sequence number
---       3 how long the lane's answer is remembered (ms)
---       4 a digest of what came with the idempotency key, or nothing    5 how long its answer is kept (ms)
---       then for each message: its nonce (5 bytes) and its delay (s, 4 bytes), its record behind the creation time
--- Returns {'posted', the messages' keys, joined}; {'stale', revision, metadata} or {'stale'} when the queue is
---       not as seen; {'late'} for a sequence number that the lane has left behind; {'other'} when
---       the idempotency key came with something else before.
-assert(#KEYS == QUEUE_KEYS + 1 or #KEYS == QUEUE_KEYS + 2, 'message_post: the keys of the queue and one or two')
-assert(#ARGV >= 7 and #ARGV % 2 == 1, 'message_post: 5 arguments and pairs')
-local answer, kept_answer = KEYS[QUEUE_KEYS + 1], KEYS[QUEUE_KEYS + 2]
-local seen, sequence, remembered_ms, digest, kept_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local FIRST = 6
-local NONCE_BYTES = 5
+-- KEYS  of each queue those that a post needs; the last answer given to this lane (string); the answers that are
+--       kept for the requests' idempotency keys (strings)
+-- ARGV  1 how many queues    2 how many idempotency keys
+--       3 the lane's sequence number    4 how long the lane's answer is remembered (ms)
+--       then for each request: its head (see below), and of each of its messages the record behind the creation time
+-- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
+--       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'f' and
+--       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
+assert(#KEYS == ARGV[1] * POST_KEYS + 1 + ARGV[2], 'message_post: the keys of each queue, one, and those for idempotency keys')
+assert(#ARGV >= 6, 'message_post: 4 arguments and those of a request')
+local queues, sequence, remembered_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4]
+local ANSWER = queues * POST_KEYS + 1
+local FIRST = 5
+-- Which of the queues, how many messages, the revision that it was made for, which of the kept answers is its own (0: none),
+-- how long that is kept (s); for each message its nonce and its delay (s); a digest of what came with the idempotency key.
+local HEAD = '>I2I4I8I2I4'
+local HEAD_BYTES = 20
+local NONCE_BYTES, PLACE_BYTES = 5, 9
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
+local outcomes = {}
+local has_posted = false
 
-local last_answer = redis.call('GET', answer)
+-- The answer that is kept for a request, as an outcome.
+local function kept_outcome(request)
+  local kept = request.kept and redis.call('GET', request.kept)
+  if kept and string.sub(kept, 1, #request.digest) ~= request.digest then
+    return 'o'
+  end
+  return kept and 'p' .. string.sub(kept, #request.digest + 1)
+end
+
+-- What a request gets without being carried out, if it is not to be.
+local function refusal(request, revision)
+  if request.seen == revision then
+    return nil
+  elseif not revision then
+    return 's'
+  end
+  return 's' .. struct.pack('>I8', revision) .. redis.call('HGET', queue, 'm')
+end
+
+-- Carries out all requests on one queue, the keys of which begin there.
+local function post_to(first_key, requests)
+  queue, counter, messages, ready, delayed, ends = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
+  now = clock(queue)
+  local revision = tonumber(redis.call('HGET', queue, 'v'))
+  local head = '\149\1\207' .. struct.pack('>I8', now)
+  local now_s = math.ceil(now / 1000000)
+  local nonces, delays, records, seconds = {}, {}, {}, {}
+  local posted, first_with = {}, {}
+  for _, request in ipairs(requests) do
+    local twin = first_with[request.kept]
+    local outcome = kept_outcome(request) or not twin and refusal(request, revision)
+    if outcome then
+      outcomes[request.number] = outcome
+    elseif twin then
+      request.twin = twin
+      posted[#posted + 1] = request
+    else
+      posted[#posted + 1] = request
+      request.from = #records + 1
+      for i = 1, request.count do
+        local place, tail = HEAD_BYTES + (i - 1) * PLACE_BYTES + 1, ARGV[request.at + i]
+        nonces[#nonces + 1] = string.sub(request.head, place, place + NONCE_BYTES - 1)
+        delays[#delays + 1] = struct.unpack('>I4', request.head, place + NONCE_BYTES)
+        records[#records + 1] = head .. tail
+        seconds[#seconds + 1] = now_s + struct.unpack('>I4', tail, 2)
+      end
+      if request.kept then
+        first_with[request.kept] = request
+      end
+    end
+  end
+  if #records == 0 then
+    return
+  end
+
+  has_posted = true
+  local keys = post(nonces, delays, records, seconds)
+  for _, request in ipairs(posted) do
+    local twin = request.twin
+    if not twin then
+      request.keys = table.concat(keys, '', request.from, request.from + request.count - 1)
+      outcomes[request.number] = 'p' .. request.keys
+      if request.kept then
+        redis.call('SET', request.kept, request.digest .. request.keys, 'EX', request.kept_s)
+      end
+    elseif twin.digest == request.digest then
+      outcomes[request.number] = 'p' .. twin.keys
+    else
+      outcomes[request.number] = 'o'
+    end
+  end
+end
+
+local last_answer = redis.call('GET', KEYS[ANSWER])
 if last_answer then
   local answered = struct.unpack(SEQUENCE, last_answer)
   if answered == sequence then
-    return {'posted', string.sub(last_answer, SEQUENCE_BYTES + 1)}
+    return cmsgpack.unpack(string.sub(last_answer, SEQUENCE_BYTES + 1))
   elseif answered > sequence then
-    return {'late'}
+    return {'l'}
   end
 end
-local first_answer = kept_answer and redis.call('GET', kept_answer)
-if first_answer then
-  if string.sub(first_answer, 1, #digest) ~= digest then
-    return {'other'}
+
+local by_queue = {}
+local at = FIRST
+local number = 0
+while at <= #ARGV do
+  local head = ARGV[at]
+  local of, count, seen, kept, kept_s = struct.unpack(HEAD, head)
+  number = number + 1
+  by_queue[of] = by_queue[of] or {}
+  table.insert(by_queue[of], {
+    number = number, at = at, head = head, count = count, seen = seen,
+    kept = kept > 0 and KEYS[ANSWER + kept], kept_s = kept_s,
+    digest = string.sub(head, HEAD_BYTES + count * PLACE_BYTES + 1),
+  })
+  at = at + count + 1
+end
+for of = 1, queues do
+  local is_done, failure = pcall(post_to, (of - 1) * POST_KEYS + 1, by_queue[of])
+  if not is_done then
+    failure = type(failure) == 'table' and failure.err or tostring(failure)
+    for _, request in ipairs(by_queue[of]) do
+      outcomes[request.number] = 'f' .. failure
+    end
   end
-  return {'posted', string.sub(first_answer, #digest + 1)}
 end
-
-local revision = redis.call('HGET', queue, 'v')
-if not revision then
-  return {'stale'}
-elseif revision ~= seen then
-  return {'stale', revision, redis.call('HGET', queue, 'm')}
+if has_posted then
+  redis.call('SET', KEYS[ANSWER], struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', remembered_ms)
 end
-
-local head = '\149\1\207' .. struct.pack('>I8', now)
-local now_s = math.ceil(now / 1000000)
-local nonces, delays, records, seconds = {}, {}, {}, {}
-for i = FIRST, #ARGV, 2 do
-  local tail = ARGV[i + 1]
-  nonces[#nonces + 1] = string.sub(ARGV[i], 1, NONCE_BYTES)
-  delays[#delays + 1] = struct.unpack('>I4', ARGV[i], NONCE_BYTES + 1)
-  records[#records + 1] = head .. tail
-  seconds[#seconds + 1] = now_s + struct.unpack('>I4', tail, 2)
-end
-local keys = table.concat(post(nonces, delays, records, seconds))
-redis.call('SET', answer, struct.pack(SEQUENCE, sequence) .. keys, 'PX', remembered_ms)
-if kept_answer then
-  redis.call('SET', kept_answer, digest .. keys, 'PX', kept_ms)
-end
-return {'posted', keys}
+return outcomes

@@ -1,5 +1,8 @@
 -- The store's clock as tests move it: TIME plus an offset (µs) kept beside the queue's other keys.
-local time = redis.call('TIME')
-local offset = redis.call('GET', string.match(KEYS[1], '^.*}') .. ':clock') or 0
-local now = time[1] * 1000000 + time[2] + offset
+local function clock(queue)
+  local time = redis.call('TIME')
+  local offset = redis.call('GET', string.match(queue, '^.*}') .. ':clock') or 0
+  return time[1] * 1000000 + time[2] + offset
+end
+local now = clock(KEYS[1])
 

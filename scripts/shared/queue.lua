@@ -6,15 +6,17 @@
 --   messages  hash    key → record
 --   ready     zset    keys of messages that are free, by rank
 --   delayed   zset    keys of messages that are not due yet, by rank, which is the time (µs) when they are
---   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
 --   ends      zset    chunks of keys by the second in which their messages end, which each begins with
+--   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
 --   holds     hash    key → what claims have changed about a message: see holds.lua
 --   leases    zset    live claims by the time (µs) at which they end
 --   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
 --   outbox    list    dead letters on their way to another queue: see letters.lua
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, delayed, held, ends, holds, leases, claims, outbox = unpack(KEYS, 1, 11)
+local queue, counter, messages, ready, delayed, ends, held, holds, leases, claims, outbox = unpack(KEYS, 1, 11)
 local QUEUE_KEYS = 11
+-- So many of them, the first, are all that a post without letters needs.
+local POST_KEYS = 6
 local KEY_BYTES = 12
 
 local function last_rank()

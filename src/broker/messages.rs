@@ -1,11 +1,12 @@
 //! Operations on messages.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId};
+use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId, Revision};
 use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
@@ -69,47 +70,62 @@ impl Broker {
         if request.drafts.is_empty() {
             return Err(Error::Limit("no messages to post: give one at least".to_owned()));
         }
+        // A queue that is as it was last seen takes one step, which a store does to its end by itself.
+        let seen = self.seen.get(&queue);
+        if let Some(known) = &seen
+            && let Ok(messages) = self.prepare(&queue, &known.metadata, &request)
+        {
+            match self.try_to_post(caller, &queue, known.revision, &messages, &request).await? {
+                Posting::Posted(ids) => return Ok(ids),
+                Posting::Stale(_) => {}
+                Posting::OtherContent => return Err(Error::OtherContent),
+            }
+        }
         let this = self.clone();
-        let client = caller.client.clone();
-        self.to_the_end(async move {
-            let mut known = this.seen.get(&queue);
-            let mut may_be_old = known.is_some();
-            if known.is_none() {
-                known = this.store.get_queue(&queue).await?;
-            }
-            let unset = Metadata::default();
-            for _ in 0..TRIES_MAX {
-                let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
-                // Before the queue is created: a refused request changes nothing.
-                let messages = match this.admit(metadata, &request) {
-                    // By now the queue may take what it did not when it was last seen.
-                    Err(_) if may_be_old => {
-                        known = this.store.get_queue(&queue).await?;
-                        may_be_old = false;
-                        continue;
-                    }
-                    admitted => admitted?,
-                };
-                let messages = this.sealing.seal(&queue, metadata, messages)?;
-                let Some(current) = known else {
-                    this.store.create_queue(&queue, &unset).await?;
-                    known = this.store.get_queue(&queue).await?;
-                    continue;
-                };
-                let once = request.once.as_ref().map(|once| (once, this.limits.idempotency_key_ttl));
-                let post = Post { seen: current.revision, client: &client, messages: &messages, once };
-                match this.store.post_messages(&queue, &post).await? {
-                    Posting::Posted(ids) => {
-                        this.seen.insert(queue, current);
-                        return Ok(ids);
-                    }
-                    Posting::Stale(now) => known = now,
-                    Posting::OtherContent => return Err(Error::OtherContent),
+        let caller = caller.clone();
+        self.to_the_end(async move { this.post_until_known(&caller, queue, &request).await }).await
+    }
+
+    /// Posts to a queue that has changed since it was last seen, or was not seen before.
+    async fn post_until_known(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        request: &PostRequest,
+    ) -> Result<Vec<MessageId>, Error> {
+        let mut known = self.store.get_queue(&queue).await?;
+        let unset = Metadata::default();
+        for _ in 0..TRIES_MAX {
+            let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
+            // Before the queue is created: a refused request changes nothing.
+            let messages = self.prepare(&queue, metadata, request)?;
+            let Some(current) = known else {
+                self.store.create_queue(&queue, &unset).await?;
+                known = self.store.get_queue(&queue).await?;
+                continue;
+            };
+            match self.try_to_post(caller, &queue, current.revision, &messages, request).await? {
+                Posting::Posted(ids) => {
+                    self.seen.insert(queue, Arc::new(current));
+                    return Ok(ids);
                 }
+                Posting::Stale(now) => known = now,
+                Posting::OtherContent => return Err(Error::OtherContent),
             }
-            Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
-        })
-        .await
+        }
+        Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
+    }
+
+    async fn try_to_post(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        seen: Revision,
+        messages: &[NewMessage],
+        request: &PostRequest,
+    ) -> Result<Posting, Error> {
+        let once = request.once.as_ref().map(|once| (once, self.limits.idempotency_key_ttl));
+        Ok(self.store.post_messages(queue, &Post { seen, client: &caller.client, messages, once }).await?)
     }
 
     /// A page of the feed. Empty only if none that the query lets through is left.
@@ -204,6 +220,11 @@ impl Broker {
     }
 
     /// The messages as they are stored in a queue with this metadata.
+    fn prepare(&self, queue: &QueueId, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
+        self.sealing.seal(queue, metadata, self.admit(metadata, request)?)
+    }
+
+    /// The messages with what a queue with this metadata gives them, if it takes them.
     fn admit(&self, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
         let (bytes, most) = (request.bytes, metadata.post_bytes_max(&self.limits));
         if bytes > most {

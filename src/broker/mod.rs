@@ -33,7 +33,7 @@ pub struct Broker {
     limits: Arc<Limits>,
     /// Queues as last seen. A post says which revision it was made for and is told if that is not
     /// the queue's any more, so what is remembered here may be old but never wrong.
-    seen: Arc<Cache<QueueId, Queue>>,
+    seen: Arc<Cache<QueueId, Arc<Queue>>>,
     sealing: Arc<Sealing>,
     writes: TaskTracker,
 }

@@ -61,7 +61,8 @@ pub trait MessageStore: Send + Sync {
     /// where it became due. An answer that was lost on the way does not double them.
     ///
     /// Only if the queue is at the revision `seen`: its metadata decides what may be posted. A post with
-    /// the key of an earlier one, by the same client, has that one's answer and does nothing.
+    /// the key of an earlier one, by the same client, has that one's answer and does nothing. What has begun runs
+    /// to its end though nobody waits for it any more.
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error>;
 
     /// The next messages of the feed, oldest first. Empty only if none that the listing lets through

@@ -33,9 +33,11 @@ mod queues;
 mod redis_claim_keys;
 mod redis_keys;
 mod redis_letters;
+mod redis_posts;
 mod returning;
 mod seed;
 mod subject;
+mod together;
 mod upkeep;
 
 // The driver comes first in a test's name, so that tests of one driver run next to each other and
@@ -205,6 +207,11 @@ suite! {
             only_the_holder_gives_back,
             an_old_claim_has_no_say_over_what_it_gave_back,
             giving_back_prolongs_no_life,
+        ],
+        together: [
+            each_request_gets_the_ids_of_its_own_messages,
+            one_that_is_refused_does_not_concern_the_others,
+            one_idempotency_key_is_one_post_and_tells_other_content,
         ],
         once: [
             a_repeated_post_has_the_first_answer,

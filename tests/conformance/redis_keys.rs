@@ -12,7 +12,7 @@ use crate::support::redis::{RedisServer, Reply};
 
 /// A queue's keys in the order in which scripts get them.
 const PARTS: [&str; 11] =
-    ["queue", "counter", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "outbox"];
+    ["queue", "counter", "messages", "ready", "delayed", "ends", "held", "holds", "leases", "claims", "outbox"];
 /// Those that are there when messages are and no claim ever was.
 const UNCLAIMED: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
 /// The step in which a queue is created, as the driver puts it together.

@@ -78,6 +78,38 @@ async fn a_post_is_stored_once_under_the_ids_of_its_receipt() {
 }
 
 #[tokio::test]
+async fn posts_that_share_a_script_are_stored_once_each() {
+    let scene = Scene::start().await;
+    let paths = ["shared-a", "shared-b", "shared-c"].map(|queue| format!("/v2/queues/{queue}/messages"));
+    let batch = |number: usize| json!({ "messages": [{ "body": number }, { "body": number + 1000 }] });
+    for path in &paths {
+        scene.gate.lose_reply_of(COMMANDS_MAX);
+        assert_eq!(scene.requests.api.post(path, &batch(0)).send().await.unwrap().status(), 201);
+    }
+
+    // The first few scripts carry few posts, later ones all that has gathered.
+    for lost in 0..4 {
+        scene.gate.lose_reply_of(lost);
+        let posts = (1..=40).map(|number| scene.requests.api.post(&paths[number % 3], &batch(number)).send());
+        let answers = join_all(posts).await;
+        assert!(answers.into_iter().all(|answer| answer.unwrap().status() == 201));
+        assert!(scene.gate.has_happened(), "nothing was lost");
+
+        for (path, numbers) in paths.iter().zip([(3..=39), (1..=40), (2..=38)]) {
+            let mut feed: Vec<Value> =
+                feed(&scene.requests.api, path).await.into_iter().map(|(_, body)| body).collect();
+            let mut expected = vec![json!(0), json!(1000)];
+            for _ in 0..=lost {
+                expected.extend(numbers.clone().step_by(3).flat_map(|number| [json!(number), json!(number + 1000)]));
+            }
+            feed.sort_by_key(Value::as_u64);
+            expected.sort_by_key(Value::as_u64);
+            assert_eq!(feed, expected, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_queue_is_created_once() {
     let scene = Scene::start().await;
 

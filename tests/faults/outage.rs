@@ -6,8 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
+use tokio::time::timeout;
+
 use super::gate::Gate;
-use super::requests::{self, Answer, DELETES, Kind, READS, Requests, WRITES, all_done, all_refused};
+use super::requests::{self, Answer, DELETES, HANGS, Kind, READS, Requests, WRITES, all_done, all_refused};
 use crate::support::ports;
 use crate::support::proxy::Proxy;
 use crate::support::redis::{RedisServer, Reply, poll_until};
@@ -66,6 +68,22 @@ async fn a_killed_redis_is_answered_with_503_until_it_is_back() {
     scene.redis.restart();
 
     scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_redis_that_others_have_waited_for_in_vain() {
+    let scene = Scene::start().await;
+    scene.redis.kill();
+    all_refused(&scene.send_all().await);
+
+    // Thirty that wait in vain take forty seconds.
+    let one_after_the_other = async {
+        for _ in 0..30 {
+            let answer = scene.requests.api.get("/v2/queues").send().await.unwrap();
+            assert_eq!(answer.status(), 503);
+        }
+    };
+    timeout(HANGS, one_after_the_other).await.expect("they are refused at once");
 }
 
 #[tokio::test]

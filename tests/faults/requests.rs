@@ -18,7 +18,7 @@ const PROMISED: Duration = Duration::from_secs(2);
 /// itself gives up after 1.8 seconds.
 const SLACK: Duration = Duration::from_millis(500);
 /// The end of waiting for what should have come long ago.
-const HANGS: Duration = Duration::from_secs(20);
+pub(super) const HANGS: Duration = Duration::from_secs(20);
 
 /// A kind of request: what it is called, and how it is made.
 pub(super) type Kind = (&'static str, fn(&Requests) -> RequestBuilder);

@@ -13,6 +13,7 @@ use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::{ClientLike, LuaInterface};
 use fred::types::config::{ConnectionConfig, PerformanceConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
+use fred::util::redis_keyslot;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -84,6 +85,11 @@ impl Connection {
         Ok(this)
     }
 
+    /// Which part of the store has that key: what is in one can be touched by one script.
+    pub(super) fn slot(&self, key: &str) -> u16 {
+        if self.lines.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
+    }
+
     /// Runs a script, which must bear being run twice: an answer may be lost on the way.
     pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         self.evaluate(script, keys, args, always).await
@@ -135,6 +141,10 @@ impl Connection {
     where
         F: Future<Output = Result<Value, FredError>>,
     {
+        // Others have waited for it in vain.
+        if self.lines.cut_off_for() > PATIENCE {
+            return Err(Error::Unavailable(format!("{what}: there is no connection")));
+        }
         let give_up = Instant::now() + PATIENCE;
         loop {
             let line = self.lines.next();
@@ -228,11 +238,17 @@ fn is_said_by_redis(error: &FredError) -> bool {
     word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// What Redis says when it will not write now is its operator's business; anything else is our bug.
 fn refusal(what: &str, error: &FredError) -> Error {
-    let said = error.details();
+    match error.kind() {
+        ErrorKind::Auth => Error::Unavailable(format!("{what}: {}", error.details())),
+        _ => refused(what, error.details()),
+    }
+}
+
+/// What Redis says when it will not write now is its operator's business; anything else is our bug.
+pub(super) fn refused(what: &str, said: &str) -> Error {
     let passing = ["OOM ", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
-    if *error.kind() == ErrorKind::Auth || passing.iter().any(|word| said.contains(word)) {
+    if passing.iter().any(|word| said.contains(word)) {
         Error::Unavailable(format!("{what}: {said}"))
     } else {
         Error::Corrupt(format!("{what}: {said}"))

@@ -25,9 +25,13 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.'
 
 /// What a queue consists of, in the order in which every script on it gets its keys.
 const PARTS: [&str; 11] =
-    ["queue", "counter", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "outbox"];
+    ["queue", "counter", "messages", "ready", "delayed", "ends", "held", "holds", "leases", "claims", "outbox"];
+
+/// How many of them, the first, a post needs.
+const POST_PARTS: usize = 6;
 
 /// The keys of one queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueKeys {
     prefix: String,
 }
@@ -60,9 +64,19 @@ impl QueueKeys {
         self.all_and(["letters"])
     }
 
-    pub(super) fn all_and_answers(&self, lane: &str, once: Option<u128>) -> Vec<String> {
-        let once = once.map(|hash| format!("once:{hash:032x}"));
-        self.all_and([format!("answer:{lane}")].into_iter().chain(once))
+    /// What a script that posts gets of each queue.
+    pub(super) fn for_posts(&self) -> impl Iterator<Item = String> {
+        PARTS[..POST_PARTS].iter().map(|name| self.key(name))
+    }
+
+    /// The last answer to a lane.
+    pub(super) fn answer(&self, lane: &str) -> String {
+        self.key(&format!("answer:{lane}"))
+    }
+
+    /// The answer that is kept under an idempotency key.
+    pub(super) fn kept_answer(&self, name: u128) -> String {
+        self.key(&format!("once:{name:032x}"))
     }
 
     /// Where the offset of the queue's clock is kept, for tests that move it.
@@ -71,9 +85,9 @@ impl QueueKeys {
         self.key("clock")
     }
 
-    fn all_and<T: AsRef<str>>(&self, names: impl IntoIterator<Item = T>) -> Vec<String> {
+    fn all_and<const N: usize>(&self, names: [&str; N]) -> Vec<String> {
         let mut keys = self.all();
-        keys.extend(names.into_iter().map(|name| self.key(name.as_ref())));
+        keys.extend(names.into_iter().map(|name| self.key(name)));
         keys
     }
 
@@ -125,7 +139,8 @@ mod tests {
         let project = ProjectId::new("we{ird/}").unwrap();
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
-        for key in QueueKeys::of(&queue).all_and_answers("1", Some(2)) {
+        let keys = QueueKeys::of(&queue);
+        for key in keys.all_and_grave_and_letters().into_iter().chain([keys.answer("1"), keys.kept_answer(2)]) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }

@@ -26,8 +26,9 @@ const REST: Duration = Duration::from_secs(1);
 /// All lines of this process.
 #[derive(Clone)]
 pub(super) struct Lines {
-    lines: Arc<[Line]>,
+    all: Arc<[Line]>,
     next: Arc<AtomicUsize>,
+    cut_off_since: Arc<Mutex<Option<Instant>>>,
 }
 
 /// One connection, or one to each node of a cluster.
@@ -40,21 +41,37 @@ pub(super) struct Line {
 impl Lines {
     /// Begins to connect, and never ends.
     pub(super) fn open(clients: &[Client]) -> Self {
-        let lines = clients.iter().cloned().map(Line::open).collect();
-        Self { lines, next: Arc::default() }
+        let all = clients.iter().cloned().map(Line::open).collect();
+        Self { all, next: Arc::default(), cut_off_since: Arc::default() }
     }
 
     /// The next line in turn, if possible one that is connected.
     pub(super) fn next(&self) -> &Line {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = |offset| &self.lines[turn.wrapping_add(offset) % self.lines.len()];
-        let connected = (0..self.lines.len()).map(in_turn).find(|line| line.client.is_connected());
+        let in_turn = |offset| &self.all[turn.wrapping_add(offset) % self.all.len()];
+        let connected = (0..self.all.len()).map(in_turn).find(|line| line.client.is_connected());
         connected.unwrap_or_else(|| in_turn(0))
+    }
+
+    /// For how long there has been no connection at all, as far as anybody has asked.
+    pub(super) fn cut_off_for(&self) -> Duration {
+        let mut since = self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.all.iter().any(|line| line.client.is_connected()) {
+            *since = None;
+        } else {
+            since.get_or_insert_with(Instant::now);
+        }
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Whether each is a connection to every node of a cluster.
+    pub(super) fn are_clustered(&self) -> bool {
+        self.all[0].client.is_clustered()
     }
 
     /// Waits until all lines have been connected.
     pub(super) async fn connected(&self) {
-        for line in &*self.lines {
+        for line in &*self.all {
             while line.client.wait_for_connect().await.is_err() {
                 sleep(REST).await;
             }

@@ -3,50 +3,22 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::RedisStore;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_POST, QUEUE_PURGE, QUEUE_STATS,
+    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, QUEUE_PURGE, QUEUE_STATS,
 };
-use super::{RedisStore, queues};
 use crate::domain::message::Nonce;
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank};
 use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
 
-/// How long an answer is remembered: much longer than anybody goes on asking for it.
-const ANSWER_REMEMBERED_MS: &str = "30000";
-const KEY_BYTES: usize = 12;
+pub(super) const KEY_BYTES: usize = 12;
 
 #[async_trait]
 impl MessageStore for RedisStore {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
-        let lane = self.lanes.take();
-        let client = record::client_digest(post.client);
-        let (digest, kept_ms) = match post.once {
-            Some((once, kept_s)) => (Bytes::copy_from_slice(&once.digest(post.client)), u64::from(kept_s) * 1000),
-            None => (Bytes::new(), 0),
-        };
-        let mut args =
-            vec![text(post.seen.0), text(lane.sequence()), Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes())];
-        args.extend([digest, text(kept_ms)]);
-        for message in post.messages {
-            args.push([nonce_bytes(Nonce::random()).as_slice(), &message.delay_s.to_be_bytes()].concat().into());
-            args.push(record::tail(message, &client));
-        }
-
-        let once = post.once.map(|(once, _)| u128::from_be_bytes(once.name(post.client)));
-        let keys = QueueKeys::of(queue).all_and_answers(&lane.name(), once);
-        let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
-        match reply.text()?.as_str() {
-            "posted" => {
-                let ids = reply.bytes()?.chunks(KEY_BYTES).map(|key| id_of(queue, key)).collect::<Result<_, _>>()?;
-                Ok(Posting::Posted(ids))
-            }
-            "stale" if reply.is_empty() => Ok(Posting::Stale(None)),
-            "stale" => Ok(Posting::Stale(Some(queues::read_queue(reply.number()?, &reply.bytes()?)?))),
-            "other" => Ok(Posting::OtherContent),
-            kind => Err(reply::unknown(MESSAGE_POST.name, kind)),
-        }
+        self.posts.post(queue, post).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

@@ -10,6 +10,7 @@ mod lanes;
 mod letters;
 mod line;
 mod messages;
+mod posts;
 mod queues;
 mod reply;
 mod script;
@@ -18,12 +19,13 @@ mod uri;
 
 use bytes::Bytes;
 
+pub use posts::Batches;
 pub use uri::{InvalidUri, RedisUri};
 
 use self::connection::Connection;
 use self::keys::QueueKeys;
-use self::lanes::Lanes;
 use self::letters::Couriers;
+use self::posts::Posts;
 use self::reply::Reply;
 use self::script::Script;
 use crate::domain::QueueId;
@@ -33,14 +35,21 @@ use crate::storage::Error;
 #[derive(Clone)]
 pub struct RedisStore {
     connection: Connection,
-    lanes: Lanes,
+    posts: Posts,
     couriers: Couriers,
 }
 
 impl RedisStore {
     /// A store at that address. It connects in the background and again whenever it must.
     pub fn open(uri: &RedisUri) -> Result<Self, Error> {
-        Ok(Self { connection: Connection::open(uri)?, lanes: Lanes::new(), couriers: Couriers::default() })
+        Self::open_with(uri, Batches::default())
+    }
+
+    /// The same, with posts put together so.
+    pub fn open_with(uri: &RedisUri, batches: Batches) -> Result<Self, Error> {
+        let connection = Connection::open(uri)?;
+        let posts = Posts::new(connection.clone(), batches);
+        Ok(Self { connection, posts, couriers: Couriers::default() })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to Redis' own.
