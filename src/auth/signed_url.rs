@@ -80,7 +80,7 @@ impl SignedUrl {
     /// Whether it covers a request: the method to the letter, and the path or one above it. The path comes in
     /// decoded segments, because these are what a request is about, however it spells them.
     #[must_use]
-    pub fn allows(&self, method: &str, segments: &[String]) -> bool {
+    pub fn allows(&self, method: &str, segments: &[impl AsRef<str>]) -> bool {
         self.methods.iter().any(|allowed| allowed == method) && self.paths.iter().any(|path| covers(path, segments))
     }
 
@@ -126,9 +126,9 @@ fn is_method(text: &str) -> bool {
 }
 
 /// Whether the segments begin with all those of the path.
-fn covers(path: &str, segments: &[String]) -> bool {
+fn covers(path: &str, segments: &[impl AsRef<str>]) -> bool {
     let mut rest = segments.iter();
-    path.split('/').skip(1).all(|wanted| rest.next().is_some_and(|segment| segment == wanted))
+    path.split('/').skip(1).all(|wanted| rest.next().is_some_and(|segment| segment.as_ref() == wanted))
 }
 
 impl Expiry {

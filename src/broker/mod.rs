@@ -10,6 +10,7 @@ pub mod queues;
 mod sealing;
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
@@ -28,27 +29,38 @@ const REMEMBERED_QUEUES_MAX: usize = 10_000;
 
 /// The service behind the API. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker {
+pub struct Broker(Arc<Shared>);
+
+/// What all clones of a broker have in common.
+pub struct Shared {
     store: Arc<dyn Driver>,
-    limits: Arc<Limits>,
+    limits: Limits,
     /// Queues as last seen. A post says which revision it was made for and is told if that is not
     /// the queue's any more, so what is remembered here may be old but never wrong.
-    seen: Arc<Cache<QueueId, Arc<Queue>>>,
-    sealing: Arc<Sealing>,
+    seen: Cache<QueueId, Arc<Queue>>,
+    sealing: Sealing,
     writes: TaskTracker,
+}
+
+impl Deref for Broker {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl Broker {
     /// A broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
     pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             store,
-            limits: Arc::new(limits),
-            seen: Arc::new(Cache::new(REMEMBERED_QUEUES_MAX)),
-            sealing: Arc::new(Sealing::new(cipher)),
+            limits,
+            seen: Cache::new(REMEMBERED_QUEUES_MAX),
+            sealing: Sealing::new(cipher),
             writes: TaskTracker::new(),
-        }
+        }))
     }
 
     /// The limits in force.

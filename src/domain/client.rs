@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 /// A client's id in its canonical form: a dashed lower-case UUID, or free text where the rule allows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientId(String);
+pub struct ClientId(Arc<str>);
 
 /// Which texts are client ids (`client_id_uuid_safe` in the configuration).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,8 @@ impl ClientIdRule {
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ClientId> {
         match self {
-            Self::Uuid => parse_uuid(text).map(|uuid| ClientId(uuid.to_string())),
-            Self::Text(length) => length.contains(&text.chars().count()).then(|| ClientId(text.to_owned())),
+            Self::Uuid => parse_uuid(text).map(|uuid| ClientId(uuid.to_string().into())),
+            Self::Text(length) => length.contains(&text.chars().count()).then(|| ClientId(text.into())),
         }
     }
 }
@@ -46,6 +47,12 @@ impl fmt::Display for ClientId {
 /// Takes what Python's `uuid.UUID()` takes (`urn:`, `uuid:`, braces and dashes are dropped wherever
 /// they stand), because clients of this API were written against it.
 fn parse_uuid(text: &str) -> Option<Uuid> {
+    const USUAL_LENGTH: usize = 36;
+    if text.len() == USUAL_LENGTH
+        && let Ok(uuid) = Uuid::try_parse(text)
+    {
+        return Some(uuid);
+    }
     let digits = text.replace("urn:", "").replace("uuid:", "");
     let digits = digits.trim_matches(['{', '}']).replace('-', "");
     (digits.len() == 32).then(|| Uuid::try_parse(&digits).ok()).flatten()

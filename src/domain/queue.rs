@@ -23,6 +23,7 @@ pub struct QueueName(Arc<str>);
 pub struct QueueId {
     project: ProjectId,
     name: QueueName,
+    fingerprint: u32,
 }
 
 /// Which state of a queue's metadata somebody has seen. Never given twice, not even to a re-created queue, and
@@ -83,7 +84,9 @@ impl QueueId {
         if project.as_str().chars().count() > PROJECT_ID_CHARS_MAX {
             return Err(InvalidQueueId::Project);
         }
-        Ok(Self { project, name })
+        let text = [project.as_str().as_bytes(), &[0], name.as_str().as_bytes()].concat();
+        let fingerprint = u32::try_from(xxh3_64(&text) & 0xff_ffff).expect("24 bits fit");
+        Ok(Self { project, name, fingerprint })
     }
 
     /// The owner.
@@ -102,8 +105,7 @@ impl QueueId {
     /// project, a zero byte and name. They are stored in ids, so the function never changes.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
-        let text = [self.project.as_str().as_bytes(), &[0], self.name.as_str().as_bytes()].concat();
-        u32::try_from(xxh3_64(&text) & 0xff_ffff).expect("24 bits fit")
+        self.fingerprint
     }
 }
 

@@ -1,7 +1,9 @@
 //! What every request has to bring, checked in the order of the API: who calls, and which queue is
 //! meant. Handlers get both as values that are valid.
 
-use axum::extract::{FromRequestParts, Request, State};
+use std::borrow::Cow;
+
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
@@ -25,6 +27,13 @@ const SIGNED_PATHS: &str = "url-paths";
 const SIGNED_METHODS: &str = "url-methods";
 const SIGNED_EXPIRY: &str = "url-expires";
 
+/// What an admitted request carries to its handler.
+#[derive(Clone)]
+struct Admitted {
+    caller: Caller,
+    queue: Option<QueueId>,
+}
+
 /// The id at the end of a path, as the caller spells it.
 pub(super) struct LastSegment(pub(super) String);
 
@@ -32,23 +41,26 @@ pub(super) struct LastSegment(pub(super) String);
 pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 
 /// Lets a request through to its handler, or answers what it lacks.
-pub(super) async fn admit(State(service): State<Service>, mut request: Request, next: Next) -> Result<Response, Error> {
-    let segments: Vec<String> = request.uri().path().split('/').skip(1).map(decoded).collect();
+pub(super) async fn admit(service: &Service, mut request: Request, next: Next) -> Result<Response, Error> {
+    let admitted = admitted(&request, &service.settings)?;
+    request.extensions_mut().insert(admitted);
+    Ok(next.run(request).await)
+}
+
+fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
+    let segments: Vec<Cow<'_, str>> = request.uri().path().split('/').skip(1).map(decoded).collect();
     // A slash that came in disguise makes it a path of its own, and there is none like that.
     if segments.iter().any(|segment| segment.contains('/')) {
         return Err(Error::NoRoute);
     }
-    check_signature(request.method(), &segments, request.headers(), service.settings.signer.as_ref())?;
+    check_signature(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
     check_representation(request.headers())?;
-    let caller = caller(request.headers(), &service.settings)?;
-    if let [_v2, queues, name, ..] = &segments[..]
-        && queues == "queues"
-    {
-        let queue = QueueId::new(caller.project.clone(), name.parse()?)?;
-        request.extensions_mut().insert(queue);
-    }
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let caller = caller(request.headers(), settings)?;
+    let queue = match &segments[..] {
+        [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(caller.project.clone(), name.parse()?)?),
+        _ => None,
+    };
+    Ok(Admitted { caller, queue })
 }
 
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
@@ -61,14 +73,14 @@ pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Respon
 }
 
 /// A segment of a path. What is not UTF-8 becomes a character that no name and no id has.
-fn decoded(segment: &str) -> String {
-    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+fn decoded(segment: &str) -> Cow<'_, str> {
+    percent_decode_str(segment).decode_utf8_lossy()
 }
 
 /// Where there is a signature, the request has to be one that its URL allows. What does not fit is not said.
 fn check_signature(
     method: &Method,
-    segments: &[String],
+    segments: &[Cow<'_, str>],
     headers: &HeaderMap,
     signer: Option<&Signer>,
 ) -> Result<(), Error> {
@@ -105,8 +117,8 @@ fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
         return Err(Error::FormContent);
     }
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let accept = accept.collect::<Vec<_>>().join(",");
-    if !accept.is_empty() && !accepts_json(&accept) {
+    let mut accept = accept.filter(|value| !value.is_empty()).peekable();
+    if accept.peek().is_some() && !accepts_json(accept.flat_map(|value| value.split(','))) {
         return Err(Error::NotAcceptable);
     }
     Ok(())
@@ -115,8 +127,8 @@ fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
 fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
     let client = client(headers, settings)?;
     let project = project(headers)?;
-    let roles = text(headers, ROLES).unwrap_or_default();
-    let roles = roles.split(',').map(|role| role.trim().to_owned()).collect();
+    let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
+    let roles = roles.map(|role| role.trim().to_owned()).collect();
     Ok(Caller { project, client, roles })
 }
 
@@ -138,17 +150,16 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Whether the most specific of the accepted ranges that JSON falls into has a weight above zero.
-fn accepts_json(accept: &str) -> bool {
+fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
     let specificity = |range: &str| match range {
         "application/json" => Some(2),
         "application/*" => Some(1),
         "*/*" => Some(0),
         _ => None,
     };
-    accept
-        .split(',')
-        .filter_map(|item| {
-            let mut parts = item.split(';').map(|part| part.trim().to_ascii_lowercase());
+    ranges
+        .filter_map(|range| {
+            let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
             let specificity = specificity(&parts.next()?)?;
             let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
             Some((specificity, weight.unwrap_or(1.0) > 0.0))
@@ -161,7 +172,8 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        Ok(parts.extensions.get().cloned().expect("every route with a caller is behind admission"))
+        let admitted: &Admitted = parts.extensions.get().expect("every route with a caller is behind admission");
+        Ok(admitted.caller.clone())
     }
 }
 
@@ -169,7 +181,7 @@ impl<S: Sync> FromRequestParts<S> for LastSegment {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        Ok(Self(decoded(parts.uri.path().rsplit('/').next().unwrap_or_default())))
+        Ok(Self(decoded(parts.uri.path().rsplit('/').next().unwrap_or_default()).into_owned()))
     }
 }
 
@@ -177,7 +189,7 @@ impl<S: Sync> FromRequestParts<S> for ClaimedMessage {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let mut segments = parts.uri.path().rsplit('/').map(decoded);
+        let mut segments = parts.uri.path().rsplit('/').map(|segment| decoded(segment).into_owned());
         let id = segments.next().unwrap_or_default();
         let claim = segments.nth(1).unwrap_or_default();
         Ok(Self(claim, id))
@@ -188,7 +200,8 @@ impl<S: Sync> FromRequestParts<S> for QueueId {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        parts.extensions.get().cloned().ok_or(Error::QueueId(InvalidQueueId::Name))
+        let queue = parts.extensions.get().and_then(|admitted: &Admitted| admitted.queue.clone());
+        queue.ok_or(Error::QueueId(InvalidQueueId::Name))
     }
 }
 
@@ -228,12 +241,12 @@ mod tests {
             "Application/JSON; q=0.5",
             "*/*;q=0, application/json",
         ] {
-            assert!(accepts_json(accept), "{accept}");
+            assert!(accepts_json(accept.split(',')), "{accept}");
         }
         for accept in
             ["application/xml", "text/html, text/plain", "application/json;q=0, */*", "json", ";", "application/json2"]
         {
-            assert!(!accepts_json(accept), "{accept}");
+            assert!(!accepts_json(accept.split(',')), "{accept}");
         }
     }
 }

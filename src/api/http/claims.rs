@@ -21,7 +21,7 @@ use crate::broker::claims::TermDraft;
 use crate::domain::QueueId;
 
 /// The largest body that makes or renews a claim, in bytes: it holds two numbers.
-const BODY_BYTES_MAX: u64 = 65_536;
+pub(super) const BODY_BYTES_MAX: u64 = 65_536;
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![

@@ -1,34 +1,52 @@
-//! A body that nobody read is read all the same: a client that is still sending when the connection is
-//! closed gets an error of the network, and never reads why it was refused.
+//! Bodies are heard out before and after anything is decided: a client that is still sending when the
+//! connection is closed gets an error of the network, and never reads why it was refused.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, ready};
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::EXPECT;
-use axum::middleware::Next;
 use axum::response::Response;
-use futures::stream::poll_fn;
-use futures::{Stream, StreamExt};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http_body_util::BodyExt;
+use tower_http::timeout::TimeoutBody;
+
+use crate::api::wire::body;
 
 /// A client that sends more than this in vain is not heard out.
 const HEARD_BYTES_MAX: usize = 1 << 20;
 
-/// A body, until it has come to its end, good or bad.
-type Shared = Arc<Mutex<Option<BodyDataStream>>>;
-
-pub(super) async fn hear_out(request: Request, next: Next) -> Response {
-    // Who expects `100 Continue` sends nothing before it is asked for.
-    if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
-        return next.run(request).await;
+/// Handles a request with its body at hand, if any handler takes one as long as that; else without it, and
+/// hears it out afterwards. The client may pause as long as `patience` allows.
+pub(super) async fn hear_out<F: Future<Output = Response>>(
+    request: Request,
+    bytes_max: u64,
+    patience: Duration,
+    handle: impl FnOnce(Request) -> F,
+) -> Response {
+    if request.body().is_end_stream() {
+        return handle(request).await;
     }
     let (parts, body) = request.into_parts();
-    let body: Shared = Arc::new(Mutex::new(Some(body.into_data_stream())));
-    let lent = Body::from_stream(stream_of(Arc::clone(&body)));
-    let response = next.run(Request::from_parts(parts, lent)).await;
+    let body = TimeoutBody::new(patience, body);
+    // Who expects `100 Continue` sends nothing before it is asked for.
+    if parts.headers.contains_key(EXPECT) {
+        return handle(Request::from_parts(parts, Body::new(body))).await;
+    }
+    if body::length(&parts.headers).is_some_and(|length| length <= bytes_max) {
+        let body = match body.collect().await {
+            Ok(whole) => whole.to_bytes().into(),
+            // Whoever needs it finds out; who is refused anyway is told why.
+            Err(error) => Body::from_stream(stream::iter([Err::<Bytes, _>(error)])),
+        };
+        return handle(Request::from_parts(parts, body)).await;
+    }
+    let response = handle(Request::from_parts(parts, Body::empty())).await;
+    let mut rest = pin!(body.into_data_stream());
     let mut heard_bytes = 0;
-    let mut rest = stream_of(body);
     while let Some(Ok(data)) = rest.next().await {
         heard_bytes += data.len();
         if heard_bytes > HEARD_BYTES_MAX {
@@ -36,18 +54,4 @@ pub(super) async fn hear_out(request: Request, next: Next) -> Response {
         }
     }
     response
-}
-
-fn stream_of(body: Shared) -> impl Stream<Item = <BodyDataStream as Stream>::Item> + Unpin {
-    poll_fn(move |context| {
-        let mut body = body.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(stream) = &mut *body else {
-            return Poll::Ready(None);
-        };
-        let data = ready!(stream.poll_next_unpin(context));
-        if !matches!(data, Some(Ok(_))) {
-            *body = None;
-        }
-        Poll::Ready(data)
-    })
 }

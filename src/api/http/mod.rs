@@ -14,16 +14,16 @@ mod share;
 mod view;
 
 use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::FromRef;
-use axum::middleware;
+use axum::extract::{FromRef, Request, State};
+use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::any;
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
+use futures::FutureExt;
 
 use self::resource::Resource;
 pub use self::server::serve;
@@ -66,26 +66,36 @@ pub struct Settings {
 
 /// The whole HTTP service.
 pub fn router(service: Service) -> Router {
-    let admit = middleware::from_fn_with_state(service.clone(), admission::admit);
     let v2 = resources(&service.settings)
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
         .route("/v2/queues/", any(queues::nameless))
-        .route_layer(admit)
-        .route_layer(middleware::from_fn(outage::name_the_loss));
+        .route_layer(middleware::from_fn_with_state(service.clone(), enter));
     discovery::open_routes()
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))
         .fallback(|| async { Error::NoRoute })
-        .layer(middleware::from_fn(hearing::hear_out))
-        .layer(RequestBodyTimeoutLayer::new(service.settings.client_timeout))
-        .layer(CatchPanicLayer::custom(broken_down))
-        .layer(middleware::from_fn(request_log::log))
+        .layer(middleware::from_fn_with_state(service.clone(), receive))
         .with_state(service)
 }
 
+/// What every request goes through. One function: each layer of a router costs every request a box and a copy.
+async fn receive(State(service): State<Service>, request: Request, next: Next) -> Response {
+    let limits = service.broker.limits();
+    let bytes_max = limits.max_messages_post_size.max(limits.max_queue_metadata).max(claims::BODY_BYTES_MAX);
+    let patience = service.settings.client_timeout;
+    let handle =
+        |request| AssertUnwindSafe(next.run(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
+    request_log::log(request, |request| hearing::hear_out(request, bytes_max, patience, handle)).await
+}
+
+/// What every request goes through that needs a caller.
+async fn enter(State(service): State<Service>, request: Request, next: Next) -> Response {
+    outage::name_the_loss(request, |request| admission::admit(&service, request, next)).await
+}
+
 /// What a request gets whose handler panicked, and the log with it.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
+#[expect(clippy::needless_pass_by_value, reason = "it is handed over")]
 fn broken_down(panic: Box<dyn Any + Send>) -> Response {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");

@@ -1,18 +1,23 @@
 //! `503`: what could not be done while the store was away, in the words of the API.
 
+use std::future::Future;
+
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use crate::api::error::{StoreAway, unavailable};
 use crate::api::wire::query::Query;
 
 /// Lets the `503` of a store that is away say what could not be done.
-pub(super) async fn name_the_loss(request: Request, next: Next) -> Response {
+pub(super) async fn name_the_loss<F, R>(request: Request, handle: impl FnOnce(Request) -> F) -> Response
+where
+    F: Future<Output = R>,
+    R: IntoResponse,
+{
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let loss = loss(request.method(), path, request.uri().query());
-    let response = next.run(request).await;
+    let response = handle(request).await.into_response();
     match loss {
         Some(loss) if response.extensions().get::<StoreAway>().is_some() => unavailable(loss),
         _ => response,

@@ -92,7 +92,8 @@ impl Posts {
         let request = Request::new(queue, post, tell);
         let slot = self.connection.slot(&request.keys.queue());
         if self.joins(slot, request) {
-            tokio::spawn(self.clone().carry(slot));
+            // In a box, because a task is moved several times before it runs, and this one is large.
+            tokio::spawn(Box::pin(self.clone().carry(slot)));
         }
         told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())))
     }
