@@ -12,3 +12,4 @@ mod faults;
 mod http;
 mod race;
 mod tidy;
+mod wire;

@@ -10,7 +10,8 @@ const SEALED_TYPE: u8 = 1;
 /// How many bytes stand before what is sealed: the mark, the length and the type.
 const SEALED_HEAD: usize = 6;
 
-/// A JSON value, encoded as one `MessagePack` value. What is in here was checked when it came in.
+/// A JSON value, encoded as one `MessagePack` value. What is in here was checked when it came in. Its bytes may be a part
+/// of those that came with it, and keep them all in memory.
 ///
 /// A body that is stored may be sealed: then it is one extension value of type 1, always with a length of four
 /// bytes. What is inside, only who seals and opens it knows (`broker::cipher`).

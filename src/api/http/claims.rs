@@ -1,21 +1,21 @@
 //! `/v2/queues/{queue_name}/claims`: lease messages, look at the lease, renew it, give it back.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use serde_json::json;
 
 use super::admission::{ClaimedMessage, LastSegment};
+use super::answer;
 use super::resource::{Resource, resource};
 use crate::api::Error;
+use crate::api::wire::body;
 use crate::api::wire::claims::{self, ClaimDocument};
+use crate::api::wire::messages::{self, ListDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
-use crate::api::wire::{body, messages};
 use crate::broker::Broker;
 use crate::broker::claims::TermDraft;
 use crate::domain::QueueId;
@@ -56,8 +56,9 @@ async fn create(
     Ok(match broker.create_claim(queue.clone(), limit, term).await? {
         Some(claim) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
-            let messages = messages::documents(&queue, &claim.messages, view);
-            (StatusCode::CREATED, location, Json(json!({ "messages": messages }))).into_response()
+            let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };
+            let list = answer::json(&document, messages::documents_bytes(&claim.messages));
+            (StatusCode::CREATED, location, list).into_response()
         }
         None => StatusCode::NO_CONTENT.into_response(),
     })
@@ -69,9 +70,9 @@ async fn show(
     view: View,
     queue: QueueId,
     LastSegment(id): LastSegment,
-) -> Result<Json<ClaimDocument>, Error> {
+) -> Result<Response, Error> {
     let claim = broker.get_claim(&queue, &id).await?;
-    Ok(Json(ClaimDocument::new(&queue, &claim, view)))
+    Ok(answer::json(&ClaimDocument::new(&queue, &claim, view), messages::documents_bytes(&claim.messages)))
 }
 
 /// Lets a claim run anew.

@@ -1,19 +1,20 @@
 //! `/v2/queues/{queue_name}/messages`: post messages, follow the feed, get and delete by id.
 
-use axum::Json;
+use std::slice;
+
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::json;
 
 use super::admission::LastSegment;
+use super::answer;
 use super::resource::{Resource, resource};
 use super::view::INCLUDE_ORIGIN;
 use crate::api::Error;
-use crate::api::wire::messages::{self, MessageDocument};
+use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::api::wire::{body, links};
@@ -23,6 +24,8 @@ use crate::broker::messages::{MessageQuery, PostRequest};
 use crate::domain::{Once, QueueId};
 use crate::storage::Scope;
 
+/// About how many bytes the path of a message takes in an answer.
+const PATH_BYTES: usize = 128;
 /// Names a request that is to happen once (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -50,9 +53,9 @@ async fn post(
     let once = headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
     let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, once };
     let ids = broker.post_messages(&caller, queue.clone(), request).await?;
-    let resources: Vec<String> = ids.iter().map(|id| messages::href(&queue, *id)).collect();
     let location = [(LOCATION, messages::location(&queue, &ids))];
-    Ok((StatusCode::CREATED, location, Json(json!({ "resources": resources }))).into_response())
+    let posted = answer::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
+    Ok((StatusCode::CREATED, location, posted).into_response())
 }
 
 /// A page of the feed behind a marker; with `ids`, just those messages.
@@ -67,7 +70,8 @@ async fn list(
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
         let found = broker.get_messages(&queue, &ids).await?;
-        return Ok(Json(json!({ "messages": messages::documents(&queue, &found, view) })).into_response());
+        let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
+        return Ok(answer::json(&document, messages::documents_bytes(&found)));
     }
 
     let echo = query.boolean("echo")?;
@@ -90,7 +94,8 @@ async fn list(
     ];
     let last = page.messages.last().map(|message| message.id.to_string());
     let links = links::next(&messages::path(&queue), wanted.marker.is_some(), &parameters, last.as_deref());
-    Ok(Json(json!({ "messages": messages::documents(&queue, &page.messages, view), "links": links })).into_response())
+    let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
+    Ok(answer::json(&document, messages::documents_bytes(&page.messages)))
 }
 
 /// One message.
@@ -99,9 +104,10 @@ async fn show(
     view: View,
     queue: QueueId,
     LastSegment(id): LastSegment,
-) -> Result<Json<MessageDocument>, Error> {
+) -> Result<Response, Error> {
     let message = broker.get_message(&queue, &id).await?;
-    Ok(Json(MessageDocument::new(&queue, &message, view)))
+    let bytes = messages::documents_bytes(slice::from_ref(&message));
+    Ok(answer::json(&MessageDocument::new(&queue, &message, view), bytes))
 }
 
 /// Deletes one message; one that is not there is left so.
@@ -132,7 +138,8 @@ async fn delete_many(
         }
         Some(count) if ids.is_empty() => {
             let popped = broker.pop_messages(queue, count).await?;
-            Ok(Json(json!({ "messages": messages::popped(&popped, view) })).into_response())
+            let document = ListDocument { messages: messages::popped(&popped, view), links: None };
+            Ok(answer::json(&document, messages::documents_bytes(&popped)))
         }
         None if !ids.is_empty() => {
             broker.delete_messages(queue, &ids, &claims).await?;

@@ -1,6 +1,7 @@
 //! The HTTP routes: each handler extracts, calls the broker once, and answers.
 
 mod admission;
+mod answer;
 mod claims;
 mod discovery;
 mod hearing;

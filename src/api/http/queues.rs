@@ -63,7 +63,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     };
     let mut page = Map::new();
     page.insert("queues".to_owned(), queues.iter().map(entry).collect());
-    page.insert("links".to_owned(), links);
+    page.insert("links".to_owned(), json!(links));
     if with_count == Some(true) {
         let count = broker.count_queues(&caller.project).await?;
         if count > 0 {

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use std::io;
 
 use md5::{Digest, Md5};
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::ser::{CharEscape, Formatter, Serializer};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::ser::{self, CharEscape, Formatter};
+
+use super::json::Shown;
 
 /// Whether documents of messages carry checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +23,35 @@ pub enum Checksums {
 impl Checksums {
     /// What stands in the document of a message with this body; a body of `null` has no checksum.
     #[must_use]
-    pub fn of(self, body: &Value) -> Option<String> {
-        (self == Self::Shown && !body.is_null()).then(|| checksum(body))
+    pub fn of(self, body: Shown<'_>) -> Option<Checksum<'_>> {
+        (self == Self::Shown && !body.is_null()).then_some(Checksum(body))
     }
 }
 
-/// `MD5:` and the hash in hexadecimal.
-#[must_use]
-pub fn checksum(body: &Value) -> String {
+/// The checksum of a body, which is computed when it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum<'a>(Shown<'a>);
+
+impl Serialize for Checksum<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&checksum(&self.0).map_err(S::Error::custom)?)
+    }
+}
+
+/// `MD5:` and the hash in hexadecimal. An error where the value has no JSON form.
+pub fn checksum(body: &impl Serialize) -> serde_json::Result<String> {
     let mut text = String::from("MD5:");
-    for byte in Md5::digest(dumps(body)) {
+    for byte in Md5::digest(dumps(body)?) {
         write!(text, "{byte:02x}").expect("a string can be written to");
     }
-    text
+    Ok(text)
 }
 
 /// What Python's `json.dumps` makes of the value.
-fn dumps(value: &Value) -> Vec<u8> {
+fn dumps(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    value.serialize(&mut Serializer::with_formatter(&mut bytes, Python)).expect("a tree always has a JSON form");
-    bytes
+    value.serialize(&mut ser::Serializer::with_formatter(&mut bytes, Python))?;
+    Ok(bytes)
 }
 
 /// Spaces behind commas and colons, nothing but ASCII, floats as `repr` has them.
@@ -135,12 +146,13 @@ fn length(text: &str) -> isize {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::domain::Body;
 
     fn python(value: &Value) -> String {
-        String::from_utf8(dumps(value)).unwrap()
+        String::from_utf8(dumps(value).unwrap()).unwrap()
     }
 
     #[test]
@@ -150,8 +162,14 @@ mod tests {
             (json!("str"), "MD5:767e2d7912ebefdfe18495ed53635fc8"),
         ];
         for (body, expected) in vectors {
-            assert_eq!(checksum(&body), expected, "{body}");
+            assert_eq!(shown(Checksums::Shown, &body), json!(expected), "{body}");
         }
+    }
+
+    /// What a document shows as the checksum of this body.
+    fn shown(checksums: Checksums, body: &Value) -> Value {
+        let body = Body::from_msgpack(rmp_serde::to_vec(body).unwrap().into());
+        serde_json::to_value(checksums.of(Shown(&body))).unwrap()
     }
 
     #[test]
@@ -185,10 +203,10 @@ mod tests {
 
     #[test]
     fn null_has_no_checksum_and_nothing_has_one_where_none_are_wanted() {
-        assert_eq!(Checksums::Shown.of(&Value::Null), None);
-        assert_eq!(Checksums::Hidden.of(&json!("str")), None);
+        assert_eq!(shown(Checksums::Shown, &Value::Null), Value::Null);
+        assert_eq!(shown(Checksums::Hidden, &json!("str")), Value::Null);
         for falsy in [json!(false), json!(0), json!(""), json!([]), json!({})] {
-            assert_eq!(Checksums::Shown.of(&falsy), Some(checksum(&falsy)));
+            assert_eq!(shown(Checksums::Shown, &falsy), json!(checksum(&falsy).unwrap()));
         }
     }
 }

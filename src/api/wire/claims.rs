@@ -12,17 +12,17 @@ use crate::domain::{Claim, ClaimId, QueueId};
 
 /// A claim as it is shown.
 #[derive(Debug, Serialize)]
-pub struct ClaimDocument {
+pub struct ClaimDocument<'a> {
     age: u64,
     ttl: u32,
-    messages: Vec<MessageDocument>,
+    messages: Vec<MessageDocument<'a>>,
     href: String,
 }
 
-impl ClaimDocument {
+impl<'a> ClaimDocument<'a> {
     /// The document of a claim in this queue.
     #[must_use]
-    pub fn new(queue: &QueueId, claim: &Claim, view: View) -> Self {
+    pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View) -> Self {
         Self {
             age: claim.age_s,
             ttl: claim.ttl_s,

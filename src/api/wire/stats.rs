@@ -21,7 +21,7 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
 }
 
 fn entry(queue: &QueueId, message: &Message) -> Value {
-    json!({ "href": messages::href(queue, message.id), "age": message.age_s, "created": timestamp(message.created_s) })
+    json!({ "href": messages::href(queue, message.id).to_string(), "age": message.age_s, "created": timestamp(message.created_s) })
 }
 
 fn timestamp(unix_s: u64) -> String {

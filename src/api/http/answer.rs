@@ -1,0 +1,21 @@
+//! JSON answers, each written into one buffer of about the right size.
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use serde::Serialize;
+
+use crate::api::error::internal;
+
+/// An answer with this document, of about so many bytes.
+pub(super) fn json(document: &impl Serialize, bytes: usize) -> Response {
+    let mut text = Vec::with_capacity(bytes);
+    if let Err(error) = serde_json::to_writer(&mut text, document) {
+        tracing::error!(%error, "a document could not be written");
+        return internal();
+    }
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

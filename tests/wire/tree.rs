@@ -1,0 +1,78 @@
+//! The simple way between the wire and the store, by a tree of the whole document: what the fast way has to agree with.
+
+use serde_json::{Value, json};
+use sukkal::api::Error;
+use sukkal::api::wire;
+use sukkal::broker::messages::{Delay, Draft};
+use sukkal::domain::{Body, Message, QueueId};
+
+pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
+    let no_messages = || Error::Request("No messages were found in the request body.".to_owned());
+    let Value::Object(mut document) = wire::json::parse(bytes)? else {
+        return Err(no_messages());
+    };
+    match document.remove("messages") {
+        None => Err(no_messages()),
+        Some(Value::Array(messages)) => messages.into_iter().map(parse_draft).collect(),
+        Some(_) => Err(Error::Body("Document type not supported.".to_owned())),
+    }
+}
+
+fn parse_draft(message: Value) -> Result<Draft, Error> {
+    let Value::Object(fields) = message else {
+        return Err(Error::Body("Each message must be an object.".to_owned()));
+    };
+    let ttl_s = match fields.get("ttl") {
+        None => None,
+        Some(ttl) => Some(wire::json::integer("ttl", ttl)?),
+    };
+    let delay = match fields.get("delay") {
+        None => Delay::Unset,
+        Some(delay) => wire::json::integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds),
+    };
+    let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
+    Ok(Draft { ttl_s, delay, body: to_body(body) })
+}
+
+pub(crate) fn to_body(value: &Value) -> Body {
+    Body::from_msgpack(rmp_serde::to_vec(value).expect("JSON always has a MessagePack form").into())
+}
+
+pub(crate) fn from_body(body: &Body) -> Value {
+    rmp_serde::from_slice(body.as_msgpack()).expect("what is stored came from JSON")
+}
+
+/// The document of a message, without a checksum.
+pub(crate) fn document(queue: &QueueId, message: &Message, origins: bool) -> Value {
+    let claim = message.claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
+    let mut document = json!({
+        "id": message.id.to_string(),
+        "href": format!("/v2/queues/{}/messages/{}{claim}", queue.name(), message.id),
+        "ttl": message.ttl_s,
+        "age": message.age_s,
+        "body": from_body(&message.body),
+    });
+    add_origin(&mut document, message, origins);
+    document
+}
+
+/// The document of a popped message, without a checksum.
+pub(crate) fn popped(message: &Message, claim: &str, origins: bool) -> Value {
+    let mut document = json!({
+        "id": message.id.to_string(),
+        "age": message.age_s,
+        "ttl": message.ttl_s,
+        "body": from_body(&message.body),
+        "claim_id": claim,
+        "claim_count": message.claim_count,
+    });
+    add_origin(&mut document, message, origins);
+    document
+}
+
+fn add_origin(document: &mut Value, message: &Message, origins: bool) {
+    if let Some(origin) = message.origin.as_ref().filter(|_| origins) {
+        let (queue, id) = (origin.queue.as_str(), origin.id.to_string());
+        document["origin"] = json!({ "queue": queue, "id": id, "claim_count": origin.claim_count });
+    }
+}
