@@ -20,11 +20,15 @@ const LAYERS: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 4] = [
+const CRATES: [(&str, &[&str]); 8] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
     ("clap", &["src/cli/"]),
+    ("hdrhistogram", &["src/cli/bench/"]),
+    ("indicatif", &["src/cli/bench/"]),
+    ("maud", &["src/cli/bench/"]),
+    ("rustix", &["src/cli/bench/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
@@ -92,6 +96,14 @@ fn arrows_only_point_down() {
             let is_layer = LAYERS.iter().any(|(layer, _)| *layer == used);
             assert!(!is_layer || used == own || below.contains(&used.as_str()), "{} uses {used}", path.display());
         }
+    }
+}
+
+#[test]
+fn client_commands_know_the_service_by_its_api_only() {
+    for (path, text) in files("src/cli/bench", ".rs") {
+        let others: Vec<String> = modules_used(&text).into_iter().filter(|module| module != "cli").collect();
+        assert!(others.is_empty(), "{} uses {others:?}", path.display());
     }
 }
 

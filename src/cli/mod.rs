@@ -1,10 +1,13 @@
 //! The command line. Without a command it serves.
 
+mod bench;
 mod serve;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+const BAD_OPTION: u8 = 2;
 
 /// A stateless REST messaging service that speaks the Zaqar v2 API.
 #[derive(Debug, Parser)]
@@ -20,6 +23,8 @@ struct Cli {
 enum Command {
     /// Serves the API until SIGTERM or SIGINT; the same as no command at all.
     Serve(serve::Options),
+    /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
+    Bench(Box<bench::Options>),
 }
 
 /// Runs the command that the process was started with.
@@ -28,6 +33,18 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
+        Some(Command::Bench(options)) => bench::run(&options),
         None => serve::run(&cli.serve),
     }
+}
+
+/// Says in one line why the process ends with that code.
+fn fail(code: u8, reason: &str) -> ExitCode {
+    say(reason);
+    ExitCode::from(code)
+}
+
+#[expect(clippy::print_stderr, reason = "the log may not be there yet, and a person is reading")]
+fn say(reason: &str) {
+    eprintln!("sukkal: {reason}");
 }

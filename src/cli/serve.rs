@@ -8,10 +8,9 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use super::{BAD_OPTION, fail};
 use crate::app;
 use crate::config::{Config, Log, LogFormat};
-
-const BAD_OPTION: u8 = 2;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -74,10 +73,4 @@ fn start_log(log: &Log) -> Result<(), String> {
         writer.json().init();
     }
     Ok(())
-}
-
-#[expect(clippy::print_stderr, reason = "the log may not be there yet, and a person is reading")]
-fn fail(code: u8, reason: &str) -> ExitCode {
-    eprintln!("sukkal: {reason}");
-    ExitCode::from(code)
 }

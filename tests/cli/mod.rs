@@ -1,0 +1,4 @@
+//! Commands that use the service as anybody might.
+
+mod bench;
+mod stand_in;

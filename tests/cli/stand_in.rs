@@ -1,0 +1,74 @@
+//! A service that answers as a test wants it to, whatever is asked.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// What is answered to a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+    /// Closes the connection without a word, right behind the answer.
+    pub(crate) closes: bool,
+}
+
+/// Answers on every connection; its threads end with the process.
+pub(crate) struct StandIn {
+    url: String,
+}
+
+impl StandIn {
+    /// `answer` is given each request's method and path.
+    pub(crate) fn start(answer: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let answer = answer.clone();
+                thread::spawn(move || serve(&stream, &*answer));
+            }
+        });
+        Self { url }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// Until the client goes away, or the answer says so.
+fn serve(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> Answer) {
+    let mut reader = BufReader::new(stream);
+    while let Some((method, path)) = read_request(&mut reader) {
+        let Answer { status, body, closes } = answer(&method, &path);
+        let head = format!("HTTP/1.1 {status} As Told\r\nContent-Length: {}\r\n\r\n", body.len());
+        let mut writer = stream;
+        if writer.write_all([head, body].concat().as_bytes()).is_err() || closes {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String)> {
+    let mut first = String::new();
+    reader.read_line(&mut first).ok()?;
+    let mut words = first.split(' ');
+    let request = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            break;
+        }
+        let header = line.to_ascii_lowercase();
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).ok()?;
+    Some(request)
+}
