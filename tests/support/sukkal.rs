@@ -61,7 +61,7 @@ impl Sukkal {
 
     /// A caller of one project, with the usual client id.
     pub(crate) fn project(&self, project: &str) -> Api {
-        Api { base: self.url(""), project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
+        Api::new(self.url(""), project)
     }
 
     /// What it has logged so far.
@@ -116,6 +116,11 @@ pub(crate) struct Api {
 }
 
 impl Api {
+    /// A caller of one project on the server at this URL.
+    pub(crate) fn new(base: String, project: &str) -> Self {
+        Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
+    }
+
     /// The same caller under another client id.
     pub(crate) fn client(&self, client: &str) -> Self {
         Self { client: client.to_owned(), ..self.clone() }
