@@ -1,0 +1,205 @@
+//! Who takes part: servers with the Redis that each has for itself, all running at once, taking turns.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use crate::results::Sample;
+use crate::support::cluster::RedisCluster;
+use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::sukkal::{Api, Sukkal};
+use crate::wrk::{Load, Outcome};
+use crate::{PROJECT, processes, zaqar};
+use sukkal::storage::redis::RedisStore;
+
+pub(crate) const SUKKAL: &str = "Sukkal";
+pub(crate) const SUKKAL_CLUSTER: &str = "Sukkal over a cluster of three";
+pub(crate) const SUKKAL_DURABLE: &str = "Sukkal, Redis with AOF `always`";
+pub(crate) const STUB: &str = "stub: the same server, nothing stored";
+pub(crate) const ZAQAR: &str = "Zaqar 23.0.1";
+pub(crate) const RABBITMQ: &str = "RabbitMQ, HTTP publish";
+pub(crate) const STORE: &str = "the store called directly, 64 tasks";
+
+/// A server under test.
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) url: String,
+    /// The processes that serve, without their children.
+    pub(crate) service: Vec<u32>,
+    pub(crate) redis: Redis,
+    /// A way past its HTTP, to fill it.
+    pub(crate) store: Option<RedisStore>,
+    _running: Running,
+}
+
+/// What keeps the service alive.
+pub(crate) enum Running {
+    Sukkal { _process: Sukkal },
+    Child(Child),
+}
+
+/// What a contestant keeps its messages in.
+pub(crate) enum Redis {
+    One(Arc<RedisServer>),
+    Cluster(RedisCluster),
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Self::Child(process) = self {
+            // It takes its own children along when asked, not when killed.
+            let id = process.id().to_string();
+            let _asked = std::process::Command::new("kill").args(["-INT", &id]).status();
+            let _reaped = process.wait();
+        }
+    }
+}
+
+impl Redis {
+    fn servers(&self) -> Vec<&RedisServer> {
+        match self {
+            Self::One(server) => vec![server],
+            Self::Cluster(cluster) => cluster.nodes().iter().collect(),
+        }
+    }
+
+    /// The figure of `INFO`, added up.
+    pub(crate) fn info(&self, section: &str, name: &str) -> f64 {
+        let of = |server: &RedisServer| info(server, section, name).parse::<f64>().unwrap();
+        self.servers().into_iter().map(of).sum()
+    }
+
+    /// Empties it.
+    pub(crate) fn flush(&self) {
+        for server in self.servers() {
+            server.command(&["FLUSHALL", "SYNC"]);
+        }
+    }
+
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.servers().into_iter().map(|server| info(server, "server", "process_id").parse().unwrap()).collect()
+    }
+}
+
+/// One field of what a server says about itself.
+pub(crate) fn info(server: &RedisServer, section: &str, name: &str) -> String {
+    let reply = server.command(&["INFO", section]);
+    let of = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+    reply.as_text().lines().find_map(|line| of(line.trim())).unwrap_or_else(|| panic!("INFO has no {name}"))
+}
+
+impl Contestant {
+    /// The binary as users run it, all options at their defaults.
+    pub(crate) fn sukkal(name: &'static str, redis: Redis) -> Self {
+        let url = match &redis {
+            Redis::One(server) => server.url(),
+            Redis::Cluster(cluster) => cluster.url(),
+        };
+        let process = Sukkal::start(&url);
+        Self {
+            name,
+            url: process.url(""),
+            service: vec![process.id()],
+            redis,
+            store: Some(RedisStore::open(&url.parse().unwrap()).unwrap()),
+            _running: Running::Sukkal { _process: process },
+        }
+    }
+
+    pub(crate) fn sukkal_over_redis() -> Self {
+        Self::sukkal(SUKKAL, Redis::One(Arc::new(RedisServer::start())))
+    }
+
+    pub(crate) fn sukkal_over_cluster() -> Self {
+        Self::sukkal(SUKKAL_CLUSTER, Redis::Cluster(RedisCluster::start()))
+    }
+
+    /// Every write is on disk before it is acknowledged.
+    pub(crate) fn sukkal_durable() -> Self {
+        let options = [("appendonly", "yes"), ("appendfsync", "always")];
+        Self::sukkal(SUKKAL_DURABLE, Redis::One(Arc::new(RedisServer::start_with(&options))))
+    }
+
+    /// Our HTTP front over a store that posts in another way: see `ways`.
+    pub(crate) fn front(name: &'static str, way: &str) -> Self {
+        let server = Arc::new(RedisServer::start());
+        let mut command = tethered(std::env::current_exe().unwrap());
+        command.args(["--serve", way, "--store", &server.url()]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = spawn(command).expect("this program starts");
+        let mut address = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self {
+            name,
+            url: format!("http://{}", address.trim()),
+            service: vec![process.id()],
+            store: Some(RedisStore::open(&server.url().parse().unwrap()).unwrap()),
+            redis: Redis::One(server),
+            _running: Running::Child(process),
+        }
+    }
+
+    pub(crate) fn stub() -> Self {
+        Self::front(STUB, "stub")
+    }
+
+    pub(crate) async fn zaqar() -> Self {
+        let server = Arc::new(RedisServer::start());
+        let (process, url) = zaqar::start(&server).await;
+        Self {
+            name: ZAQAR,
+            url,
+            service: vec![process.id()],
+            redis: Redis::One(server),
+            store: None,
+            _running: Running::Child(process),
+        }
+    }
+
+    /// Empties its Redis and creates the queues `q-0`, `q-1` and so on.
+    pub(crate) async fn reset(&self, queues: usize) {
+        self.redis.flush();
+        self.create_queues(queues).await;
+    }
+
+    async fn create_queues(&self, queues: usize) {
+        let api = self.api();
+        for queue in 0..queues {
+            let reply = api.put(&format!("/v2/queues/q-{queue}")).send().await.unwrap();
+            assert!(reply.status().is_success(), "{}: {}", self.name, reply.status());
+        }
+    }
+
+    /// A caller with the headers that every request needs.
+    pub(crate) fn api(&self) -> Api {
+        Api::new(self.url.clone(), PROJECT)
+    }
+
+    /// One run of a load, with what it cost each process. Ends when the service has nothing left to do.
+    pub(crate) fn run(&self, load: &Load) -> Sample {
+        let redis = self.redis.processes();
+        let before = (processes::cpu_s(&self.service), processes::cpu_s(&redis));
+        let outcome = load.send_to(&self.url);
+        let service_s = processes::cpu_s(&self.service) - before.0;
+        let redis_s = processes::cpu_s(&redis) - before.1;
+        processes::wait_until_idle(&self.service);
+        sample(&outcome, service_s, Some(redis_s))
+    }
+}
+
+/// The columns of a load's table.
+pub(crate) fn sample(outcome: &Outcome, service_s: f64, redis_s: Option<f64>) -> Sample {
+    let per_request = |seconds: f64| seconds * 1e6 / outcome.requests;
+    let mut sample = vec![
+        ("req/s", outcome.requests / outcome.seconds),
+        ("mean ms", outcome.mean_ms),
+        ("p50 ms", outcome.p50_ms),
+        ("p99 ms", outcome.p99_ms),
+        ("max ms", outcome.max_ms),
+        ("service µs", per_request(service_s)),
+    ];
+    sample.extend(redis_s.map(|redis_s| ("Redis µs", per_request(redis_s))));
+    sample.push(("generator µs", per_request(outcome.cpu_s)));
+    sample.push(("failed", outcome.failed));
+    sample
+}

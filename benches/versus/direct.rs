@@ -1,0 +1,77 @@
+//! The store's ceiling: the same scripts, called through the store's own client without any HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use sukkal::storage::redis::RedisStore;
+use tokio::time::Instant;
+
+use crate::contestants::{Redis, sample};
+use crate::fill::{self, message};
+use crate::processes;
+use crate::results::Sample;
+use crate::support::redis::RedisServer;
+use crate::wrk::Outcome;
+
+const TASKS: usize = 64;
+
+/// A Redis of its own and the way to it.
+pub(crate) struct Direct {
+    redis: Redis,
+    store: RedisStore,
+}
+
+impl Direct {
+    pub(crate) fn start() -> Self {
+        let server = Arc::new(RedisServer::start());
+        let store = RedisStore::open(&server.url().parse().unwrap()).unwrap();
+        Self { redis: Redis::One(server), store }
+    }
+
+    /// Posts one message a call from many tasks at once, for so long.
+    pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
+        self.redis.flush();
+        fill::fill(&self.store, "q-0", TASKS, bytes).await;
+        let queue = fill::queue("q-0");
+        let seen = fill::revision(&self.store, &queue).await;
+
+        let redis = self.redis.processes();
+        let myself = [std::process::id()];
+        let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
+        let start = Instant::now();
+        let end = start + Duration::from_secs(seconds.into());
+        let tasks = (0..TASKS).map(|_| {
+            let (store, queue, message) = (self.store.clone(), queue.clone(), message(bytes));
+            tokio::spawn(async move {
+                let mut taken_ms = Vec::new();
+                while Instant::now() < end {
+                    let start = Instant::now();
+                    fill::post(&store, &queue, seen, std::slice::from_ref(&message)).await;
+                    taken_ms.push(start.elapsed().as_secs_f64() * 1000.0);
+                }
+                taken_ms
+            })
+        });
+        let taken_ms = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+        let outcome = outcome(taken_ms, start.elapsed().as_secs_f64());
+        let client_s = processes::cpu_s(&myself) - before.0;
+        sample(&outcome, client_s, Some(processes::cpu_s(&redis) - before.1))
+    }
+}
+
+/// What a load generator would say of calls that took so long.
+pub(crate) fn outcome(mut taken_ms: Vec<f64>, seconds: f64) -> Outcome {
+    taken_ms.sort_by(f64::total_cmp);
+    let count = taken_ms.len();
+    Outcome {
+        requests: count as f64,
+        seconds,
+        failed: 0.0,
+        mean_ms: taken_ms.iter().sum::<f64>() / count as f64,
+        p50_ms: taken_ms[count / 2],
+        p99_ms: taken_ms[count * 99 / 100],
+        max_ms: taken_ms[count - 1],
+        cpu_s: 0.0,
+    }
+}

@@ -1,0 +1,193 @@
+//! The goals, and whether they are reached.
+
+use crate::contestants::{STORE, STUB, SUKKAL, SUKKAL_DURABLE, ZAQAR};
+use crate::measures::{bytes, claims, idle, posts, size, ways};
+use crate::results::{Results, shown};
+
+/// One line of the table.
+pub(crate) struct Goal {
+    pub(crate) measure: &'static str,
+    pub(crate) wanted: &'static str,
+    /// The figures to reach; nothing if they were not measured.
+    parts: fn(&Results) -> Option<Vec<Part>>,
+}
+
+/// A figure and its bound.
+struct Part {
+    reached: f64,
+    bound: Bound,
+    unit: &'static str,
+}
+
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+use Bound::{AtLeast, AtMost};
+
+impl Goal {
+    /// What was reached, and whether that is enough.
+    pub(crate) fn reached(&self, results: &Results) -> Option<(String, bool)> {
+        let parts = (self.parts)(results)?;
+        let met = parts.iter().all(|part| match part.bound {
+            AtLeast(bound) => part.reached >= bound,
+            AtMost(bound) => part.reached <= bound,
+        });
+        let texts: Vec<_> = parts.iter().map(Part::text).collect();
+        Some((texts.join(", "), met))
+    }
+}
+
+impl Part {
+    fn text(&self) -> String {
+        // How many times less is said as a fraction.
+        if self.unit.ends_with("1/") {
+            return self.unit.replace("1/", &format!("1/{}", shown(self.reached)));
+        }
+        format!("{} {}", shown(self.reached), self.unit).trim_end().to_owned()
+    }
+}
+
+fn part(reached: f64, bound: Bound, unit: &'static str) -> Part {
+    Part { reached, bound, unit }
+}
+
+/// Ours ÷ theirs.
+fn ratio(results: &Results, measure: &str, ours: &str, theirs: &str, column: &str) -> Option<f64> {
+    Some(results.figure(measure, ours, column)? / results.figure(measure, theirs, column)?)
+}
+
+fn rate(results: &Results, measure: &str, ours: &str, theirs: &str) -> Option<f64> {
+    ratio(results, measure, ours, theirs, "req/s")
+}
+
+/// How many times less ours is than Zaqar's.
+fn less(results: &Results, measure: &str, column: &str) -> Option<f64> {
+    ratio(results, measure, ZAQAR, SUKKAL, column)
+}
+
+fn cpu(results: &Results, measure: &str, contestant: &str) -> Option<f64> {
+    let of = |column| results.figure(measure, contestant, column);
+    Some(of("service µs")? + of("Redis µs").unwrap_or_default())
+}
+
+/// All of them, as they were set.
+pub(crate) const GOALS: [Goal; 15] = [
+    Goal {
+        measure: "POST of one 1 KB message, 64 connections",
+        wanted: "≥ 25 × req/s, p99 ≤ 1/15",
+        parts: |r| {
+            Some(vec![
+                part(rate(r, "post-64", SUKKAL, ZAQAR)?, AtLeast(25.0), "× req/s"),
+                part(less(r, "post-64", "p99 ms")?, AtLeast(15.0), "p99 1/"),
+            ])
+        },
+    },
+    Goal {
+        measure: "the same, 3 000 connections",
+        wanted: "≥ 20 × req/s, p99 ≤ 1/20, max ≤ 1/30",
+        parts: |r| {
+            Some(vec![
+                part(rate(r, "post-3000", SUKKAL, ZAQAR)?, AtLeast(20.0), "× req/s"),
+                part(less(r, "post-3000", "p99 ms")?, AtLeast(20.0), "p99 1/"),
+                part(less(r, "post-3000", "max ms")?, AtLeast(30.0), "max 1/"),
+            ])
+        },
+    },
+    Goal {
+        measure: "CPU per POST, service + Redis",
+        wanted: "≤ 22 µs",
+        parts: |r| Some(vec![part(cpu(r, "post-64", SUKKAL)?, AtMost(22.0), "µs")]),
+    },
+    Goal {
+        measure: "POST req/s ÷ req/s of a stub that stores nothing, and the stub's CPU per request",
+        wanted: "≥ 0.6, ≤ 12 µs",
+        parts: |r| {
+            Some(vec![
+                part(rate(r, "post-64", SUKKAL, STUB)?, AtLeast(0.6), ""),
+                part(r.figure("post-64", STUB, "service µs")?, AtMost(12.0), "µs"),
+            ])
+        },
+    },
+    Goal {
+        measure: "list of 10 after a marker",
+        wanted: "≥ 22 ×",
+        parts: |r| Some(vec![part(rate(r, "list", SUKKAL, ZAQAR)?, AtLeast(22.0), "×")]),
+    },
+    Goal {
+        measure: "claim of 10 + delete",
+        wanted: "≥ 25 ×",
+        parts: |r| Some(vec![part(rate(r, "claim", SUKKAL, ZAQAR)?, AtLeast(25.0), "×")]),
+    },
+    Goal {
+        measure: "claim of 10 with 100 000 claimed ahead ÷ with none ahead: mean latency, CPU of service + Redis",
+        wanted: "≤ 1.2",
+        parts: |r| {
+            let (many, none) = (claims::MANY_AHEAD, claims::NONE_AHEAD);
+            Some(vec![
+                part(ratio(r, "claim-ahead", many, none, "mean ms")?, AtMost(1.2), ""),
+                part(cpu(r, "claim-ahead", many)? / cpu(r, "claim-ahead", none)?, AtMost(1.2), ""),
+            ])
+        },
+    },
+    Goal {
+        measure: "one script ÷ WATCH and retry, 3 000 connections",
+        wanted: "≥ 1.58 ×",
+        parts: |r| Some(vec![part(rate(r, "ways-3000", ways::ONE_SCRIPT, ways::WATCH)?, AtLeast(1.58), "×")]),
+    },
+    Goal {
+        measure: "group commit ÷ two-step posting, 64 and 3 000 connections",
+        wanted: "≥ 2 ×",
+        parts: |r| {
+            Some(vec![
+                part(rate(r, "ways-64", ways::GROUP_COMMIT, ways::TWO_STEPS)?, AtLeast(2.0), "×"),
+                part(rate(r, "ways-3000", ways::GROUP_COMMIT, ways::TWO_STEPS)?, AtLeast(2.0), "×"),
+            ])
+        },
+    },
+    Goal {
+        measure: "1 000 queues at random ÷ one queue",
+        wanted: "≥ 0.8",
+        parts: |r| Some(vec![part(rate(r, "queues", posts::MANY_QUEUES, posts::ONE_QUEUE)?, AtLeast(0.8), "")]),
+    },
+    Goal {
+        measure: "bytes in Redis per message, all told, 1 KB / 100 B",
+        wanted: "≤ 0.62 / ≤ 0.35",
+        parts: |r| {
+            let of = |column| ratio(r, "bytes", SUKKAL, ZAQAR, column);
+            Some(vec![part(of(bytes::OF_KB)?, AtMost(0.62), ""), part(of(bytes::OF_SMALL)?, AtMost(0.35), "")])
+        },
+    },
+    Goal {
+        measure: "Redis AOF `always`, 64 connections, ratio to Zaqar without persistence",
+        wanted: "≥ 12 ×",
+        parts: |r| Some(vec![part(rate(r, "post-durable", SUKKAL_DURABLE, ZAQAR)?, AtLeast(12.0), "×")]),
+    },
+    Goal {
+        measure: "one connection: mean latency with group commit ÷ without",
+        wanted: "≤ 1.02",
+        parts: |r| {
+            let ratio = ratio(r, "ways-1", ways::GROUP_COMMIT, ways::ONE_SCRIPT, "mean ms")?;
+            Some(vec![part(ratio, AtMost(1.02), "")])
+        },
+    },
+    Goal {
+        measure: "memory at 3 000 keep-alive connections, idle after one post each",
+        wanted: "≤ 60 MB",
+        parts: |r| Some(vec![part(r.figure("idle", SUKKAL, idle::COLUMN)?, AtMost(60.0), "MB")]),
+    },
+    Goal {
+        measure: "queue of 10 000 000 messages of 100 B: post, list, claim ÷ the same at 1 000, CPU of service + Redis",
+        wanted: "≤ 1.3",
+        parts: |r| {
+            let of = |(_, column, _)| Some(part(ratio(r, "size", size::MANY, size::FEW, column)?, AtMost(1.3), ""));
+            size::COLUMNS.into_iter().map(of).collect()
+        },
+    },
+];
+
+/// How much of what the store alone can do comes through our HTTP.
+pub(crate) fn share_of_store(results: &Results) -> Option<f64> {
+    rate(results, "post-64", SUKKAL, STORE)
+}

@@ -1,0 +1,69 @@
+//! Claiming ten messages and deleting these ten; and the same behind many that are claimed.
+
+use sukkal::domain::{NewClaim, Term};
+use sukkal::storage::{ClaimStore, MessageStore};
+
+use super::{KB, Pace};
+use crate::contestants::{Contestant, SUKKAL};
+use crate::fill;
+use crate::results::Measure;
+use crate::wrk::Load;
+
+pub(crate) const NONE_AHEAD: &str = "none claimed ahead";
+pub(crate) const MANY_AHEAD: &str = "100 000 claimed ahead";
+const AHEAD: usize = 100_000;
+const CLAIMED_AT_ONCE: usize = 500;
+/// What a contestant can take in a second at most, so that there is enough.
+const TAKEN_PER_S: usize = 200_000;
+const TAKEN_PER_S_BY_OTHERS: usize = 10_000;
+const CONNECTIONS: u32 = 64;
+/// Of a run that counts: there must be messages for all of it.
+const SECONDS_MAX: u32 = 4;
+
+pub(super) async fn and_deletions(pace: Pace) -> Measure {
+    let contestants = [Contestant::sukkal_over_redis(), Contestant::zaqar().await];
+    let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections";
+    let mut measure = Measure::new("claim", title);
+    for _ in 0..pace.rounds {
+        for contestant in &contestants {
+            let [warmup, load] = loads(pace);
+            let per_s = if contestant.name == SUKKAL { TAKEN_PER_S } else { TAKEN_PER_S_BY_OTHERS };
+            contestant.reset(1).await;
+            contestant.fill(per_s * (warmup.seconds + load.seconds) as usize, KB).await;
+            contestant.run(&warmup);
+            measure.add(contestant.name, contestant.run(&load));
+        }
+    }
+    measure
+}
+
+pub(super) async fn behind_claimed(pace: Pace) -> Measure {
+    let sukkal = Contestant::sukkal_over_redis();
+    let store = sukkal.store.as_ref().expect("there is a way past the HTTP");
+    let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections, Sukkal";
+    let mut measure = Measure::new("claim-ahead", title);
+    for _ in 0..pace.rounds {
+        for (row, ahead) in [(NONE_AHEAD, 0), (MANY_AHEAD, AHEAD)] {
+            let [warmup, load] = loads(pace);
+            sukkal.reset(1).await;
+            sukkal.fill(ahead, KB).await;
+            let queue = fill::queue("q-0");
+            let claim = NewClaim { limit: CLAIMED_AT_ONCE, term: Term { ttl_s: 43_200, grace_s: 60 } };
+            for _ in 0..ahead / CLAIMED_AT_ONCE {
+                store.create_claim(&queue, &claim).await.unwrap();
+            }
+            assert_eq!(store.get_stats(&queue).await.unwrap().claimed, ahead as u64);
+            sukkal.fill(TAKEN_PER_S * (warmup.seconds + load.seconds) as usize, KB).await;
+            sukkal.run(&warmup);
+            measure.add(row, sukkal.run(&load));
+        }
+    }
+    measure
+}
+
+/// A run that does not count, and one that does.
+fn loads(pace: Pace) -> [Load; 2] {
+    let arguments = vec!["q-0".to_owned(), CONNECTIONS.to_string()];
+    let load = |seconds| Load { script: "claim", arguments: arguments.clone(), connections: CONNECTIONS, seconds };
+    [load(1), load(pace.seconds.min(SECONDS_MAX))]
+}

@@ -1,0 +1,37 @@
+//! Reading a feed: ten messages behind a marker.
+
+use std::io::Write;
+
+use tempfile::NamedTempFile;
+
+use super::{KB, Pace};
+use crate::contestants::Contestant;
+use crate::fill;
+use crate::results::Measure;
+
+const MESSAGES: usize = 10_000;
+const PAGES: usize = 200;
+
+pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
+    let contestants = [Contestant::sukkal_over_redis(), Contestant::zaqar().await];
+    let mut prepared = Vec::new();
+    for contestant in &contestants {
+        contestant.reset(1).await;
+        contestant.fill(MESSAGES, KB).await;
+        let mut markers = NamedTempFile::new().unwrap();
+        writeln!(markers, "{}", fill::markers(&contestant.api(), "q-0", PAGES).await.join("\n")).unwrap();
+        prepared.push((contestant, markers));
+    }
+
+    let title = "GET of ten messages of 1 KB behind a marker, 64 connections";
+    let mut measure = Measure::new("list", title);
+    for _ in 0..pace.rounds {
+        for (contestant, markers) in &prepared {
+            let file = markers.path().to_str().unwrap().to_owned();
+            let [warmup, load] = pace.loads("list", &[file], 64);
+            contestant.run(&warmup);
+            measure.add(contestant.name, contestant.run(&load));
+        }
+    }
+    measure
+}

@@ -1,0 +1,70 @@
+//! What is measured. In each measure those who take part run side by side and take turns, round by round.
+
+pub(crate) mod bytes;
+pub(crate) mod claims;
+pub(crate) mod idle;
+mod lists;
+pub(crate) mod posts;
+pub(crate) mod size;
+pub(crate) mod ways;
+
+use crate::results::Measure;
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) rounds: usize,
+    /// Of a run that counts.
+    pub(crate) seconds: u32,
+    /// Of the run before it that does not.
+    pub(crate) warmup_s: u32,
+    /// Messages in the queue that is compared with one of 1,000.
+    pub(crate) large: usize,
+    /// Messages that are weighed.
+    pub(crate) weighed: usize,
+}
+
+pub(crate) const FULL: Pace = Pace { rounds: 5, seconds: 8, warmup_s: 2, large: 10_000_000, weighed: 40_000 };
+pub(crate) const QUICK: Pace = Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, weighed: 4_000 };
+
+/// A message of 1 KB, in bytes.
+pub(crate) const KB: usize = 1024;
+/// A small one.
+pub(crate) const SMALL: usize = 100;
+
+/// The names of all measures, in the order of the document.
+pub(crate) const NAMES: [&str; 13] = [
+    "post-64",
+    "post-3000",
+    "post-durable",
+    "ways-64",
+    "ways-3000",
+    "ways-1",
+    "queues",
+    "list",
+    "claim",
+    "claim-ahead",
+    "bytes",
+    "idle",
+    "size",
+];
+
+/// Takes a measure.
+pub(crate) async fn take(name: &str, pace: Pace) -> Measure {
+    match name {
+        "post-64" => posts::against_all("post-64", 64, pace).await,
+        "post-3000" => posts::against_all("post-3000", 3000, pace).await,
+        "post-durable" => posts::durable(pace).await,
+        "ways-64" => ways::side_by_side("ways-64", 64, pace).await,
+        "ways-3000" => ways::side_by_side("ways-3000", 3000, pace).await,
+        "ways-1" => ways::side_by_side("ways-1", 1, pace).await,
+        "queues" => posts::to_many_queues(pace).await,
+        "list" => lists::behind_a_marker(pace).await,
+        "claim" => claims::and_deletions(pace).await,
+        "claim-ahead" => claims::behind_claimed(pace).await,
+        "bytes" => bytes::per_message(pace).await,
+        "idle" => idle::connections(pace).await,
+        "size" => size::of_the_queue(pace).await,
+        _ => panic!("there is no measure {name:?}; there are {NAMES:?}"),
+    }
+}

@@ -1,0 +1,96 @@
+//! Posting one message a request: against everybody, kept on disk, and to many queues.
+
+use super::{KB, Pace};
+use crate::contestants::{Contestant, RABBITMQ, STORE, sample};
+use crate::direct::Direct;
+use crate::processes;
+use crate::rabbitmq::RabbitMq;
+use crate::results::{Measure, Sample};
+use crate::wrk::Load;
+
+pub(crate) const ONE_QUEUE: &str = "one queue";
+pub(crate) const MANY_QUEUES: &str = "1 000 queues at random";
+const MANY: usize = 1000;
+/// The slow need so long to answer each of thousands once.
+const CROWD_SECONDS_MIN: u32 = 6;
+
+impl Pace {
+    /// Two runs, of which the second counts.
+    pub(super) fn loads(self, script: &'static str, arguments: &[String], connections: u32) -> [Load; 2] {
+        let seconds = if connections > 1000 { self.seconds.max(CROWD_SECONDS_MIN) } else { self.seconds };
+        [self.warmup_s, seconds].map(|seconds| Load { script, arguments: arguments.to_vec(), connections, seconds })
+    }
+}
+
+/// Everybody who takes a message over HTTP, and the store alone.
+pub(super) async fn against_all(name: &'static str, connections: u32, pace: Pace) -> Measure {
+    let mut measure = Measure::new(name, format!("POST of one message of 1 KB, {connections} connections"));
+    let contestants = [
+        Contestant::sukkal_over_redis(),
+        Contestant::sukkal_over_cluster(),
+        Contestant::stub(),
+        Contestant::zaqar().await,
+    ];
+    let mut rabbitmq = RabbitMq::start().await;
+    let direct = Direct::start();
+    let [warmup, load] = pace.loads("post", &[KB.to_string(), "1".to_owned()], connections);
+    for _ in 0..pace.rounds {
+        for contestant in &contestants {
+            contestant.reset(1).await;
+            contestant.run(&warmup);
+            measure.add(contestant.name, contestant.run(&load));
+        }
+        match &mut rabbitmq {
+            Ok(node) => {
+                node.create_queue().await.unwrap();
+                let [warmup, load] = pace.loads("publish", &[KB.to_string()], connections);
+                warmup.send_to(&node.url);
+                measure.add(RABBITMQ, node.run(&load));
+            }
+            Err(reason) => measure.miss(RABBITMQ, reason),
+        }
+        measure.add(STORE, direct.post(KB, pace.seconds).await);
+    }
+    measure
+}
+
+impl RabbitMq {
+    fn run(&self, load: &Load) -> Sample {
+        let before_s = processes::cpu_s(&[self.process()]);
+        let outcome = load.send_to(&self.url);
+        let service_s = processes::cpu_s(&[self.process()]) - before_s;
+        processes::wait_until_idle(&[self.process()]);
+        sample(&outcome, service_s, None)
+    }
+}
+
+/// Ours with every write on disk before its answer, the other with none.
+pub(super) async fn durable(pace: Pace) -> Measure {
+    let title = "POST of one message of 1 KB, 64 connections; Sukkal's Redis keeps every write on disk, Zaqar's none";
+    let contestants = [Contestant::sukkal_durable(), Contestant::zaqar().await];
+    let [warmup, load] = pace.loads("post", &[KB.to_string(), "1".to_owned()], 64);
+    let mut measure = Measure::new("post-durable", title);
+    for _ in 0..pace.rounds {
+        for contestant in &contestants {
+            contestant.reset(1).await;
+            contestant.run(&warmup);
+            measure.add(contestant.name, contestant.run(&load));
+        }
+    }
+    measure
+}
+
+/// One of many queues for each message.
+pub(super) async fn to_many_queues(pace: Pace) -> Measure {
+    let sukkal = Contestant::sukkal_over_redis();
+    let mut measure = Measure::new("queues", "POST of one message of 1 KB, 64 connections, Sukkal");
+    for _ in 0..pace.rounds {
+        for (row, queues) in [(ONE_QUEUE, 1), (MANY_QUEUES, MANY)] {
+            sukkal.reset(queues).await;
+            let [warmup, load] = pace.loads("post", &[KB.to_string(), queues.to_string()], 64);
+            sukkal.run(&warmup);
+            measure.add(row, sukkal.run(&load));
+        }
+    }
+    measure
+}

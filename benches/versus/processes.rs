@@ -1,0 +1,84 @@
+//! What processes have computed and what memory they hold, with all their children, by `/proc`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long the threads of these processes and of all below them have computed, in seconds, to the nanosecond.
+pub(crate) fn cpu_s(roots: &[u32]) -> f64 {
+    let of_process = |process: u32| -> f64 {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+            return 0.0;
+        };
+        threads.flatten().map(|thread| cpu_of_thread_s(&thread.path())).sum()
+    };
+    with_children(roots).into_iter().map(of_process).sum()
+}
+
+/// Waits until they hardly compute any more: some go on with requests whose clients have left.
+pub(crate) fn wait_until_idle(roots: &[u32]) {
+    const LOOK: Duration = Duration::from_millis(200);
+    const LOOKS_MAX: usize = 150;
+    const IDLE: f64 = 0.1;
+    for _ in 0..LOOKS_MAX {
+        let before_s = cpu_s(roots);
+        sleep(LOOK);
+        if cpu_s(roots) - before_s < IDLE * LOOK.as_secs_f64() {
+            return;
+        }
+    }
+}
+
+/// How much memory they have resident, in bytes. What several of them share counts for each.
+pub(crate) fn resident_bytes(roots: &[u32]) -> f64 {
+    let of_process = |process: u32| -> Option<f64> {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kibibytes * 1024.0)
+    };
+    with_children(roots).into_iter().filter_map(of_process).sum()
+}
+
+/// How long the children of this process that have ended have computed, in seconds, to a hundredth.
+pub(crate) fn cpu_of_ended_children_s() -> f64 {
+    const TICKS_PER_S: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<_> = fields_behind_name(&stat).collect();
+    // See proc(5): the children's user and system time are the 16th and 17th field.
+    let ticks: f64 = fields[13].parse::<f64>().unwrap() + fields[14].parse::<f64>().unwrap();
+    ticks / TICKS_PER_S
+}
+
+fn cpu_of_thread_s(thread: &Path) -> f64 {
+    let Ok(stat) = fs::read_to_string(thread.join("schedstat")) else {
+        return 0.0;
+    };
+    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+fn with_children(roots: &[u32]) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let process = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let stat = fs::read_to_string(entry.path().join("stat"));
+        if let (Some(process), Ok(stat)) = (process, stat) {
+            let parent = fields_behind_name(&stat).nth(1).and_then(|parent| parent.parse().ok());
+            children.entry(parent.unwrap_or_default()).or_default().push(process);
+        }
+    }
+    let mut all = roots.to_vec();
+    let mut seen = 0;
+    while seen < all.len() {
+        all.extend(children.remove(&all[seen]).unwrap_or_default());
+        seen += 1;
+    }
+    all
+}
+
+/// The fields of a `stat` from the third on: the second, the name, may hold anything.
+fn fields_behind_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit(')').next().unwrap_or_default().split_whitespace()
+}

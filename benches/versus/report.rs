@@ -1,0 +1,88 @@
+//! `docs/performance.md`: a template, what was measured, and the part that people write.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+use crate::contestants::info;
+use crate::goals::{GOALS, share_of_store};
+use crate::measures::Pace;
+use crate::rabbitmq;
+use crate::results::{Results, shown};
+use crate::support::redis::RedisServer;
+use crate::wrk;
+
+const TEMPLATE: &str = include_str!("performance.md");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance.md");
+const BEGIN: &str = "<!-- By hand, from here -->";
+const END: &str = "<!-- to here -->";
+
+/// Writes the document, and keeps what stands between the marks in the one that is there.
+pub(crate) fn write(results: &Results, pace: Pace) {
+    let before = fs::read_to_string(FILE).unwrap_or_default();
+    let by_hand = before.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("\n", |(kept, _)| kept);
+    let tables: Vec<_> = results.measures.iter().map(|measure| format!("### {}", measure.table())).collect();
+    let text = TEMPLATE
+        .replace("{machine}", &machine())
+        .replace("{rounds}", &pace.rounds.to_string())
+        .replace("{seconds}", &pace.seconds.to_string())
+        .replace("{goals}", &goals(results))
+        .replace("{bounds}", &format!("{BEGIN}{by_hand}{END}"))
+        .replace("{tables}", tables.join("\n").trim_end());
+    fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap();
+    fs::write(FILE, text).unwrap();
+}
+
+/// The table of those goals that were measured.
+pub(crate) fn goals(results: &Results) -> String {
+    let mut table = "| measure | goal | reached | |\n|---|---|---|---|".to_owned();
+    for goal in &GOALS {
+        if let Some((reached, met)) = goal.reached(results) {
+            let verdict = if met { "yes" } else { "**no**" };
+            write!(table, "\n| {} | {} | {reached} | {verdict} |", goal.measure, goal.wanted).unwrap();
+        }
+    }
+    if let Some(share) = share_of_store(results) {
+        write!(table, "\n\nOf what the store alone takes, {} comes through HTTP.", shown(share)).unwrap();
+    }
+    table
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let redis = info(&RedisServer::start(), "server", "redis_version");
+    let missing = || "not installed".to_owned();
+    [
+        ("cores", format!("{cores} × {}", field("/proc/cpuinfo", "model name"))),
+        ("memory", field("/proc/meminfo", "MemTotal")),
+        ("kernel", said("uname", &["-sr"])),
+        ("Redis", redis),
+        ("Zaqar", format!("23.0.1, {}, {}", said("python3", &["--version"]), packages())),
+        ("RabbitMQ", rabbitmq::version().unwrap_or_else(missing)),
+        ("wrk", wrk::version().unwrap_or_else(missing)),
+        ("rustc", said("rustc", &["--version"])),
+    ]
+    .map(|(what, value)| format!("| {what} | {value} |"))
+    .into_iter()
+    .fold("| | |\n|---|---|".to_owned(), |table, row| format!("{table}\n{row}"))
+}
+
+/// What of Zaqar's packages matters for its speed.
+fn packages() -> String {
+    let list = include_str!("zaqar.txt");
+    let matters = |line: &&str| {
+        ["falcon", "hiredis", "pyuwsgi", "redis"].iter().any(|name| line.starts_with(&format!("{name}==")))
+    };
+    list.lines().filter(matters).map(|line| line.replace("==", " ")).collect::<Vec<_>>().join(", ")
+}
+
+fn field(file: &str, name: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let value = text.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_once(':'));
+    value.map_or_else(String::new, |(_, value)| value.trim().to_owned())
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,190 @@
+//! Our own HTTP front over other ways to post: the same routes, the same validation, only
+//! `post_messages` differs. Everything else goes to the usual store.
+
+mod layout;
+mod stub;
+mod two_steps;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sukkal::api::http::{self, Service, Settings};
+use sukkal::api::wire::checksum::Checksums;
+use sukkal::auth::signed_url::Signer;
+use sukkal::broker::Broker;
+use sukkal::config::Config;
+use sukkal::domain::{
+    Claim, ClaimId, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, QueueName, Revision, Term,
+};
+use sukkal::storage::redis::{Batches, RedisStore};
+use sukkal::storage::{
+    ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting,
+    QueueStore, Stats, Update, Upkeep,
+};
+use tokio::net::TcpListener;
+
+/// One way to post.
+#[async_trait]
+trait Poster: Send + Sync {
+    /// As [`MessageStore::post_messages`].
+    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error>;
+}
+
+/// A store that posts in its own way.
+struct Front<P> {
+    store: RedisStore,
+    poster: P,
+}
+
+/// Serves until it is killed, and says on stdout where.
+pub(crate) async fn serve(way: &str, store_url: &str) {
+    let config = Config::load(None, [], &[]).unwrap();
+    // As the service does by default; nobody reads it.
+    tracing_subscriber::fmt().json().with_env_filter(&config.log.filter).with_writer(std::io::sink).init();
+    let batches = if way == "one-script" { Batches::SINGLE } else { Batches::default() };
+    let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
+    let broker = Broker::new(driver(way, store, store_url).await, config.transport.limits.clone(), None);
+    let client_timeout = Duration::from_secs(config.client_timeout_s);
+    let settings = Settings {
+        admin_mode: config.admin_mode,
+        client_id: config.transport.client_id(),
+        client_timeout,
+        signer: Signer::new(&config.signed_url.secret_key),
+        checksums: Checksums::Hidden,
+    };
+    let router = http::router(Service { broker, settings: Arc::new(settings) });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", listener.local_addr().unwrap());
+    http::serve(listener, router, client_timeout, std::future::pending()).await.await;
+}
+
+async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
+    match way.split_once(':').unwrap_or((way, "")) {
+        ("stub", _) => Arc::new(Front { store, poster: stub::Stub::default() }),
+        ("watch", connections) => {
+            let poster = watch::Watch::open(url, connections.parse().unwrap()).await;
+            Arc::new(Front { store, poster })
+        }
+        ("two-steps", _) => Arc::new(Front { store, poster: two_steps::TwoSteps::open(url).await }),
+        ("one-script" | "group-commit", _) => Arc::new(store),
+        _ => panic!("there is no way {way:?}"),
+    }
+}
+
+#[async_trait]
+impl<P: Poster> MessageStore for Front<P> {
+    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+        self.poster.post(&self.store, queue, post).await
+    }
+
+    async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
+        self.store.list_messages(queue, listing).await
+    }
+
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        self.store.get_messages(queue, ids).await
+    }
+
+    async fn delete_message(
+        &self,
+        queue: &QueueId,
+        id: MessageId,
+        claim: Option<GivenClaim>,
+    ) -> Result<Deletion, Error> {
+        self.store.delete_message(queue, id, claim).await
+    }
+
+    async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {
+        self.store.delete_messages(queue, ids).await
+    }
+
+    async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error> {
+        self.store.delete_claimed(queue, ids, claims).await
+    }
+
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
+        self.store.pop_messages(queue, limit).await
+    }
+
+    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.purge_messages(queue).await
+    }
+
+    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
+        self.store.get_stats(queue).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> QueueStore for Front<P> {
+    async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
+        self.store.create_queue(queue, metadata).await
+    }
+
+    async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
+        self.store.get_queue(queue).await
+    }
+
+    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
+        self.store.update_queue(queue, seen, metadata).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.delete_queue(queue).await
+    }
+
+    async fn list_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(QueueName, Queue)>, Error> {
+        self.store.list_queues(project, after, limit).await
+    }
+
+    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
+        self.store.count_queues(project).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> ClaimStore for Front<P> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+        self.store.create_claim(queue, new).await
+    }
+
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.store.get_claim(queue, id).await
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimChange, Error> {
+        self.store.renew_claim(queue, id, term).await
+    }
+
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimChange, Error> {
+        self.store.return_message(queue, claim, id, delay_s).await
+    }
+
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.store.release_claim(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> Upkeep for Front<P> {
+    async fn ping(&self) -> Result<(), Error> {
+        self.store.ping().await
+    }
+
+    async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        self.store.tidy(after).await
+    }
+}

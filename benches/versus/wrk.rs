@@ -1,0 +1,65 @@
+//! The load generator: wrk, one thread, keep-alive connections, a closed loop. What it sends is in `wrk/`.
+
+use std::process::Stdio;
+
+use serde::Deserialize;
+
+use crate::processes;
+use crate::support::redis::{spawn, tethered};
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/versus/wrk");
+
+/// What is sent, from where, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// A file in `wrk/`, without its ending.
+    pub(crate) script: &'static str,
+    /// What the script takes.
+    pub(crate) arguments: Vec<String>,
+    pub(crate) connections: u32,
+    pub(crate) seconds: u32,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) requests: f64,
+    pub(crate) seconds: f64,
+    pub(crate) failed: f64,
+    pub(crate) mean_ms: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+    /// What wrk itself has computed, in seconds.
+    #[serde(default)]
+    pub(crate) cpu_s: f64,
+}
+
+impl Load {
+    /// Sends it all. Blocks.
+    pub(crate) fn send_to(&self, url: &str) -> Outcome {
+        let cpu_before_s = processes::cpu_of_ended_children_s();
+        let mut wrk = tethered("wrk");
+        wrk.args(["--threads", "1", "--timeout", "60s", "--connections", &self.connections.to_string()])
+            .args(["--duration", &format!("{}s", self.seconds)])
+            .args(["--script", &format!("{SCRIPTS}/{}.lua", self.script), url, "--"])
+            .args(&self.arguments)
+            .env("VERSUS_WRK", SCRIPTS)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = spawn(wrk).expect("wrk is installed").wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = said.lines().rfind(|line| line.starts_with('{'));
+        let line = line.unwrap_or_else(|| panic!("wrk says: {said}{}", String::from_utf8_lossy(&output.stderr)));
+        let outcome: Outcome = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        Outcome { cpu_s: processes::cpu_of_ended_children_s() - cpu_before_s, ..outcome }
+    }
+}
+
+/// The version that is installed, if any is.
+pub(crate) fn version() -> Option<String> {
+    let said = std::process::Command::new("wrk").arg("--version").output().ok()?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    said.split_whitespace().nth(1).map(str::to_owned)
+}

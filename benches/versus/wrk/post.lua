@@ -1,0 +1,18 @@
+-- Posts one message a request, to one queue or to many in random order.
+-- Arguments: bytes of the body, number of queues.
+dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
+local requests = {}
+
+function init(args)
+  local bytes, queues = tonumber(args[1]), tonumber(args[2])
+  headers()
+  wrk.method = 'POST'
+  wrk.body = '{"messages": [{"ttl": 3600, "body": "' .. string.rep('x', bytes) .. '"}]}'
+  for queue = 1, queues do
+    requests[queue] = wrk.format(nil, '/v2/queues/q-' .. queue - 1 .. '/messages')
+  end
+end
+
+function request()
+  return requests[math.random(#requests)]
+end

@@ -1,0 +1,16 @@
+-- Says how a run went, in one line of JSON. Times in ms.
+function done(summary, latency)
+  local errors = summary.errors
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  io.write(string.format(
+    '{"requests": %d, "seconds": %.6f, "failed": %d, "mean_ms": %.4f, "p50_ms": %.4f, "p99_ms": %.4f, "max_ms": %.4f}\n',
+    summary.requests, summary.duration / 1e6, failed, latency.mean / 1000, latency:percentile(50) / 1000,
+    latency:percentile(99) / 1000, latency.max / 1000))
+end
+
+-- What every request needs.
+function headers()
+  wrk.headers['Client-ID'] = '3381af92-2b9e-11e3-b191-71861300734c'
+  wrk.headers['X-Project-ID'] = 'versus'
+  wrk.headers['Content-Type'] = 'application/json'
+end
