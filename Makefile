@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench soak conformance conformance-update redis python components
+.PHONY: help run test lint unit docs bench soak conformance conformance-update redis python wrk rabbitmq components
 
 # Where the published conformance suite lies (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -17,7 +17,7 @@ help:
 	@echo "make test         format, lint, all tests, docs"
 	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
 	@echo "make soak         the long form of the tests that race"
-	@echo "make bench        the benchmarks"
+	@echo "make bench        the benchmarks, and docs/performance.md anew"
 
 run: redis
 	@cargo build --release
@@ -60,8 +60,11 @@ soak: redis
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 
-bench: redis
-	@cargo bench
+# Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
+# cargo bench --bench versus -- --quick (and --only NAME).
+bench: redis python wrk rabbitmq
+	@ulimit -n 20000 2> /dev/null || true
+	cargo bench
 
 conformance: redis python
 	@cargo build --quiet
@@ -75,6 +78,13 @@ redis:
 
 python:
 	@python3 -c 'import ensurepip, venv' 2> /dev/null || { $(INSTALL) python3 python3-venv; }
+
+wrk:
+	@command -v wrk > /dev/null || { $(INSTALL) wrk; }
+
+# Where it cannot be had, the benchmark does without.
+rabbitmq:
+	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { $(INSTALL) rabbitmq-server; } || true
 
 components:
 	@cargo fmt --version > /dev/null 2>&1 && cargo clippy --version > /dev/null 2>&1 || rustup component add rustfmt clippy
