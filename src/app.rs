@@ -44,6 +44,8 @@ pub enum Error {
 /// Serves until `stop` is over, then finishes what is under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let uri: RedisUri = config.store.parse()?;
+    let listener =
+        TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
     let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
     let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
     let broker = Broker::new(store.clone(), config.transport.limits.clone(), cipher);
@@ -57,8 +59,6 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
 
-    let listener =
-        TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
     info!(address = %listener.local_addr()?, store = %uri, "listening");
     let janitor = tokio::spawn(janitor::run(store, Duration::from_secs(config.janitor.pause_s)));
 
