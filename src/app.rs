@@ -41,23 +41,27 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
+/// The service over a store, as the configuration wants it.
+pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
+    let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
+    let settings = Settings {
+        admin_mode: config.admin_mode,
+        client_id: config.transport.client_id(),
+        client_timeout: Duration::from_secs(config.client_timeout_s),
+        signer: Signer::new(&config.signed_url.secret_key),
+        checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
+    };
+    Service { broker: Broker::new(store, config.transport.limits.clone(), cipher), settings: Arc::new(settings) }
+}
+
 /// Serves until `stop` is over, then finishes what is under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let uri: RedisUri = config.store.parse()?;
     let listener =
         TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
     let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
-    let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
-    let broker = Broker::new(store.clone(), config.transport.limits.clone(), cipher);
-    let client_timeout = Duration::from_secs(config.client_timeout_s);
-    let settings = Settings {
-        admin_mode: config.admin_mode,
-        client_id: config.transport.client_id(),
-        client_timeout,
-        signer: Signer::new(&config.signed_url.secret_key),
-        checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
-    };
-    let service = Service { broker: broker.clone(), settings: Arc::new(settings) };
+    let service = service(config, store.clone());
+    let (broker, client_timeout) = (service.broker.clone(), service.settings.client_timeout);
 
     info!(address = %listener.local_addr()?, store = %uri, "listening");
     let janitor = tokio::spawn(janitor::run(store, Duration::from_secs(config.janitor.pause_s)));

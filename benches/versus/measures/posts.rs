@@ -20,6 +20,24 @@ impl Pace {
         let seconds = if connections > 1000 { self.seconds.max(CROWD_SECONDS_MIN) } else { self.seconds };
         [self.warmup_s, seconds].map(|seconds| Load { script, arguments: arguments.to_vec(), connections, seconds })
     }
+
+    /// Lets each in turn take messages into one queue.
+    pub(super) async fn post_in_turns(
+        self,
+        mut measure: Measure,
+        contestants: &[Contestant],
+        connections: u32,
+    ) -> Measure {
+        let [warmup, load] = self.loads("post", &[KB.to_string(), "1".to_owned()], connections);
+        for _ in 0..self.rounds {
+            for contestant in contestants {
+                contestant.reset(1).await;
+                contestant.run(&warmup);
+                measure.add(contestant.name, contestant.run(&load));
+            }
+        }
+        measure
+    }
 }
 
 /// Everybody who takes a message over HTTP, and the store alone.
@@ -68,16 +86,7 @@ impl RabbitMq {
 pub(super) async fn durable(pace: Pace) -> Measure {
     let title = "POST of one message of 1 KB, 64 connections; Sukkal's Redis keeps every write on disk, Zaqar's none";
     let contestants = [Contestant::sukkal_durable(), Contestant::zaqar().await];
-    let [warmup, load] = pace.loads("post", &[KB.to_string(), "1".to_owned()], 64);
-    let mut measure = Measure::new("post-durable", title);
-    for _ in 0..pace.rounds {
-        for contestant in &contestants {
-            contestant.reset(1).await;
-            contestant.run(&warmup);
-            measure.add(contestant.name, contestant.run(&load));
-        }
-    }
-    measure
+    pace.post_in_turns(Measure::new("post-durable", title), &contestants, 64).await
 }
 
 /// One of many queues for each message.

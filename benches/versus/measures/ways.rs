@@ -1,7 +1,7 @@
 //! Four ways to post in our own service: by WATCH and retry, in two steps, in one script a request, and in one
 //! script for the requests that wait together.
 
-use super::{KB, Pace};
+use super::Pace;
 use crate::contestants::Contestant;
 use crate::results::Measure;
 
@@ -22,14 +22,5 @@ pub(super) async fn side_by_side(name: &'static str, connections: u32, pace: Pac
         Contestant::front(ONE_SCRIPT, "one-script"),
         Contestant::front(GROUP_COMMIT, "group-commit"),
     ];
-    let [warmup, load] = pace.loads("post", &[KB.to_string(), "1".to_owned()], connections);
-    let mut measure = Measure::new(name, title);
-    for _ in 0..pace.rounds {
-        for contestant in &contestants {
-            contestant.reset(1).await;
-            contestant.run(&warmup);
-            measure.add(contestant.name, contestant.run(&load));
-        }
-    }
-    measure
+    pace.post_in_turns(Measure::new(name, title), &contestants, connections).await
 }

@@ -7,13 +7,10 @@ mod two_steps;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use sukkal::api::http::{self, Service, Settings};
-use sukkal::api::wire::checksum::Checksums;
-use sukkal::auth::signed_url::Signer;
-use sukkal::broker::Broker;
+use sukkal::api::http;
+use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
     Claim, ClaimId, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, QueueName, Revision, Term,
@@ -45,19 +42,11 @@ pub(crate) async fn serve(way: &str, store_url: &str) {
     tracing_subscriber::fmt().json().with_env_filter(&config.log.filter).with_writer(std::io::sink).init();
     let batches = if way == "one-script" { Batches::SINGLE } else { Batches::default() };
     let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
-    let broker = Broker::new(driver(way, store, store_url).await, config.transport.limits.clone(), None);
-    let client_timeout = Duration::from_secs(config.client_timeout_s);
-    let settings = Settings {
-        admin_mode: config.admin_mode,
-        client_id: config.transport.client_id(),
-        client_timeout,
-        signer: Signer::new(&config.signed_url.secret_key),
-        checksums: Checksums::Hidden,
-    };
-    let router = http::router(Service { broker, settings: Arc::new(settings) });
+    let service = app::service(&config, driver(way, store, store_url).await);
+    let client_timeout = service.settings.client_timeout;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    http::serve(listener, router, client_timeout, std::future::pending()).await.await;
+    http::serve(listener, http::router(service), client_timeout, std::future::pending()).await.await;
 }
 
 async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
