@@ -48,7 +48,9 @@ end
 -- Carries out all requests on one queue, the keys of which begin there.
 local function post_to(first_key, requests)
   queue, counter, messages, ready, delayed, ends = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
-  now = clock(queue)
+  if first_key > 1 then
+    now = clock(queue)
+  end
   local revision = tonumber(redis.call('HGET', queue, 'v'))
   local head = '\149\1\207' .. struct.pack('>I8', now)
   local now_s = math.ceil(now / 1000000)

@@ -85,7 +85,7 @@ impl Connection {
         Ok(this)
     }
 
-    /// Which part of the store has that key: what is in one can be touched by one script.
+    /// Which part of the store has keys with that hash tag: what is in one can be touched by one script.
     pub(super) fn slot(&self, key: &str) -> u16 {
         if self.lines.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
     }

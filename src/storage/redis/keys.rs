@@ -42,6 +42,11 @@ impl QueueKeys {
         Self { prefix: format!("sukkal:{{{project}/{}}}:", queue.name()) }
     }
 
+    /// What each of them begins with, the hash tag included.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The hash that exists as long as the queue does.
     pub(super) fn queue(&self) -> String {
         self.key("queue")

@@ -90,7 +90,7 @@ impl Posts {
     pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
         let (tell, told) = oneshot::channel();
         let request = Request::new(queue, post, tell);
-        let slot = self.connection.slot(&request.keys.queue());
+        let slot = self.connection.slot(request.keys.prefix());
         if self.joins(slot, request) {
             // In a box, because a task is moved several times before it runs, and this one is large.
             tokio::spawn(Box::pin(self.clone().carry(slot)));
