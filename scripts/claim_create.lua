@@ -15,17 +15,23 @@ if settle() then
   return {'again'}
 end
 local rules = policy()
-if not claim_of(id) then
-  local keys = fitting(redis.call('ZRANGE', ready, 0, limit - 1))
-  keys = worth_giving_out(keys, rules)
-  if #keys > 0 then
-    redis.call('ZREM', ready, unpack(keys))
-    for _, key in ipairs(keys) do
-      redis.call('ZADD', held, rank_of(key), key)
-      hold_for(key, id, ttl, grace)
-    end
-    count_giving_out(keys, rules)
-    keep_claim(id, ttl, keys)
-  end
+if redis.call('HEXISTS', claims, id) == 1 then
+  return show_claim(id, waiting_letters(rules))
 end
-return show_claim(id, waiting_letters(rules))
+local given = worth_giving_out(load(redis.call('ZRANGE', ready, 0, limit - 1)), rules)
+local letters = waiting_letters(rules)
+local keys, held_by = given.keys, {}
+if #keys == 0 then
+  return {'none', letters}
+end
+
+for i = 1, #keys do
+  held_by[i] = hold_at(given, i)
+  -- It is counted where it is bounded.
+  held_by[i].count = held_by[i].count + (rules.target ~= '' and 1 or 0)
+end
+redis.call('ZREM', ready, unpack(keys))
+redis.call('ZADD', held, unpack(by_rank(keys)))
+given.holds = hold_for(keys, held_by, id, ttl, grace)
+keep_claim(id, ttl, keys)
+return shown_claim(letters, ttl, now, given)

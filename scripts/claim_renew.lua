@@ -15,9 +15,7 @@ if not known then
 end
 -- Frees before anything grows, so that a claim can be renewed when the store is full.
 redis.call('ZREM', leases, id)
-keys = still_held(id, keys)
-for _, key in ipairs(keys) do
-  hold_for(key, id, ttl, grace)
-end
-keep_claim(id, ttl, keys)
+local held_keys, held_by = still_held(id, keys)
+hold_for(held_keys, held_by, id, ttl, grace)
+keep_claim(id, ttl, held_keys)
 return {'done'}

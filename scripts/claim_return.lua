@@ -15,7 +15,7 @@ if not claim_of(id) then
 elseif holder_of(key) ~= id then
   return {'done'}
 elseif delay == 0 then
-  give_back(key)
+  give_back({key}, {hold_of(key)})
 else
   keep_back(key, delay)
 end

@@ -20,8 +20,9 @@ if settle() then
   return {'again'}
 end
 if claims_given then
-  for _, key in ipairs(keys) do
-    if redis.call('HEXISTS', messages, key) == 1 and not allowed[holder_of(key)] then
+  for i, packed in ipairs(redis.call('HMGET', holds, unpack(keys))) do
+    local held_by = packed and read_hold(packed).claim
+    if not allowed[held_by] and redis.call('HEXISTS', messages, keys[i]) == 1 then
       return {'unclaimed'}
     end
   end

@@ -9,7 +9,7 @@ assert(#KEYS == QUEUE_KEYS and #ARGV >= 1, 'message_get: the keys of the queue, 
 if settle() then
   return {'again'}
 end
-local keys = fitting(ARGV)
-local found = {'found', decimal(now), #keys}
-show(found, keys)
+local loaded = load(ARGV)
+local found = {'found', decimal(now), #loaded.keys}
+show(found, loaded)
 return found

@@ -60,24 +60,24 @@ local empty, full = #page, #page + ITEMS * limit
 local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false
 while #page < full and not last and (not_from == '' or looked_at < LOOKED_AT_MAX) do
   local keys = next_keys(after, width)
-  last = #keys < width
-  local seen = {}
-  show(seen, keys)
-  for i = 1, #seen, ITEMS do
-    local record = seen[i + 1]
+  local loaded = load(keys)
+  local reached = #loaded.keys
+  last = #keys < width and reached == #keys
+  for i, record in ipairs(loaded.records) do
     local own = not_from ~= '' and string.sub(record, CLIENT, CLIENT_END) == not_from
     local fits = #page == empty or bytes + #record <= ANSWER_BYTES_MAX
     if not own and #page < full and fits then
-      page[#page + 1], page[#page + 2], page[#page + 3] = seen[i], record, seen[i + 2]
+      local size = #page
+      page[size + 1], page[size + 2], page[size + 3] = loaded.keys[i], record, loaded.holds[i] or ''
       bytes = bytes + #record
     elseif not own then
       -- What does not fit is the next page's; nothing behind it may come before it.
       return page
     end
   end
-  looked_at = looked_at + #keys
-  if #keys > 0 then
-    after = decimal(rank_of(keys[#keys]))
+  looked_at = looked_at + reached
+  if reached > 0 then
+    after = decimal(rank_of(keys[reached]))
   end
   width = WIDE
 end

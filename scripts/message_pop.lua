@@ -13,9 +13,9 @@ if settle() then
   return {'again'}
 end
 local rules = policy()
-local keys = worth_giving_out(fitting(redis.call('ZRANGE', ready, 0, limit - 1)), rules)
+local given = worth_giving_out(load(redis.call('ZRANGE', ready, 0, limit - 1)), rules)
 local popped = {'popped', waiting_letters(rules), decimal(now)}
-show(popped, keys)
-remove(keys)
+show(popped, given)
+remove(given.keys)
 compact()
 return popped

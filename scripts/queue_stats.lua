@@ -24,7 +24,7 @@ end
 local stats = {'stats', decimal(now), redis.call('HLEN', messages), redis.call('ZCARD', held)}
 local oldest = pick(0, function(a, b) return a < b end)
 if oldest then
-  show(stats, {oldest})
-  show(stats, {pick(-1, function(a, b) return a > b end)})
+  show(stats, load({oldest}))
+  show(stats, load({pick(-1, function(a, b) return a > b end)}))
 end
 return stats

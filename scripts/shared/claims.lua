@@ -26,36 +26,58 @@ local function holder_of(key)
   return hold and #hold.claim == CLAIM_ID_BYTES and hold.claim or ''
 end
 
--- Of a lease's messages, those that it still holds.
+-- Of a lease's messages, those that it still holds, and their holds.
 local function still_held(lease, keys)
-  local held_keys = {}
-  for _, key in ipairs(keys) do
-    local hold = hold_of(key)
+  local held_keys, held_by = {}, {}
+  local packed = #keys > 0 and redis.call('HMGET', holds, unpack(keys)) or {}
+  for i, key in ipairs(keys) do
+    local hold = packed[i] and read_hold(packed[i])
     if hold and hold.claim == lease then
-      held_keys[#held_keys + 1] = key
+      held_keys[#held_keys + 1], held_by[#held_by + 1] = key, hold
     end
   end
-  return held_keys
+  return held_keys, held_by
 end
 
--- A claim as it is answered, with how many dead letters wait and the messages that it still holds.
+-- A claim as it is answered, with how many dead letters wait and loaded messages.
+local function shown_claim(letters, ttl, since, loaded)
+  local claim = {'claim', letters, decimal(now), ttl, decimal(since)}
+  show(claim, loaded)
+  return claim
+end
+
+-- A claim as it is answered, with the messages that it still holds.
 local function show_claim(id, letters)
   local ttl, since, keys = claim_of(id)
   if not ttl then
     return {'none', letters}
   end
-  local claim = {'claim', letters, decimal(now), ttl, decimal(since)}
-  show(claim, still_held(id, keys))
-  return claim
+  local loaded = load((still_held(id, keys)))
+  return shown_claim(letters, ttl, since, loaded)
 end
 
--- Puts a message that is held back to where it was.
-local function give_back(key)
-  redis.call('ZREM', held, key)
-  redis.call('ZADD', ready, rank_of(key), key)
-  local hold = hold_of(key)
-  hold.claim = ''
-  keep_hold(key, hold)
+-- Members of a set by rank, with these keys.
+local function by_rank(keys)
+  local members = {}
+  for _, key in ipairs(keys) do
+    members[#members + 1], members[#members + 2] = rank_of(key), key
+  end
+  return members
+end
+
+-- Puts messages that are held back to where they were.
+local function give_back(keys, held_by)
+  if #keys == 0 then
+    return
+  end
+  local fields = {}
+  for i, key in ipairs(keys) do
+    held_by[i].claim = ''
+    fields[#fields + 1], fields[#fields + 2] = key, packed_hold(held_by[i])
+  end
+  redis.call('ZREM', held, unpack(keys))
+  redis.call('ZADD', ready, unpack(by_rank(keys)))
+  redis.call('HSET', holds, unpack(fields))
 end
 
 -- Keeps a message that is held from everybody, under no claim, for so long (s).
@@ -80,10 +102,8 @@ local function release(lease)
   end
   redis.call('ZREM', leases, lease)
   redis.call('HDEL', claims, lease)
-  local keys = still_held(lease, given)
-  for _, key in ipairs(keys) do
-    give_back(key)
-  end
+  local keys, held_by = still_held(lease, given)
+  give_back(keys, held_by)
   return #keys
 end
 

@@ -16,11 +16,16 @@ local function compact()
   redis.call('HDEL', queue, 'w')
   for i = 1, #chunks, 2 do
     local chunk, second = chunks[i], tonumber(chunks[i + 1])
+    local keys = keys_of(string.sub(chunk, CHUNK_HEAD_BYTES + 1))
+    local places = {}
+    for _, set in ipairs({ready, held, delayed}) do
+      places[#places + 1] = redis.call('ZMSCORE', set, unpack(keys))
+    end
     local kept, forgotten = {}, 0
-    for _, key in ipairs(keys_of(string.sub(chunk, CHUNK_HEAD_BYTES + 1))) do
-      local hold = hold_of(key)
-      if redis.call('HEXISTS', messages, key) == 1 and not (hold and hold.second > second) then
-        kept[#kept + 1] = key
+    for place, hold in ipairs(redis.call('HMGET', holds, unpack(keys))) do
+      local is_there = places[1][place] or places[2][place] or places[3][place]
+      if is_there and not (hold and read_hold(hold).second > second) then
+        kept[#kept + 1] = keys[place]
       else
         forgotten = forgotten + 1
       end

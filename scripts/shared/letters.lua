@@ -6,51 +6,42 @@
 -- name of the queue it goes to behind its length, and its record.
 local LETTER = '>I8I4I4I8'
 
-local function send(keys, rules)
-  if #keys == 0 then
+local function send(dead, rules)
+  if #dead.keys == 0 then
     return
   end
   local number = next_number('o') - 1
   local letters = {}
-  for i, key in ipairs(keys) do
-    local hold = hold_or_new(key)
+  for i, key in ipairs(dead.keys) do
+    local hold = hold_at(dead, i)
     if rules.letter_ttl > 0 then
       hold.ttl = rules.letter_ttl
       hold.second = math.ceil(now / 1000000) + hold.ttl
     end
     number = number + 1
     letters[i] = struct.pack(LETTER, number, hold.count, hold.ttl, hold.second) .. key
-      .. string.char(#rules.target) .. rules.target .. redis.call('HGET', messages, key)
+      .. string.char(#rules.target) .. rules.target .. dead.records[i]
   end
-  remove(keys)
+  remove(dead.keys)
   redis.call('RPUSH', outbox, unpack(letters))
   redis.call('HSET', queue, 'o', decimal(number))
 end
 
--- Of the messages that are to be given out, those that may be; the others are sent away.
-local function worth_giving_out(keys, rules)
+-- Of the loaded messages that are to be given out, those that may be; the others are sent away.
+local function worth_giving_out(loaded, rules)
   if rules.target == '' then
-    return keys
+    return loaded
   end
-  local worth, dead = {}, {}
-  for _, key in ipairs(keys) do
-    local hold = hold_of(key)
-    local list = (hold and hold.count or 0) < rules.count_max and worth or dead
-    list[#list + 1] = key
+  local function add(list, i)
+    local place = #list.keys + 1
+    list.keys[place], list.records[place], list.holds[place] = loaded.keys[i], loaded.records[i], loaded.holds[i]
+  end
+  local worth, dead = {keys = {}, records = {}, holds = {}}, {keys = {}, records = {}, holds = {}}
+  for i = 1, #loaded.keys do
+    add(hold_at(loaded, i).count < rules.count_max and worth or dead, i)
   end
   send(dead, rules)
   return worth
-end
-
--- Counts that messages, which are held, were given out.
-local function count_giving_out(keys, rules)
-  if rules.target ~= '' then
-    for _, key in ipairs(keys) do
-      local hold = hold_of(key)
-      hold.count = hold.count + 1
-      keep_hold(key, hold)
-    end
-  end
 end
 
 -- How many letters wait in the outbox of a queue with these rules.

@@ -24,12 +24,8 @@ local function let_in()
   local last = last_rank()
   local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', math.max(now, last), 'LIMIT', 0, SETTLED_MESSAGES_MAX)
   if #due > 0 then
-    local members = {}
-    for _, key in ipairs(due) do
-      members[#members + 1], members[#members + 2] = rank_of(key), key
-    end
     redis.call('ZREM', delayed, unpack(due))
-    redis.call('ZADD', ready, unpack(members))
+    redis.call('ZADD', ready, unpack(by_rank(due)))
     redis.call('SET', counter, decimal(math.max(last, rank_of(due[#due]))))
   end
   return #due == SETTLED_MESSAGES_MAX
