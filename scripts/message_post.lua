@@ -7,7 +7,7 @@
 --       kept for the requests' idempotency keys (strings)
 -- ARGV  1 how many queues    2 how many idempotency keys
 --       3 the lane's sequence number    4 how long the lane's answer is remembered (ms)
---       then for each request: its head (see below), and of each of its messages the record behind the creation time
+--       then for each request: its head (see below), and the record of each of its messages
 -- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
 --       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'f' and
 --       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
@@ -52,7 +52,6 @@ local function post_to(first_key, requests)
     now = clock(queue)
   end
   local revision = tonumber(redis.call('HGET', queue, 'v'))
-  local head = '\149\1\207' .. struct.pack('>I8', now)
   local now_s = math.ceil(now / 1000000)
   local nonces, delays, records, seconds = {}, {}, {}, {}
   local posted, first_with = {}, {}
@@ -68,11 +67,11 @@ local function post_to(first_key, requests)
       posted[#posted + 1] = request
       request.from = #records + 1
       for i = 1, request.count do
-        local place, tail = HEAD_BYTES + (i - 1) * PLACE_BYTES + 1, ARGV[request.at + i]
+        local place, record = HEAD_BYTES + (i - 1) * PLACE_BYTES + 1, ARGV[request.at + i]
         nonces[#nonces + 1] = string.sub(request.head, place, place + NONCE_BYTES - 1)
         delays[#delays + 1] = struct.unpack('>I4', request.head, place + NONCE_BYTES)
-        records[#records + 1] = head .. tail
-        seconds[#seconds + 1] = now_s + struct.unpack('>I4', tail, 2)
+        records[#records + 1] = record
+        seconds[#seconds + 1] = now_s + ttl_in(record)
       end
       if request.kept then
         first_with[request.kept] = request

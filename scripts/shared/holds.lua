@@ -21,10 +21,6 @@ local function keep_hold(key, hold)
   redis.call('HSET', holds, key, packed_hold(hold))
 end
 
--- Where a message's creation time (µs) and ttl (s) stand in its record.
-local CREATED_AND_TTL = '>I8xI4'
-local CREATED = 4
-
 -- An answer has this many bytes of records at most, or one message: it has to arrive in time.
 local ANSWER_BYTES_MAX = 512 * 1024
 -- So many records are read before anybody has asked how large they are.
@@ -65,7 +61,8 @@ local function hold_at(loaded, place)
   if packed then
     return read_hold(packed)
   end
-  local created, ttl = struct.unpack(CREATED_AND_TTL, loaded.records[place], CREATED)
+  local record = loaded.records[place]
+  local created, ttl = created_at(rank_of(loaded.keys[place]), record), ttl_in(record)
   return {count = 0, ttl = ttl, second = math.ceil(created / 1000000) + ttl, claim = ''}
 end
 

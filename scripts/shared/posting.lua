@@ -113,11 +113,19 @@ local function post(nonces, delays, records, seconds)
   for _, delay in ipairs(order) do
     local group = groups[delay]
     local ranks, set = places(#group, delay)
+    -- A rank may run ahead of a clock that has stepped back, so far that it is of another second: then the records say
+    -- when they are of. Else they stay as they came, which spares a copy.
+    local any, dated = records[group[1]], nil
+    local newest = created_at(ranks[#group], any)
+    if string.byte(any, VERSION) == RANKED and (math.floor(newest / 1000000) > math.floor(now / 1000000)
+        or math.ceil(newest / 1000000) > math.ceil(now / 1000000)) then
+      dated = '\149\1\207' .. struct.pack('>I8', now)
+    end
     local fields, members = {}, {}
     for place, i in ipairs(group) do
       local key = string.sub(struct.pack('>I8', ranks[place]), 2) .. nonces[i]
       keys[i] = key
-      fields[#fields + 1], fields[#fields + 2] = key, records[i]
+      fields[#fields + 1], fields[#fields + 2] = key, dated and dated .. string.sub(records[i], BEHIND_CREATED) or records[i]
       members[#members + 1], members[#members + 2] = ranks[place], key
       local ended = ending[seconds[i]] or {}
       ended[#ended + 1] = key

@@ -7,8 +7,10 @@
 //! |---|---|---|---|---|---|---|---|---|---|
 //! | | `0x95` | `0x01` | `0xcf` | `created_us` | `0xce` | `ttl_s` | `0xc4 0x10` | client | body |
 //!
-//! The store's clock writes the first eleven bytes, [`tail`] makes the rest. A dead letter's record is of
-//! version 2, `0x96 0x02`: the same, and behind the body `[queue, id, claim count]` of where it comes from.
+//! Version 3 has in the place of `created_us` how long before its rank a message was created, which is its delay (µs):
+//! so a script can store it as it comes. Where the rank is not of the second in which the store's clock is, as when that
+//! stepped back, the script makes it one of version 1. A dead letter's record is of version 2, `0x96 0x02`: as
+//! version 1, and behind the body `[queue, id, claim count]` of where it comes from.
 
 use std::fmt;
 use std::io::Cursor;
@@ -22,10 +24,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::Error;
 use crate::domain::{Body, ClaimId, ClientId, Message, MessageId, Metadata, NewMessage, Origin};
 
-/// What the store's clock writes before a [`tail`]: array, version, and the mark of `created_us`.
+/// What a record begins with that says when its message was created: array, version, and the mark of a `u64`.
 const HEAD: [u8; 3] = [0x95, 0x01, 0xcf];
 /// What the record of a dead letter begins with instead.
 const LETTER_HEAD: [u8; 3] = [0x96, 0x02, 0xcf];
+/// What one begins with whose message was created so long before its rank as it says.
+const RANKED_HEAD: [u8; 3] = [0x95, 0x03, 0xcf];
 const CREATED: std::ops::Range<usize> = 3..11;
 const TTL: std::ops::Range<usize> = 12..16;
 const BODY: usize = 34;
@@ -36,17 +40,25 @@ pub(super) fn client_digest(client: &ClientId) -> [u8; 16] {
     xxh3_128(client.as_str().as_bytes()).to_be_bytes()
 }
 
-/// The record of a message behind its creation time.
+/// The record of a message that is created as long before its rank as it is delayed.
 #[must_use]
-pub(super) fn tail(message: &NewMessage, client: &[u8; 16]) -> Bytes {
+pub(super) fn ranked(message: &NewMessage, client: &[u8; 16]) -> Bytes {
     let body = message.body.as_msgpack();
-    let mut tail = Vec::with_capacity(BODY - CREATED.end + body.len());
-    tail.push(0xce);
-    tail.extend_from_slice(&message.ttl_s.to_be_bytes());
-    tail.extend_from_slice(&[0xc4, 16]);
-    tail.extend_from_slice(client);
-    tail.extend_from_slice(body);
-    tail.into()
+    let mut record = Vec::with_capacity(BODY + body.len());
+    record.extend_from_slice(&RANKED_HEAD);
+    record.extend_from_slice(&(u64::from(message.delay_s) * 1_000_000).to_be_bytes());
+    record.push(0xce);
+    record.extend_from_slice(&message.ttl_s.to_be_bytes());
+    record.extend_from_slice(&[0xc4, 16]);
+    record.extend_from_slice(client);
+    record.extend_from_slice(body);
+    record.into()
+}
+
+/// When the message of a record that is long enough was created, in microseconds.
+fn created_us(id: MessageId, record: &[u8]) -> u64 {
+    let number = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes"));
+    if record.starts_with(&RANKED_HEAD) { id.rank().micros().saturating_sub(number) } else { number }
 }
 
 /// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
@@ -78,8 +90,8 @@ pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
 pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us: u64) -> Result<Message, Error> {
     let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {id}: {error}"));
     let version = record.get(..HEAD.len()).unwrap_or_default();
-    if record.len() <= BODY || (version != HEAD && version != LETTER_HEAD) {
-        return Err(corrupt(&"it is no record of version 1 or 2"));
+    if record.len() <= BODY || ![HEAD, LETTER_HEAD, RANKED_HEAD].iter().any(|head| version == head) {
+        return Err(corrupt(&"it is no record of version 1, 2 or 3"));
     }
     let (body, rest) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
     let origin = if version == LETTER_HEAD {
@@ -87,7 +99,7 @@ pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us:
     } else {
         None
     };
-    let created_s = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes")) / 1_000_000;
+    let created_s = created_us(id, record) / 1_000_000;
     let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
     Ok(Message {
         id,
@@ -108,9 +120,11 @@ pub(super) fn letter(record: &Bytes, origin: &Origin) -> Result<Bytes, Error> {
         return Err(corrupt(&"it is too short"));
     }
     let (body, _earlier_origin) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
+    let origin_id = origin.id;
     let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
     let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
-    Ok([&LETTER_HEAD, &record[HEAD.len()..BODY], &body, &origin].concat().into())
+    let created_us = created_us(origin_id, record).to_be_bytes();
+    Ok([&LETTER_HEAD[..], &created_us, &record[CREATED.end..BODY], &body, &origin].concat().into())
 }
 
 /// The first `MessagePack` value of these bytes, and what follows it.

@@ -68,8 +68,8 @@ struct Request {
     seen: u64,
     /// Nonce and delay of each message.
     places: Vec<u8>,
-    /// The record of each message behind its creation time.
-    tails: Vec<Bytes>,
+    /// The record of each message.
+    records: Vec<Bytes>,
     once: Option<Once>,
     tell: oneshot::Sender<Result<Posting, Error>>,
 }
@@ -136,8 +136,8 @@ impl Posts {
         let group = groups.get_mut(&slot)?;
         let (mut batch, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(request) = group.waiting.front() {
-            messages += request.tails.len();
-            bytes += request.tails.iter().map(Bytes::len).sum::<usize>();
+            messages += request.records.len();
+            bytes += request.records.iter().map(Bytes::len).sum::<usize>();
             if !batch.is_empty() && (messages > self.batches.messages_max || bytes > self.batches.bytes_max) {
                 break;
             }
@@ -180,7 +180,7 @@ impl Posts {
         keys.extend(kept_answers);
         for (request, head) in batch.iter().zip(heads) {
             args.push(head);
-            args.extend(request.tails.iter().cloned());
+            args.extend(request.records.iter().cloned());
         }
 
         let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
@@ -209,7 +209,7 @@ impl Request {
             keys: QueueKeys::of(queue),
             seen: post.seen.0,
             places: places.collect(),
-            tails: post.messages.iter().map(|message| record::tail(message, &client)).collect(),
+            records: post.messages.iter().map(|message| record::ranked(message, &client)).collect(),
             once,
             tell,
         }
@@ -217,7 +217,7 @@ impl Request {
 
     /// Its head, as the script reads it.
     fn head(&self, queue: u16, kept_answer: u16) -> Bytes {
-        let count = u32::try_from(self.tails.len()).expect("a request has fewer bytes than that");
+        let count = u32::try_from(self.records.len()).expect("a request has fewer bytes than that");
         let mut head = Vec::with_capacity(36 + self.places.len());
         head.extend(queue.to_be_bytes());
         head.extend(count.to_be_bytes());

@@ -64,11 +64,20 @@ macro_rules! lua_shared {
     (policy) => {
         lua!("shared/policy")
     };
+    (record) => {
+        lua!("shared/record")
+    };
     (holds) => {
         lua!("shared/holds")
     };
     (messages) => {
-        concat!(lua!("shared/queue"), lua!("shared/holds"), lua!("shared/claims"), lua!("shared/settle"))
+        concat!(
+            lua!("shared/queue"),
+            lua!("shared/record"),
+            lua!("shared/holds"),
+            lua!("shared/claims"),
+            lua!("shared/settle")
+        )
     };
     (posting) => {
         concat!(lua!("shared/ends"), lua!("shared/posting"))
@@ -91,14 +100,14 @@ scripts! {
     CLAIM_RENEW = "claim_renew" + [messages, holding];
     CLAIM_RETURN = "claim_return" + [messages];
     LETTER_DROP = "letter_drop" + [queue];
-    LETTER_LIST = "letter_list" + [queue, holds];
-    LETTER_POST = "letter_post" + [queue, holds, posting];
+    LETTER_LIST = "letter_list" + [queue, record, holds];
+    LETTER_POST = "letter_post" + [queue, record, holds, posting];
     MESSAGE_ACKNOWLEDGE = "message_acknowledge" + [messages, compact];
     MESSAGE_DELETE = "message_delete" + [messages, compact];
     MESSAGE_GET = "message_get" + [messages];
     MESSAGE_LIST = "message_list" + [messages, policy];
     MESSAGE_POP = "message_pop" + [messages, compact, letters];
-    MESSAGE_POST = "message_post" + [queue, posting];
+    MESSAGE_POST = "message_post" + [queue, record, posting];
     QUEUE_CREATE = "queue_create" + [queue, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];
