@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::runtime::{self, Runtime};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -39,6 +42,14 @@ pub enum Error {
     /// The operating system refused something.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// What the service runs on. With as many threads as cores, of which the store needs one, requests would be
+/// handed from one to another and wait for a core.
+pub fn runtime(config: &Config) -> io::Result<Runtime> {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = if config.threads == 0 { cores.saturating_sub(1).max(1) } else { config.threads };
+    runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
 }
 
 /// The service over a store, as the configuration wants it.

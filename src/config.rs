@@ -28,6 +28,8 @@ pub struct Config {
     pub admin_mode: bool,
     /// Whether documents of messages carry checksums of their bodies.
     pub enable_checksum: bool,
+    /// How many threads work on requests; 0 for as many as suit this machine.
+    pub threads: usize,
     /// How long requests under way may take to finish, in seconds.
     #[serde(rename = "drain_timeout")]
     pub drain_timeout_s: u64,
@@ -168,6 +170,7 @@ impl Config {
             ("max_messages_post_size", limits.max_messages_post_size, (1, BODY_BYTES_MAX)),
             ("idempotency_key_ttl", limits.idempotency_key_ttl.into(), (1, YEAR_S)),
             ("max_queue_metadata", limits.max_queue_metadata, (1, BODY_BYTES_MAX)),
+            ("threads", self.threads as u64, (0, THREADS_MAX)),
             ("client_timeout", self.client_timeout_s, (1, YEAR_S)),
             ("janitor.pause", self.janitor.pause_s, (1, YEAR_S)),
         ];
@@ -191,6 +194,7 @@ impl Config {
 const PAGE_MAX: u64 = 1000;
 /// The largest body that may be configured, in bytes: all of it goes to the store in one script.
 const BODY_BYTES_MAX: u64 = 4 << 20;
+const THREADS_MAX: u64 = 1024;
 const YEAR_S: u64 = 366 * 24 * 3600;
 
 impl Transport {
@@ -333,6 +337,8 @@ mod tests {
             in_file("[transport]\ndefault_message_ttl = 0"),
             in_file("[transport]\nmax_message_ttl = 4294967295"),
             in_file("[janitor]\npause = 0"),
+            in_file("threads = 1025"),
+            in_file("threads = -1"),
             in_file("[transport]\nclient_id_uuid_safe = \"perhaps\""),
             in_file("not toml"),
         ] {

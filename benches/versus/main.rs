@@ -61,13 +61,16 @@ struct Options {
     bench: bool,
 }
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let options = Options::parse();
-    if let (Some(way), Some(store)) = (&options.serve, &options.store) {
-        ways::serve(way, store).await;
-        return;
+    match (&options.serve, &options.store) {
+        (Some(way), Some(store)) => ways::serve(way, store),
+        _ => take_measures(&options),
     }
+}
+
+#[tokio::main]
+async fn take_measures(options: &Options) {
     let mut pace = if options.quick { QUICK } else { FULL };
     pace.rounds = options.rounds.unwrap_or(pace.rounds);
     let whole = !options.quick && options.only.is_empty();

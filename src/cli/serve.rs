@@ -41,17 +41,18 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-#[tokio::main]
-async fn serve(config: &Config) -> Result<(), app::Error> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    app::serve(config, stop).await
+fn serve(config: &Config) -> Result<(), app::Error> {
+    app::runtime(config)?.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        app::serve(config, stop).await
+    })
 }
 
 /// The environment, without what is not text: no option could be.

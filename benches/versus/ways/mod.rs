@@ -36,13 +36,17 @@ struct Front<P> {
 }
 
 /// Serves until it is killed, and says on stdout where.
-pub(crate) async fn serve(way: &str, store_url: &str) {
+pub(crate) fn serve(way: &str, store_url: &str) {
     let config = Config::load(None, [], &[]).unwrap();
+    app::runtime(&config).unwrap().block_on(serve_with(&config, way, store_url));
+}
+
+async fn serve_with(config: &Config, way: &str, store_url: &str) {
     // As the service does by default; nobody reads it.
     tracing_subscriber::fmt().json().with_env_filter(&config.log.filter).with_writer(std::io::sink).init();
     let batches = if way == "one-script" { Batches::SINGLE } else { Batches::default() };
     let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
-    let service = app::service(&config, driver(way, store, store_url).await);
+    let service = app::service(config, driver(way, store, store_url).await);
     let client_timeout = service.settings.client_timeout;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
