@@ -24,7 +24,7 @@ pub(crate) struct Pace {
     pub(crate) weighed: usize,
 }
 
-pub(crate) const FULL: Pace = Pace { rounds: 5, seconds: 8, warmup_s: 2, large: 10_000_000, weighed: 40_000 };
+pub(crate) const FULL: Pace = Pace { rounds: 5, seconds: 5, warmup_s: 2, large: 10_000_000, weighed: 40_000 };
 pub(crate) const QUICK: Pace = Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, weighed: 4_000 };
 
 /// A message of 1 KB, in bytes.
