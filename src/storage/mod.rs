@@ -6,6 +6,7 @@
 //! `tests/conformance` holds every driver to these words.
 
 pub mod error;
+mod key;
 mod record;
 pub mod redis;
 

@@ -14,11 +14,12 @@ use tracing::warn;
 
 use super::RedisStore;
 use super::keys::QueueKeys;
-use super::messages::{id_of, nonce_bytes, text};
+use super::messages::text;
 use super::reply;
 use super::script::{LETTER_DROP, LETTER_LIST, LETTER_POST};
 use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName};
+use crate::storage::key::{id_of, nonce_bytes};
 use crate::storage::{Error, QueueStore, record};
 
 const LETTERS_PER_STEP: u64 = 20;

@@ -9,11 +9,9 @@ use super::reply::{self, Reply};
 use super::script::{
     MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, QUEUE_PURGE, QUEUE_STATS,
 };
-use crate::domain::message::Nonce;
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank};
+use crate::storage::key::{self, id_of};
 use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
-
-pub(super) const KEY_BYTES: usize = 12;
 
 #[async_trait]
 impl MessageStore for RedisStore {
@@ -157,32 +155,13 @@ fn own_ids(queue: &QueueId, ids: &[MessageId]) -> Vec<MessageId> {
     ids.iter().copied().filter(|id| id.is_of(queue)).collect()
 }
 
-/// What a message is called inside its queue: its rank in seven bytes and its nonce in five.
+/// A message's key, as a script gets it.
 pub(super) fn key_of(id: MessageId) -> Bytes {
-    let mut key = [0; KEY_BYTES];
-    key[..7].copy_from_slice(&id.rank().micros().to_be_bytes()[1..]);
-    key[7..].copy_from_slice(&nonce_bytes(id.nonce()));
-    Bytes::copy_from_slice(&key)
+    Bytes::copy_from_slice(&key::key_of(id))
 }
 
 fn keys_of(ids: &[MessageId]) -> Vec<Bytes> {
     ids.iter().copied().map(key_of).collect()
-}
-
-/// The id of the message with that key.
-pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
-    if key.len() != KEY_BYTES {
-        return Err(Error::Corrupt("a message's key has not twelve bytes".to_owned()));
-    }
-    let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    let micros = number(&key[..7]);
-    let rank = Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))?;
-    Ok(MessageId::new(queue, rank, Nonce::from_bits(number(&key[7..]))))
-}
-
-/// A nonce as it stands in a key.
-pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; 5] {
-    nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")
 }
 
 pub(super) fn text(number: u64) -> Bytes {

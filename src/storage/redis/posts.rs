@@ -12,11 +12,12 @@ use tokio::sync::oneshot;
 use super::connection::{Connection, refused};
 use super::keys::QueueKeys;
 use super::lanes::Lanes;
-use super::messages::{KEY_BYTES, id_of, nonce_bytes, text};
+use super::messages::text;
 use super::script::MESSAGE_POST;
 use super::{queues, reply};
 use crate::domain::QueueId;
 use crate::domain::message::Nonce;
+use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
