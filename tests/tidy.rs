@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
@@ -28,7 +28,8 @@ const CRATES: [(&str, &[&str]); 8] = [
     ("hdrhistogram", &["src/cli/bench/"]),
     ("indicatif", &["src/cli/bench/"]),
     ("maud", &["src/cli/bench/"]),
-    ("rustix", &["src/cli/bench/"]),
+    ("redb", &["src/storage/embedded/"]),
+    ("rustix", &["src/cli/bench/", "src/storage/embedded/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

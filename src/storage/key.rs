@@ -32,6 +32,11 @@ pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
     Ok(MessageId::new(queue, rank, Nonce::from_bits(number(&key[RANK_BYTES..]))))
 }
 
+/// The rank of the message with that key, in microseconds.
+pub(super) fn rank_of(key: &[u8; KEY_BYTES]) -> u64 {
+    number(&key[..RANK_BYTES])
+}
+
 /// A nonce as it stands in a key.
 pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; 5] {
     nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")

@@ -5,6 +5,7 @@
 //! the store's own clock; a message that has ended is gone for every method at once. The suite in
 //! `tests/conformance` holds every driver to these words.
 
+pub mod embedded;
 pub mod error;
 mod key;
 mod record;

@@ -32,6 +32,7 @@ const LETTER_HEAD: [u8; 3] = [0x96, 0x02, 0xcf];
 const RANKED_HEAD: [u8; 3] = [0x95, 0x03, 0xcf];
 const CREATED: std::ops::Range<usize> = 3..11;
 const TTL: std::ops::Range<usize> = 12..16;
+const CLIENT: std::ops::Range<usize> = 18..BODY;
 const BODY: usize = 34;
 
 /// A client as records know it: XXH3-128 of its id, the same for every kind of id.
@@ -59,6 +60,17 @@ pub(super) fn ranked(message: &NewMessage, client: &[u8; 16]) -> Bytes {
 fn created_us(id: MessageId, record: &[u8]) -> u64 {
     let number = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes"));
     if record.starts_with(&RANKED_HEAD) { id.rank().micros().saturating_sub(number) } else { number }
+}
+
+/// The same record for a message that is created then (µs).
+#[must_use]
+pub(super) fn created_at(created_us: u64, ranked: &[u8]) -> Vec<u8> {
+    [&HEAD, &created_us.to_be_bytes()[..], &ranked[CREATED.end..]].concat()
+}
+
+/// Whether the message of a whole record is of that client.
+pub(super) fn is_from(record: &[u8], client: &[u8; 16]) -> bool {
+    record.get(CLIENT) == Some(client)
 }
 
 /// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,

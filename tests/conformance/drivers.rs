@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sukkal::domain::QueueId;
 use sukkal::storage::Driver;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::redis::RedisStore;
+use tempfile::TempDir;
 
 use super::subject::{Stage, Subject};
 use crate::support::cluster::RedisCluster;
@@ -27,6 +29,19 @@ pub(super) fn redis_cluster() -> Subject {
     Subject::new(RedisStage { store: open(&cluster.url()), _servers: cluster })
 }
 
+/// In a file of its own.
+pub(super) fn embedded() -> Subject {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+    Subject::new(EmbeddedStage { store, _folder: Some(folder) })
+}
+
+/// In memory.
+pub(super) fn memory() -> Subject {
+    let store = EmbeddedStore::in_memory().expect("memory is there");
+    Subject::new(EmbeddedStage { store, _folder: None })
+}
+
 struct RedisStage<S> {
     store: RedisStore,
     _servers: Arc<S>,
@@ -45,5 +60,21 @@ impl<S: Send + Sync> Stage for RedisStage<S> {
 
     async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         self.store.set_clock(queue, offset_us).await.expect("the store answers");
+    }
+}
+
+struct EmbeddedStage {
+    store: EmbeddedStore,
+    _folder: Option<TempDir>,
+}
+
+#[async_trait]
+impl Stage for EmbeddedStage {
+    fn store(&self) -> &dyn Driver {
+        &self.store
+    }
+
+    async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        self.store.set_clock(queue, offset_us);
     }
 }

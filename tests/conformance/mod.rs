@@ -58,7 +58,7 @@ macro_rules! suite {
 }
 
 suite! {
-    drivers: [redis, redis_cluster],
+    drivers: [redis, redis_cluster, embedded, memory],
     cases: {
         queues: [
             a_created_queue_has_its_metadata,

@@ -1,0 +1,250 @@
+//! Claims: create, get, renew, give back, release. See `scripts/shared/claims.lua`.
+
+use async_trait::async_trait;
+use bytes::BufMut;
+
+use super::EmbeddedStore;
+use super::failure::damaged;
+use super::holds::{Lease, whole_seconds};
+use super::keys::{self, Key, Part, Table};
+use super::view::View;
+use super::writer::Step;
+use super::writing::Writing;
+use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::storage::key::{KEY_BYTES, key_of};
+use crate::storage::{ClaimChange, ClaimStore, Error};
+
+/// A live claim as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClaimRow {
+    pub(super) ttl_s: u32,
+    pub(super) since_us: u64,
+    pub(super) end_us: u64,
+    /// The messages that it was given; what it still holds, their holds say.
+    pub(super) keys: Vec<Key>,
+}
+
+const HEAD_BYTES: usize = 20;
+
+impl ClaimRow {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + KEY_BYTES * self.keys.len());
+        bytes.put_u32(self.ttl_s);
+        bytes.put_u64(self.since_us);
+        bytes.put_u64(self.end_us);
+        bytes.extend(self.keys.iter().flatten());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let row = || {
+            let (ttl, rest) = bytes.split_first_chunk()?;
+            let (since, rest) = rest.split_first_chunk()?;
+            let (end, keys) = rest.split_first_chunk()?;
+            let (keys, []) = keys.as_chunks() else {
+                return None;
+            };
+            Some(Self {
+                ttl_s: u32::from_be_bytes(*ttl),
+                since_us: u64::from_be_bytes(*since),
+                end_us: u64::from_be_bytes(*end),
+                keys: keys.to_vec(),
+            })
+        };
+        row().ok_or_else(|| damaged("a claim"))
+    }
+}
+
+#[async_trait]
+impl ClaimStore for EmbeddedStore {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+        let (queue, new) = (queue.clone(), *new);
+        self.write(0, move |store| {
+            let now_us = store.now_us(&queue);
+            let Some(row) = store.view.row(&queue)? else {
+                return Ok(Step::Done(None));
+            };
+            if store.settle(row.number, now_us)? {
+                return Ok(Step::Again);
+            }
+            let free = store.view.free(row.number, new.limit)?;
+            let keys = store.worth_giving_out(&queue, &row, free, now_us)?;
+            if keys.is_empty() {
+                return Ok(Step::Done(None));
+            }
+            let id = ClaimId::random();
+            for key in &keys {
+                store.move_to(row.number, key, Part::Ready, Part::Held)?;
+                store.hold_for(row.number, key, id, new.term, now_us, row.policy.letters.is_some())?;
+            }
+            store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
+            store.view.show_claim(&queue, row.number, id, now_us).map(Step::Done)
+        })
+        .await
+    }
+
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
+        let of = queue.clone();
+        let claim = self.read_settled(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
+        Ok(claim.await?.flatten())
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimChange, Error> {
+        self.write_settled(queue, ClaimChange::Gone, move |store, number, now_us| {
+            let Some(row) = store.view.claim(number, id)? else {
+                return Ok(ClaimChange::Gone);
+            };
+            let keys = store.view.still_held(number, id, &row.keys)?;
+            for key in &keys {
+                store.hold_again_for(number, key, id, term, now_us)?;
+            }
+            store.take(&lease_key(number, row.end_us, Lease::Claim(id)))?;
+            store.keep_claim(number, id, term.ttl_s, keys, now_us)?;
+            Ok(ClaimChange::Done)
+        })
+        .await
+    }
+
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimChange, Error> {
+        let key = id.is_of(queue).then(|| key_of(id));
+        self.write_settled(queue, ClaimChange::Gone, move |store, number, now_us| {
+            if store.view.claim(number, claim)?.is_none() {
+                return Ok(ClaimChange::Gone);
+            }
+            // An id of another queue has a key that this claim cannot hold, but by chance.
+            if let Some(key) = key
+                && store.view.holder(number, &key)? == Some(claim)
+            {
+                match delay_s {
+                    0 => store.give_back(number, &key)?,
+                    delay_s => store.keep_back(number, &key, delay_s, now_us)?,
+                }
+            }
+            Ok(ClaimChange::Done)
+        })
+        .await
+    }
+
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.write_settled(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                store.release(number, Lease::Claim(id), row.end_us)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl<T: Table> View<T> {
+    /// Of a claim's messages, those that it still holds.
+    fn still_held(&self, number: u64, claim: ClaimId, keys: &[Key]) -> Result<Vec<Key>, Error> {
+        let mut held = Vec::with_capacity(keys.len());
+        for key in keys {
+            if self.holder(number, key)? == Some(claim) {
+                held.push(*key);
+            }
+        }
+        Ok(held)
+    }
+
+    /// A live claim with the messages that it still holds.
+    fn show_claim(&self, queue: &QueueId, number: u64, id: ClaimId, now_us: u64) -> Result<Option<Claim>, Error> {
+        let Some(row) = self.claim(number, id)? else {
+            return Ok(None);
+        };
+        let keys = self.still_held(number, id, &row.keys)?;
+        let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
+        let messages = self.messages(queue, number, &keys, now_us)?;
+        Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages }))
+    }
+}
+
+impl Writing<'_> {
+    /// Puts a message under a claim, and counts that it was given out where that counts.
+    fn hold_for(
+        &mut self,
+        number: u64,
+        key: &Key,
+        claim: ClaimId,
+        term: Term,
+        now_us: u64,
+        counts: bool,
+    ) -> Result<(), Error> {
+        self.hold_again_for(number, key, claim, term, now_us)?;
+        if counts {
+            let mut hold = self.hold_or_new(number, key)?;
+            hold.count = hold.count.saturating_add(1);
+            self.put_hold(number, key, &hold)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a message under a claim, and lets it live as long and the grace longer if it would have ended
+    /// before the claim.
+    fn hold_again_for(&mut self, number: u64, key: &Key, claim: ClaimId, term: Term, now_us: u64) -> Result<(), Error> {
+        let mut hold = self.hold_or_new(number, key)?;
+        if hold.end_s * 1_000_000 < now_us + u64::from(term.ttl_s) * 1_000_000 {
+            self.take(&keys::timed(number, Part::End, hold.end_s, key))?;
+            hold.ttl_s = term.ttl_s.saturating_add(term.grace_s);
+            hold.end_s = whole_seconds(now_us) + u64::from(hold.ttl_s);
+            self.note_end(number, key, hold.end_s)?;
+        }
+        hold.lease = Some(Lease::Claim(claim));
+        self.put_hold(number, key, &hold)
+    }
+
+    fn keep_claim(&mut self, number: u64, id: ClaimId, ttl_s: u32, keys: Vec<Key>, now_us: u64) -> Result<(), Error> {
+        let row = ClaimRow { ttl_s, since_us: now_us, end_us: now_us + u64::from(ttl_s) * 1_000_000, keys };
+        self.put(&lease_key(number, row.end_us, Lease::Claim(id)), &[])?;
+        self.put(&keys::content(number, Part::Claim, id.as_bytes()), &row.encode())
+    }
+
+    /// Puts a message that is held back to where it was.
+    fn give_back(&mut self, number: u64, key: &Key) -> Result<(), Error> {
+        let mut hold = self.hold_or_new(number, key)?;
+        hold.lease = None;
+        self.put_hold(number, key, &hold)?;
+        self.move_to(number, key, Part::Held, Part::Ready)
+    }
+
+    /// Keeps a message that is held from everybody, under no claim, for so long.
+    fn keep_back(&mut self, number: u64, key: &Key, delay_s: u32, now_us: u64) -> Result<(), Error> {
+        let mut hold = self.hold_or_new(number, key)?;
+        let lease = Lease::Nobody(*key);
+        hold.lease = Some(lease);
+        self.put_hold(number, key, &hold)?;
+        self.put(&lease_key(number, now_us + u64::from(delay_s) * 1_000_000, lease), &[])
+    }
+
+    /// Gives back the messages that a lease still holds, and forgets it; says how many they were.
+    pub(super) fn release(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<usize, Error> {
+        self.take(&lease_key(number, end_us, lease))?;
+        let given = match lease {
+            Lease::Nobody(key) => vec![key],
+            Lease::Claim(id) => {
+                let given = self.view.claim(number, id)?.map(|row| row.keys).unwrap_or_default();
+                self.take(&keys::content(number, Part::Claim, id.as_bytes()))?;
+                given
+            }
+        };
+        let mut given_back = 0;
+        for key in given {
+            if self.view.hold(number, &key)?.is_some_and(|hold| hold.lease == Some(lease)) {
+                self.give_back(number, &key)?;
+                given_back += 1;
+            }
+        }
+        Ok(given_back)
+    }
+}
+
+fn lease_key(number: u64, end_us: u64, lease: Lease) -> Vec<u8> {
+    keys::timed(number, Part::Lease, end_us, &lease.encode())
+}

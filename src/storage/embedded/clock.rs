@@ -1,0 +1,41 @@
+//! The store's clock, in microseconds since 1970: the machine's. It is the same for every queue, but for tests.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::domain::QueueId;
+
+/// The clock of one store.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    #[cfg(feature = "movable-clock")]
+    offsets_us: std::sync::Mutex<std::collections::HashMap<QueueId, i64>>,
+}
+
+impl Clock {
+    /// The time as this queue sees it.
+    #[cfg(not(feature = "movable-clock"))]
+    #[expect(clippy::unused_self, reason = "the clock that tests move needs it")]
+    pub(super) fn now_us(&self, _queue: &QueueId) -> u64 {
+        now_us()
+    }
+
+    /// The time as this queue sees it.
+    #[cfg(feature = "movable-clock")]
+    pub(super) fn now_us(&self, queue: &QueueId) -> u64 {
+        let offsets = self.offsets_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        now_us().saturating_add_signed(offsets.get(queue).copied().unwrap_or(0))
+    }
+
+    /// Moves the clock of one queue.
+    #[cfg(feature = "movable-clock")]
+    pub(super) fn set(&self, queue: &QueueId, offset_us: i64) {
+        let mut offsets = self.offsets_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        offsets.insert(queue.clone(), offset_us);
+    }
+}
+
+/// The machine's time.
+pub(super) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,230 @@
+//! Every key that Sukkal keeps in the file, in two tables.
+//!
+//! `registry`, by name. `Q` is the project with each zero byte followed by `0xff`, two zero bytes, and the
+//! queue's name, so that keys sort as projects and names do and no two ids meet in one.
+//!
+//! | key | holds |
+//! |---|---|
+//! | `format` | the version of all this: see `file.rs` |
+//! | `n` | the last number that was given to what a queue holds |
+//! | `p` project | how many queues the project has |
+//! | `q` Q | a queue: number, revision, what the store obeys of its metadata, metadata |
+//! | `g` Q | of a deleted queue the last rank that may have been given, for a day |
+//! | `o` name Q | the post of a client's idempotency key: until when it is kept, digest, keys of its messages |
+//! | `x` end key | nothing: that key of the registry is kept until then (µs) |
+//! | `t` number | nothing: what has this number belongs to no queue any more |
+//!
+//! `contents`, by the number of what a queue holds, which a purge and a deletion just let go: number, part, and
+//!
+//! | part | then | holds |
+//! |---|---|---|
+//! | `STATE` | | ranks given, how many messages there are: see `state.rs` |
+//! | `MESSAGE` | key | the message's record |
+//! | `READY`, `DELAYED`, `HELD` | key | nothing: every message is in one of the three |
+//! | `HOLD` | key | what claims have changed about the message: see `holds.rs` |
+//! | `LEASE` | end (µs), lease | nothing: the lease ends then |
+//! | `CLAIM` | claim | its ttl, since when it runs, its end, the keys that it was given |
+//! | `END` | second, key | nothing: the message ends then; one such entry for each message |
+
+use redb::{ReadableTable, TableDefinition};
+
+use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::storage::key::KEY_BYTES;
+
+pub(super) type Slice = &'static [u8];
+pub(super) type Key = [u8; KEY_BYTES];
+
+pub(super) const REGISTRY: TableDefinition<'static, Slice, Slice> = TableDefinition::new("registry");
+pub(super) const CONTENTS: TableDefinition<'static, Slice, Slice> = TableDefinition::new("contents");
+
+/// A table, in a transaction that reads or one that writes.
+pub(super) trait Table: ReadableTable<Slice, Slice> {}
+
+impl<T: ReadableTable<Slice, Slice>> Table for T {}
+
+pub(super) const FORMAT: &[u8] = b"format";
+pub(super) const LAST_NUMBER: &[u8] = b"n";
+pub(super) const QUEUES: u8 = b'q';
+pub(super) const EXPIRIES: u8 = b'x';
+pub(super) const TRASH: u8 = b't';
+const PROJECTS: u8 = b'p';
+const GRAVES: u8 = b'g';
+const ANSWERS: u8 = b'o';
+
+/// What is kept under a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Part {
+    State = 0,
+    Message = 1,
+    Ready = 2,
+    Delayed = 3,
+    Held = 4,
+    Hold = 5,
+    Lease = 6,
+    Claim = 7,
+    End = 8,
+}
+
+const PROJECT_END: [u8; 2] = [0, 0];
+const TIME_BYTES: usize = 8;
+
+/// The key of the number of queues in a project.
+pub(super) fn project(project: &ProjectId) -> Vec<u8> {
+    [&[PROJECTS], project.as_str().as_bytes()].concat()
+}
+
+/// What the keys of all queues of a project begin with.
+pub(super) fn queues_of(project: &ProjectId) -> Vec<u8> {
+    named(QUEUES, project, "")
+}
+
+/// The key of a queue.
+pub(super) fn queue(queue: &QueueId) -> Vec<u8> {
+    named(QUEUES, queue.project(), queue.name().as_str())
+}
+
+/// The key of what is remembered of a deleted queue.
+pub(super) fn grave(queue: &QueueId) -> Vec<u8> {
+    named(GRAVES, queue.project(), queue.name().as_str())
+}
+
+/// The key of an answer that is kept for an idempotency key of that name.
+pub(super) fn answer(name: [u8; 16], queue: &QueueId) -> Vec<u8> {
+    let of = named(ANSWERS, queue.project(), queue.name().as_str());
+    [&of[..1], &name, &of[1..]].concat()
+}
+
+/// The key that says until when (µs) another key of the registry is kept.
+pub(super) fn expiry(end_us: u64, key: &[u8]) -> Vec<u8> {
+    [&[EXPIRIES][..], &end_us.to_be_bytes(), key].concat()
+}
+
+/// The key that such a key is about.
+pub(super) fn expiring(expiry: &[u8]) -> &[u8] {
+    expiry.get(1 + TIME_BYTES..).unwrap_or_default()
+}
+
+/// The key that gives a number up.
+pub(super) fn trash(number: u64) -> Vec<u8> {
+    [&[TRASH][..], &number.to_be_bytes()].concat()
+}
+
+/// The number that such a key gives up.
+pub(super) fn trashed(trash: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(trash.get(1..)?.try_into().ok()?))
+}
+
+/// The queue that has this key.
+pub(super) fn queue_of(key: &[u8]) -> Option<QueueId> {
+    let mut project = Vec::new();
+    let mut rest = key.strip_prefix(&[QUEUES])?;
+    loop {
+        match rest {
+            [0, 0xff, more @ ..] => {
+                project.push(0);
+                rest = more;
+            }
+            [0, 0, name @ ..] => {
+                let name: QueueName = str::from_utf8(name).ok()?.parse().ok()?;
+                let project = ProjectId::new(str::from_utf8(&project).ok()?)?;
+                return QueueId::new(project, name).ok();
+            }
+            [byte, more @ ..] => {
+                project.push(*byte);
+                rest = more;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// The first key behind all that begin so.
+pub(super) fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// What all keys of a part begin with.
+pub(super) fn part(number: u64, part: Part) -> Vec<u8> {
+    content(number, part, &[])
+}
+
+/// A key of `contents`.
+pub(super) fn content(number: u64, part: Part, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(TIME_BYTES + 1 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(rest);
+    key
+}
+
+/// A key of `contents` with a time in front of the rest.
+pub(super) fn timed(number: u64, part: Part, time: u64, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(2 * TIME_BYTES + 1 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(&time.to_be_bytes());
+    key.extend_from_slice(rest);
+    key
+}
+
+/// What follows number and part in a key of `contents`.
+pub(super) fn rest(key: &[u8]) -> &[u8] {
+    key.get(TIME_BYTES + 1..).unwrap_or_default()
+}
+
+/// The time and what follows it, of a key that has one.
+pub(super) fn time_and_rest(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (time, rest) = rest(key).split_first_chunk()?;
+    Some((u64::from_be_bytes(*time), rest))
+}
+
+fn named(kind: u8, project: &ProjectId, name: &str) -> Vec<u8> {
+    let project = project.as_str().as_bytes();
+    let mut key = Vec::with_capacity(3 + project.len() + name.len());
+    key.push(kind);
+    for byte in project {
+        key.push(*byte);
+        if *byte == 0 {
+            key.push(u8::MAX);
+        }
+    }
+    key.extend_from_slice(&PROJECT_END);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(project: &str, name: &str) -> QueueId {
+        QueueId::new(ProjectId::new(project).unwrap(), name.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn keys_sort_as_queues_do_and_give_them_back() {
+        let projects = ["a", "a\0", "a\0b", "a\u{1}", "ab", "a/b", "ä", "\0", "\0\0", "b"];
+        let mut queues: Vec<QueueId> =
+            projects.iter().flat_map(|project| ["-", "a", "a.b", "b"].map(|name| id(project, name))).collect();
+
+        queues.sort();
+        let keys: Vec<Vec<u8>> = queues.iter().map(queue).collect();
+
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        for (queue, key) in queues.iter().zip(&keys) {
+            assert_eq!(queue_of(key).as_ref(), Some(queue));
+            let of = queues_of(queue.project());
+            let same: Vec<_> = keys.iter().filter(|key| key.starts_with(&of)).collect();
+            assert_eq!(same.len(), 4, "{queue:?}");
+            assert!(*key < behind(&of));
+        }
+    }
+}

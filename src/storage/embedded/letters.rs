@@ -1,0 +1,77 @@
+//! Dead letters: messages that were given out as often as their queue allows go to another queue. Both are in one
+//! file, so they go in the step that would have given them out.
+
+use super::failure::damaged;
+use super::holds::whole_seconds;
+use super::keys::Key;
+use super::posting::NewRecord;
+use super::state::{Letters, Row};
+use super::writing::Writing;
+use crate::domain::message::Nonce;
+use crate::domain::{Metadata, Origin, QueueId};
+use crate::storage::key::{id_of, nonce_bytes};
+use crate::storage::{Error, record};
+
+impl Writing<'_> {
+    /// Of the messages that are to be given out, those that may be; the others are sent away.
+    pub(super) fn worth_giving_out(
+        &mut self,
+        queue: &QueueId,
+        row: &Row,
+        keys: Vec<Key>,
+        now_us: u64,
+    ) -> Result<Vec<Key>, Error> {
+        let Some(letters) = &row.policy.letters else {
+            return Ok(keys);
+        };
+        let (mut worth, mut dead) = (Vec::new(), Vec::new());
+        for key in keys {
+            let count = self.view.hold(row.number, &key)?.map_or(0, |hold| hold.count);
+            if count < letters.count_max { &mut worth } else { &mut dead }.push(key);
+        }
+        if !dead.is_empty() {
+            self.send(queue, row.number, letters, &dead, now_us)?;
+        }
+        Ok(worth)
+    }
+
+    fn send(
+        &mut self,
+        source: &QueueId,
+        number: u64,
+        letters: &Letters,
+        keys: &[Key],
+        now_us: u64,
+    ) -> Result<(), Error> {
+        let (mut records, mut holds) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for key in keys {
+            let mut hold = self.hold_or_new(number, key)?;
+            if letters.ttl_s > 0 {
+                hold.ttl_s = letters.ttl_s;
+                hold.end_s = whole_seconds(now_us) + u64::from(letters.ttl_s);
+            }
+            let record = self.view.record(number, key)?.ok_or_else(|| damaged("a message"))?;
+            let id = id_of(source, key)?;
+            let origin = Origin { queue: source.name().clone(), id, claim_count: hold.count };
+            records.push(NewRecord {
+                nonce: nonce_bytes(Nonce::random()),
+                delay_s: 0,
+                record: record::letter(&record, &origin)?.into(),
+                end_s: hold.end_s,
+            });
+            holds.push(hold);
+        }
+        self.remove_all(number, keys)?;
+
+        let target = QueueId::new(source.project().clone(), letters.target.clone())
+            .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
+        self.create(&target, &Metadata::default())?;
+        let row = self.view.row(&target)?.ok_or_else(|| damaged("a queue"))?;
+        let target_now_us = self.now_us(&target);
+        let arrived = self.post(row.number, target_now_us, &records)?;
+        for (key, hold) in arrived.iter().zip(holds) {
+            self.put_hold(row.number, key, &hold)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The embedded store: one file, in this process, durable without a server. Or the same in memory.
+//!
+//! Everything that changes the store is an operation that the writer runs (`writer.rs`); what only reads has a
+//! transaction of its own, which keeps nobody waiting (`view.rs`). No operation acts on an unsettled queue: a
+//! reader that finds something due has the writer settle it first. `keys.rs` says what is stored.
+
+mod claims;
+mod clock;
+mod disk;
+mod engine;
+mod failure;
+mod holds;
+mod keys;
+mod letters;
+mod messages;
+mod posting;
+mod posts;
+mod queues;
+mod settle;
+mod state;
+mod upkeep;
+mod view;
+mod writer;
+mod writing;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redb::{DatabaseError, ReadOnlyTable, ReadableDatabase, StorageBackend};
+
+pub use engine::OpenError;
+
+use self::clock::Clock;
+use self::engine::Engine;
+use self::keys::{CONTENTS, REGISTRY, Slice};
+use self::state::Row;
+use self::view::View;
+use self::writer::{Step, Writer};
+use self::writing::Writing;
+use crate::domain::QueueId;
+use crate::storage::Error;
+
+/// When what was acknowledged is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before it is acknowledged; operations that come side by side share the wait.
+    #[default]
+    Group,
+    /// Within a second.
+    Interval,
+    /// Within a minute, or when the store is closed.
+    Off,
+}
+
+impl Fsync {
+    /// How long what was committed may not be on disk, if at all.
+    fn interval(self) -> Option<Duration> {
+        match self {
+            Self::Group => None,
+            Self::Interval => Some(Duration::from_secs(1)),
+            Self::Off => Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// A store in this process. Clones are the same store, which is closed with the last of them.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    engine: Arc<Engine>,
+    writer: Writer,
+    clock: Arc<Clock>,
+}
+
+type Reading = View<ReadOnlyTable<Slice, Slice>>;
+
+impl EmbeddedStore {
+    /// The store in that folder, which is made if it is not there.
+    pub fn open(folder: &Path, fsync: Fsync) -> Result<Self, OpenError> {
+        Self::over(Engine::in_folder(folder)?, fsync)
+    }
+
+    /// A store that lasts as long as the process does.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Self::over(Engine::in_memory()?, Fsync::Group)
+    }
+
+    /// A store on disks that tests make, one each time that it is opened.
+    pub fn on_disk(
+        disk: impl Fn() -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync + 'static,
+        fsync: Fsync,
+    ) -> Result<Self, OpenError> {
+        Self::over(Engine::over("the disk".to_owned(), disk)?, fsync)
+    }
+
+    fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
+        let (engine, clock) = (Arc::new(engine), Arc::new(Clock::default()));
+        let writer = Writer::start(engine.clone(), clock.clone(), fsync)
+            .map_err(|reason| OpenError::Io { place: "the store's writer".to_owned(), reason })?;
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock }) })
+    }
+
+    /// Moves the clock of one queue: `offset_us` is added to the machine's.
+    #[cfg(feature = "movable-clock")]
+    pub fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        self.parts.clock.set(queue, offset_us);
+    }
+
+    /// Has the writer carry out an operation that brings so many bytes.
+    async fn write<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnMut(&mut Writing<'_>) -> Result<Step<T>, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.parts.writer.write(bytes, work).await
+    }
+
+    /// The same with one on a queue that has nothing left to settle; `absent` without such a queue. The work gets
+    /// the number of the queue's contents and the time.
+    async fn write_settled<T: Clone + Send + 'static>(
+        &self,
+        queue: &QueueId,
+        absent: T,
+        mut work: impl FnMut(&mut Writing<'_>, u64, u64) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let queue = queue.clone();
+        self.write(0, move |store| {
+            let now_us = store.now_us(&queue);
+            let Some(row) = store.view.row(&queue)? else {
+                return Ok(Step::Done(absent.clone()));
+            };
+            if store.settle(row.number, now_us)? {
+                return Ok(Step::Again);
+            }
+            work(store, row.number, now_us).map(Step::Done)
+        })
+        .await
+    }
+
+    /// Reads the store as it is at one moment.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Reading) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let engine = self.parts.engine.clone();
+        let broken = || Error::Corrupt("the engine or a reader broke down".to_owned());
+        let reading = move || {
+            let opened = engine.opened()?;
+            let transaction = opened.database.begin_read()?;
+            let view =
+                View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
+            look(&view)
+        };
+        let caught = move || catch_unwind(AssertUnwindSafe(reading)).map_err(|_| broken())?;
+        tokio::task::spawn_blocking(caught).await.map_err(|_| broken())?
+    }
+
+    /// Reads a queue that has nothing left to settle; `None` without such a queue. The look gets the number of the
+    /// queue's contents and the time.
+    async fn read_settled<T: Send + 'static>(
+        &self,
+        queue: &QueueId,
+        look: impl Fn(&Reading, u64, u64) -> Result<T, Error> + Send + Sync + 'static,
+    ) -> Result<Option<T>, Error> {
+        self.read_settled_with(queue, move |view, row, now_us| look(view, row.number, now_us)).await
+    }
+
+    async fn read_settled_with<T: Send + 'static>(
+        &self,
+        queue: &QueueId,
+        look: impl Fn(&Reading, &Row, u64) -> Result<T, Error> + Send + Sync + 'static,
+    ) -> Result<Option<T>, Error> {
+        let look = Arc::new(look);
+        loop {
+            let (look, clock, of) = (look.clone(), self.parts.clock.clone(), queue.clone());
+            let seen = self.read(move |view| {
+                let Some(row) = view.row(&of)? else {
+                    return Ok(Some(None));
+                };
+                let (state, now_us) = (view.stored_state(row.number)?, clock.now_us(&of));
+                if view.is_unsettled(row.number, &state, now_us)? {
+                    return Ok(None);
+                }
+                look(view, &row, now_us).map(|seen| Some(Some(seen)))
+            });
+            if let Some(seen) = seen.await? {
+                return Ok(seen);
+            }
+            self.write_settled(queue, (), |_store, _number, _now_us| Ok(())).await?;
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.writer.close();
+    }
+}

@@ -1,0 +1,120 @@
+//! Posts: of each request all messages, in order, behind every other, or none. Nothing is settled first: a post
+//! only adds.
+
+use bytes::{BufMut, Bytes};
+use redb::ReadableTable;
+
+use super::EmbeddedStore;
+use super::clock;
+use super::holds::whole_seconds;
+use super::keys::{self, Key};
+use super::posting::NewRecord;
+use super::writer::Step;
+use super::writing::Writing;
+use crate::domain::message::Nonce;
+use crate::domain::{QueueId, Revision};
+use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
+use crate::storage::{Error, Post, Posting, record};
+
+/// A request, ready for the writer.
+struct Request {
+    queue: QueueId,
+    seen: Revision,
+    messages: Vec<NewMessage>,
+    once: Option<Once>,
+}
+
+struct NewMessage {
+    nonce: [u8; 5],
+    delay_s: u32,
+    ttl_s: u32,
+    record: Bytes,
+}
+
+struct Once {
+    key: Vec<u8>,
+    digest: [u8; 16],
+    kept_s: u32,
+}
+
+/// The digest that a kept answer begins with stands behind the time until which it is kept.
+const DIGEST: std::ops::Range<usize> = 8..24;
+
+impl EmbeddedStore {
+    pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+        let request = Request::new(queue, post);
+        let bytes = request.messages.iter().map(|message| message.record.len()).sum();
+        self.write(bytes, move |store| store.post_request(&request).map(Step::Done)).await
+    }
+}
+
+impl Request {
+    fn new(queue: &QueueId, post: &Post<'_>) -> Self {
+        let client = record::client_digest(post.client);
+        let messages = post.messages.iter().map(|message| NewMessage {
+            nonce: nonce_bytes(Nonce::random()),
+            delay_s: message.delay_s,
+            ttl_s: message.ttl_s,
+            record: record::ranked(message, &client),
+        });
+        let once = post.once.map(|(once, kept_s)| Once {
+            key: keys::answer(once.name(post.client), queue),
+            digest: once.digest(post.client),
+            kept_s,
+        });
+        Self { queue: queue.clone(), seen: post.seen, messages: messages.collect(), once }
+    }
+}
+
+impl Writing<'_> {
+    fn post_request(&mut self, request: &Request) -> Result<Posting, Error> {
+        if let Some(once) = &request.once
+            && let Some(kept) = self.kept_answer(&request.queue, once)?
+        {
+            return Ok(kept);
+        }
+        let Some(row) = self.view.row(&request.queue)?.filter(|row| row.revision == request.seen) else {
+            return Ok(Posting::Stale(self.view.queue(&request.queue)?));
+        };
+        let now_us = self.now_us(&request.queue);
+        let records = request.messages.iter().map(|message| NewRecord {
+            nonce: message.nonce,
+            delay_s: message.delay_s,
+            record: record::created_at(now_us, &message.record),
+            end_s: whole_seconds(now_us) + u64::from(message.ttl_s),
+        });
+        let keys = self.post(row.number, now_us, &records.collect::<Vec<_>>())?;
+        if let Some(once) = &request.once {
+            self.keep_answer(once, &keys)?;
+        }
+        posted(&request.queue, &keys)
+    }
+
+    /// The answer that is kept for a request's idempotency key.
+    fn kept_answer(&self, queue: &QueueId, once: &Once) -> Result<Option<Posting>, Error> {
+        let Some(kept) = self.view.registry.get(&*once.key)? else {
+            return Ok(None);
+        };
+        let kept = kept.value();
+        if super::upkeep::kept_until(kept) <= Some(clock::now_us()) {
+            return Ok(None);
+        }
+        if kept.get(DIGEST) != Some(&once.digest) {
+            return Ok(Some(Posting::OtherContent));
+        }
+        posted(queue, kept[DIGEST.end..].as_chunks::<KEY_BYTES>().0).map(Some)
+    }
+
+    fn keep_answer(&mut self, once: &Once, keys: &[Key]) -> Result<(), Error> {
+        let end_us = clock::now_us() + u64::from(once.kept_s) * 1_000_000;
+        let mut answer = Vec::with_capacity(DIGEST.end + KEY_BYTES * keys.len());
+        answer.put_u64(end_us);
+        answer.extend_from_slice(&once.digest);
+        answer.extend(keys.iter().flatten());
+        self.keep_until(end_us, &once.key, &answer)
+    }
+}
+
+fn posted(queue: &QueueId, keys: &[Key]) -> Result<Posting, Error> {
+    keys.iter().map(|key| id_of(queue, key)).collect::<Result<_, _>>().map(Posting::Posted)
+}

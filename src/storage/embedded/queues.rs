@@ -1,0 +1,168 @@
+//! Queues: create, get, update, delete, list, count. A queue and its name are one row, in one file.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use bytes::{Buf, BufMut};
+use redb::ReadableTable;
+
+use super::EmbeddedStore;
+use super::clock;
+use super::failure::damaged;
+use super::keys::{self, Table};
+use super::state::Row;
+use super::view::{View, read_queue};
+use super::writer::Step;
+use super::writing::Writing;
+use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision};
+use crate::storage::{Creation, Error, QueueStore, Update, record};
+
+/// How long it is remembered which ranks a deleted queue may have given.
+const GRAVE_KEPT_US: u64 = 24 * 3_600 * 1_000_000;
+
+#[async_trait]
+impl QueueStore for EmbeddedStore {
+    async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
+        let (queue, metadata) = (queue.clone(), metadata.clone());
+        self.write(0, move |store| store.create(&queue, &metadata).map(Step::Done)).await
+    }
+
+    async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
+        let queue = queue.clone();
+        self.read(move |view| view.queue(&queue)).await
+    }
+
+    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
+        let (queue, metadata) = (queue.clone(), metadata.clone());
+        self.write(0, move |store| store.update(&queue, seen, &metadata).map(Step::Done)).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        let queue = queue.clone();
+        self.write(0, move |store| store.delete(&queue).map(Step::Done)).await
+    }
+
+    async fn list_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(QueueName, Queue)>, Error> {
+        let of = keys::queues_of(project);
+        let after = after.map(|after| [&of[..], after.as_bytes()].concat());
+        self.read(move |view| view.list(&of, after.as_deref(), limit)).await
+    }
+
+    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
+        let project = project.clone();
+        self.read(move |view| view.count(&project)).await
+    }
+}
+
+impl<T: Table> View<T> {
+    /// The queues whose keys begin so, behind a key.
+    fn list(&self, of: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(QueueName, Queue)>, Error> {
+        let from = after.map_or(Bound::Included(of), Bound::Excluded);
+        let mut listed = Vec::new();
+        for entry in self.registry.range::<&[u8]>((from, Bound::Excluded(&*keys::behind(of))))?.take(limit) {
+            let (key, row) = entry?;
+            let queue = keys::queue_of(key.value()).ok_or_else(|| damaged("a queue's name"))?;
+            listed.push((queue.name().clone(), read_queue(row.value())?));
+        }
+        Ok(listed)
+    }
+
+    fn count(&self, project: &ProjectId) -> Result<u64, Error> {
+        match self.registry.get(&*keys::project(project))? {
+            Some(count) => count.value().try_get_u64().map_err(|_| damaged("a count of queues")),
+            None => Ok(0),
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// Creates the queue unless it exists.
+    pub(super) fn create(&mut self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
+        if self.view.row(queue)?.is_some() {
+            return Ok(Creation::Existed);
+        }
+        let last = self.take_grave(queue)?;
+        let revision = self.now_us(queue).max(last + 1);
+        let number = self.new_number()?;
+        self.count(number, |state| state.last = revision)?;
+        self.put_row(queue, number, Revision(revision), metadata)?;
+        let count = self.view.count(queue.project())? + 1;
+        self.put_registry(&keys::project(queue.project()), &count.to_be_bytes())?;
+        Ok(Creation::Created)
+    }
+
+    fn update(&mut self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
+        let Some(row) = self.view.row(queue)?.filter(|row| row.revision == seen) else {
+            return Ok(Update::Stale);
+        };
+        let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
+        self.put_row(queue, row.number, Revision(next_rank.max(seen.0 + 1)), metadata)?;
+        Ok(Update::Done)
+    }
+
+    /// Deletes the queue, if it is there. The next of that name goes on behind it, whatever the clock does.
+    fn delete(&mut self, queue: &QueueId) -> Result<(), Error> {
+        let Some(row) = self.view.row(queue)? else {
+            return Ok(());
+        };
+        let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
+        self.put_grave(queue, next_rank.max(row.revision.0 + 1) - 1)?;
+        self.take_registry(&keys::queue(queue))?;
+        let (project, count) = (keys::project(queue.project()), self.view.count(queue.project())?);
+        if count > 1 {
+            self.put_registry(&project, &(count - 1).to_be_bytes())?;
+        } else {
+            self.take_registry(&project)?;
+        }
+        self.let_go(row.number)
+    }
+
+    /// Lets go of all messages and claims of the queue, if it is there.
+    pub(super) fn purge(&mut self, queue: &QueueId) -> Result<(), Error> {
+        let Some(row) = self.view.row(queue)? else {
+            return Ok(());
+        };
+        let last = self.state(row.number)?.last;
+        let number = self.new_number()?;
+        let key = keys::queue(queue);
+        let renumbered = {
+            let stored = self.view.registry.get(&*key)?.ok_or_else(|| damaged("a queue"))?;
+            Row::renumbered(stored.value(), number)
+        };
+        self.put_registry(&key, &renumbered)?;
+        self.count(number, |state| state.last = last)?;
+        self.let_go(row.number)
+    }
+
+    fn put_row(&mut self, queue: &QueueId, number: u64, revision: Revision, metadata: &Metadata) -> Result<(), Error> {
+        let row = Row::encode(number, revision, &record::policy(metadata), &record::from_metadata(metadata));
+        self.put_registry(&keys::queue(queue), &row)
+    }
+
+    fn put_grave(&mut self, queue: &QueueId, last: u64) -> Result<(), Error> {
+        let end_us = clock::now_us() + GRAVE_KEPT_US;
+        let mut grave = Vec::new();
+        grave.put_u64(end_us);
+        grave.put_u64(last);
+        self.keep_until(end_us, &keys::grave(queue), &grave)
+    }
+
+    /// The last rank that an earlier queue of that name may have given; 0 if there was none of late.
+    fn take_grave(&mut self, queue: &QueueId) -> Result<u64, Error> {
+        let key = keys::grave(queue);
+        let Some(grave) = self.take_registry(&key)? else {
+            return Ok(0);
+        };
+        let mut grave = grave.as_slice();
+        let (Ok(end_us), Ok(last)) = (grave.try_get_u64(), grave.try_get_u64()) else {
+            return Err(damaged("a grave"));
+        };
+        self.take_registry(&keys::expiry(end_us, &key))?;
+        Ok(last)
+    }
+}

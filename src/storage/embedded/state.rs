@@ -1,0 +1,124 @@
+//! The rows of a queue: what its owner has set, and what the store counts.
+
+use bytes::{BufMut, Bytes};
+
+use super::failure::damaged;
+use crate::domain::{QueueName, Revision};
+use crate::storage::Error;
+
+/// A queue as the registry has it, without its metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    /// Under what its contents are kept.
+    pub(super) number: u64,
+    pub(super) revision: Revision,
+    pub(super) policy: Policy,
+}
+
+/// What the store obeys of a queue's metadata: see `record::policy`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Policy {
+    /// Whether messages are delayed here.
+    pub(super) delays: bool,
+    pub(super) letters: Option<Letters>,
+}
+
+/// What becomes of messages that are given out too often.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Letters {
+    pub(super) count_max: u32,
+    /// How long (s) they live then; 0: as long as they would have.
+    pub(super) ttl_s: u32,
+    pub(super) target: QueueName,
+}
+
+/// What a queue holds, in numbers. Ranks in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct State {
+    /// The last rank that is visible.
+    pub(super) last: u64,
+    /// The last rank given to a post that had to wait: see `posting.rs`.
+    pub(super) waiting: u64,
+    /// How many messages there are.
+    pub(super) total: u64,
+    /// How many of them are held, and how many delayed.
+    pub(super) held: u64,
+    pub(super) delayed: u64,
+}
+
+const POLICY_HEAD: usize = 9;
+const ROW_HEAD: usize = 18;
+const STATE_BYTES: usize = 40;
+
+impl Row {
+    /// The row with its policy, in bytes, and metadata.
+    pub(super) fn encode(number: u64, revision: Revision, policy: &Bytes, metadata: &Bytes) -> Vec<u8> {
+        let mut row = Vec::with_capacity(ROW_HEAD + policy.len() + metadata.len());
+        row.put_u64(number);
+        row.put_u64(revision.0);
+        row.put_u16(u16::try_from(policy.len()).expect("a queue's name is short"));
+        row.put_slice(policy);
+        row.put_slice(metadata);
+        row
+    }
+
+    /// An encoded row with another number.
+    pub(super) fn renumbered(row: &[u8], number: u64) -> Vec<u8> {
+        [&number.to_be_bytes()[..], row.get(8..).unwrap_or_default()].concat()
+    }
+
+    /// The row, and the metadata's record.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
+        let row = || {
+            let (number, rest) = bytes.split_first_chunk()?;
+            let (revision, rest) = rest.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (policy, metadata) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+            let revision = Revision(u64::from_be_bytes(*revision));
+            Some((Self { number: u64::from_be_bytes(*number), revision, policy: Policy::decode(policy)? }, metadata))
+        };
+        row().ok_or_else(|| damaged("a queue"))
+    }
+}
+
+impl Policy {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::default());
+        }
+        let (head, target) = bytes.split_at_checked(POLICY_HEAD)?;
+        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let letters = match target {
+            [] => None,
+            target => Some(Letters {
+                count_max: number(1),
+                ttl_s: number(5),
+                target: str::from_utf8(target).ok()?.parse().ok()?,
+            }),
+        };
+        Some(Self { delays: head[0] == 1, letters })
+    }
+}
+
+impl State {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(STATE_BYTES);
+        for number in [self.last, self.waiting, self.total, self.held, self.delayed] {
+            bytes.put_u64(number);
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() != STATE_BYTES {
+            return Err(damaged("the state of a queue"));
+        }
+        let number = |at: usize| u64::from_be_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
+        Ok(Self { last: number(0), waiting: number(1), total: number(2), held: number(3), delayed: number(4) })
+    }
+
+    /// The next rank: behind every other that is visible, and never before the clock.
+    pub(super) fn next_rank(&self, now_us: u64) -> u64 {
+        now_us.max(self.last + 1)
+    }
+}
