@@ -17,9 +17,11 @@ use crate::api::http::{self, Service, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::janitor;
-use crate::storage::redis::{InvalidUri, RedisStore, RedisUri};
+use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
+use crate::storage::redis::RedisStore;
+use crate::storage::uri::{InvalidUri, StoreUri};
 use crate::storage::{self, Driver};
 
 /// Why the service does not run.
@@ -28,6 +30,9 @@ pub enum Error {
     /// The store's address makes no sense.
     #[error("store: {0}")]
     StoreUri(#[from] InvalidUri),
+    /// The store's file cannot be used.
+    #[error("store: {0}")]
+    OpenStore(#[from] OpenError),
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] storage::Error),
@@ -65,12 +70,26 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     Service { broker: Broker::new(store, config.transport.limits.clone(), cipher), settings: Arc::new(settings) }
 }
 
+/// The store at that address.
+fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
+    let fsync = match config.embedded.fsync {
+        config::Fsync::Group => Fsync::Group,
+        config::Fsync::Interval => Fsync::Interval,
+        config::Fsync::Off => Fsync::Off,
+    };
+    Ok(match uri {
+        StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open(folder, fsync)?),
+        StoreUri::Memory => Arc::new(EmbeddedStore::in_memory()?),
+        StoreUri::Redis(uri) => Arc::new(RedisStore::open(uri)?),
+    })
+}
+
 /// Serves until `stop` is over, then finishes what is under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
-    let uri: RedisUri = config.store.parse()?;
+    let uri: StoreUri = config.store.parse()?;
     let listener =
         TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
-    let store: Arc<dyn Driver> = Arc::new(RedisStore::open(&uri)?);
+    let store = open(&uri, config)?;
     let service = service(config, store.clone());
     let (broker, client_timeout) = (service.broker.clone(), service.settings.client_timeout);
 

@@ -40,6 +40,8 @@ pub struct Config {
     pub transport: Transport,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
+    /// The store in this process.
+    pub embedded: Embedded,
     /// The background work.
     pub janitor: Janitor,
     /// What is logged, and how.
@@ -71,6 +73,25 @@ enum ClientIdCheck {
 pub struct SignedUrl {
     /// What URLs are signed with.
     pub secret_key: Secret,
+}
+
+/// `[embedded]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Embedded {
+    /// When what was acknowledged is on disk.
+    pub fsync: Fsync,
+}
+
+/// When what was acknowledged is on disk.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Fsync {
+    /// Before it is acknowledged.
+    Group,
+    /// Within a second.
+    Interval,
+    /// Within a minute, or when the process stops.
+    Off,
 }
 
 /// `[janitor]`
@@ -339,6 +360,7 @@ mod tests {
             in_file("[janitor]\npause = 0"),
             in_file("threads = 1025"),
             in_file("threads = -1"),
+            in_file("[embedded]\nfsync = \"perhaps\""),
             in_file("[transport]\nclient_id_uuid_safe = \"perhaps\""),
             in_file("not toml"),
         ] {

@@ -20,7 +20,7 @@ pub(super) struct Options {
     /// Where the API listens
     #[arg(long, value_name = "HOST:PORT")]
     bind: Option<String>,
-    /// Where messages are kept, such as `redis://127.0.0.1:6379`
+    /// Where messages are kept, such as `embedded:./sukkal-data` or `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URI")]
     store: Option<String>,
 }
@@ -36,7 +36,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
     match serve(&config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (app::Error::StoreUri(_) | app::Error::Bind { .. })) => fail(BAD_OPTION, &error.to_string()),
+        Err(error @ (app::Error::StoreUri(_) | app::Error::OpenStore(_) | app::Error::Bind { .. })) => {
+            fail(BAD_OPTION, &error.to_string())
+        }
         Err(error) => fail(1, &error.to_string()),
     }
 }

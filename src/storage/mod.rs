@@ -10,10 +10,12 @@ pub mod error;
 mod key;
 mod record;
 pub mod redis;
+pub mod uri;
 
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use uri::StoreUri;
 
 use crate::domain::{
     Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, Once, ProjectId, Queue, QueueId,
