@@ -19,6 +19,7 @@ use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
 use crate::config::{self, Config};
 use crate::janitor;
+pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
 use crate::storage::uri::{InvalidUri, StoreUri};
@@ -82,6 +83,17 @@ fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
         StoreUri::Memory => Arc::new(EmbeddedStore::in_memory()?),
         StoreUri::Redis(uri) => Arc::new(RedisStore::open(uri)?),
     })
+}
+
+/// Looks whether the store that the configuration names is what it should be; `None` if it cannot tell. An embedded
+/// store must be there, and nobody else may have it.
+pub async fn check(config: &Config) -> Result<Option<Check>, Error> {
+    let uri: StoreUri = config.store.parse()?;
+    let store = match &uri {
+        StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
+        StoreUri::Memory | StoreUri::Redis(_) => open(&uri, config)?,
+    };
+    Ok(store.check().await?)
 }
 
 /// Serves until `stop` is over, then finishes what is under way.

@@ -1,6 +1,7 @@
 //! The command line. Without a command it serves.
 
 mod bench;
+mod check;
 mod serve;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Serves the API until SIGTERM or SIGINT; the same as no command at all.
     Serve(serve::Options),
+    /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
+    Check(check::Options),
     /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
     Bench(Box<bench::Options>),
 }
@@ -33,6 +36,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
+        Some(Command::Check(options)) => check::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         None => serve::run(&cli.serve),
     }

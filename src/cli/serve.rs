@@ -58,7 +58,7 @@ fn serve(config: &Config) -> Result<(), app::Error> {
 }
 
 /// The environment, without what is not text: no option could be.
-fn environment() -> impl Iterator<Item = (String, String)> {
+pub(super) fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 

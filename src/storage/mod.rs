@@ -146,6 +146,23 @@ pub trait Upkeep: Send + Sync {
     /// Reclaims what has ended in the next few queues behind `after`, and says how far it came;
     /// `None` when it has reached the end. Any number of processes may do so at once.
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error>;
+
+    /// Looks whether each message is in one place, is counted once and has a rank of its own, in the whole store as
+    /// it is at one moment; `None` from a store that cannot tell.
+    async fn check(&self) -> Result<Option<Check>, Error> {
+        Ok(None)
+    }
+}
+
+/// What a look at the whole store has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// How many queues there are.
+    pub queues: u64,
+    /// How many messages they hold.
+    pub messages: u64,
+    /// What is not as it should be, the first hundred.
+    pub findings: Vec<String>,
 }
 
 /// How a creation went.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use crate::storage::Error;
@@ -19,11 +19,26 @@ use crate::storage::Error;
 /// The engine's header is somewhere in here.
 const HEADER_BYTES: u64 = 4_096;
 
+const GROWTH_MIN: u64 = 64 << 20;
+const GROWTH_MAX: u64 = 4 << 30;
+
 /// The disk as the engine sees it.
 #[derive(Debug)]
 pub(super) struct Disk {
     below: Arc<dyn StorageBackend>,
+    room: Room,
     excess: Mutex<Excess>,
+}
+
+/// How much longer a disk can become.
+#[derive(Debug)]
+pub(super) enum Room {
+    /// As much as there is in this file's file system.
+    Around(File),
+    /// As much as is asked for.
+    Endless,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// What has no room on the disk below.
@@ -40,12 +55,31 @@ struct Excess {
 pub(super) struct DiskHandle(pub(super) Arc<Disk>);
 
 impl Disk {
-    pub(super) fn new(below: Box<dyn StorageBackend>) -> io::Result<Self> {
+    pub(super) fn new(below: Box<dyn StorageBackend>, room: Room) -> io::Result<Self> {
         let length = below.len()?;
         Ok(Self {
             below: below.into(),
+            room,
             excess: Mutex::new(Excess { claimed: length, backed: length, pages: BTreeMap::new() }),
         })
+    }
+
+    /// How long the disk is to the engine.
+    pub(super) fn length(&self) -> u64 {
+        self.excess().claimed
+    }
+
+    /// Whether the next time that the disk is made longer may fail.
+    pub(super) fn may_be_short(&self) -> bool {
+        match &self.room {
+            Room::Endless => false,
+            Room::Unknown => true,
+            Room::Around(file) => {
+                // The engine doubles its file, and later adds so much at a time.
+                let next = self.excess().claimed.clamp(GROWTH_MIN, GROWTH_MAX);
+                fstatvfs(file).map_or(true, |space| space.f_bavail.saturating_mul(space.f_frsize) < 2 * next)
+            }
+        }
     }
 
     /// Succeeds if the disk has room for all that it seems to have.

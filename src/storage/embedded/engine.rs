@@ -13,7 +13,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, StorageBackend, StorageErr
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::disk::{Disk, DiskHandle, RoomyFile};
+use super::disk::{Disk, DiskHandle, Room, RoomyFile};
 use super::failure::damaged;
 use super::keys::{CONTENTS, FORMAT, REGISTRY};
 use crate::storage::Error;
@@ -44,7 +44,7 @@ pub enum OpenError {
         found: String,
     },
     /// It is damaged, or something else.
-    #[error("{place} is damaged or no store of Sukkal, and is left as it is: {reason}")]
+    #[error("{place} is damaged or no store of Sukkal: {reason}")]
     Damaged {
         /// The file.
         place: String,
@@ -61,7 +61,16 @@ pub enum OpenError {
     },
 }
 
-type Source = dyn Fn() -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync;
+type Source = dyn Fn() -> Result<(Box<dyn StorageBackend>, Room), DatabaseError> + Send + Sync;
+
+/// What makes the engine believe that a file is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// That it was closed in order. Otherwise all of it is verified.
+    CleanShutdown,
+    /// Nothing: all of it is verified.
+    Nothing,
+}
 
 /// The engine over one disk.
 pub(super) struct Engine {
@@ -90,16 +99,34 @@ impl Engine {
         Self::over(file.display().to_string(), move || open_file(&file))
     }
 
+    /// The file in that folder, which must be there, with every page of it verified.
+    pub(super) fn verified_in_folder(folder: &Path) -> Result<Self, OpenError> {
+        let file = folder.join(FILE);
+        let place = file.display().to_string();
+        if let Err(reason) = file.metadata() {
+            return Err(OpenError::Io { place, reason });
+        }
+        Self::new(place, move || open_file(&file), Trust::Nothing)
+    }
+
     pub(super) fn in_memory() -> Result<Self, OpenError> {
-        Self::over("memory".to_owned(), || Ok(Box::new(InMemoryBackend::new())))
+        Self::over("memory".to_owned(), || Ok((Box::new(InMemoryBackend::new()), Room::Endless)))
     }
 
     /// Over what this gives, each time the engine is opened.
     pub(super) fn over(
         place: String,
-        source: impl Fn() -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync + 'static,
+        source: impl Fn() -> Result<(Box<dyn StorageBackend>, Room), DatabaseError> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let opened = open(&place, &source)?;
+        Self::new(place, source, Trust::CleanShutdown)
+    }
+
+    fn new(
+        place: String,
+        source: impl Fn() -> Result<(Box<dyn StorageBackend>, Room), DatabaseError> + Send + Sync + 'static,
+        trust: Trust,
+    ) -> Result<Self, OpenError> {
+        let opened = open(&place, &source, trust)?;
         let current = Current { opened: Some(Arc::new(opened)), last_attempt: Instant::now() };
         Ok(Self { place, source: Box::new(source), current: RwLock::new(current) })
     }
@@ -139,7 +166,8 @@ impl Engine {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        let opened = open(&self.place, &*self.source).map_err(|error| Error::Unavailable(error.to_string()))?;
+        let opened = open(&self.place, &*self.source, Trust::CleanShutdown)
+            .map_err(|error| Error::Unavailable(error.to_string()))?;
         info!(store = %self.place, "the store is open again");
         current.opened = Some(Arc::new(opened));
         Ok(())
@@ -161,20 +189,23 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-fn open_file(path: &PathBuf) -> Result<Box<dyn StorageBackend>, DatabaseError> {
+fn open_file(path: &PathBuf) -> Result<(Box<dyn StorageBackend>, Room), DatabaseError> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-    Ok(Box::new(RoomyFile::new(file)?))
+    let room = Room::Around(file.try_clone()?);
+    Ok((Box::new(RoomyFile::new(file)?), room))
 }
 
-fn open(place: &str, source: &Source) -> Result<Opened, OpenError> {
+fn open(place: &str, source: &Source, trust: Trust) -> Result<Opened, OpenError> {
     let damage = |reason: String| OpenError::Damaged { place: place.to_owned(), reason };
     let attempt = catch_unwind(AssertUnwindSafe(|| {
-        let disk = Arc::new(Disk::new(source()?)?);
+        let (backend, room) = source()?;
+        let disk = Arc::new(Disk::new(backend, room)?);
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
+        builder.set_check_integrity_on_open(trust == Trust::Nothing);
         builder.set_repair_callback(|repair| {
             if repair.progress() == 0.0 {
                 info!("the store was not closed in order; it is checked");

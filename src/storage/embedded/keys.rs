@@ -37,6 +37,9 @@ pub(super) type Key = [u8; KEY_BYTES];
 pub(super) const REGISTRY: TableDefinition<'static, Slice, Slice> = TableDefinition::new("registry");
 pub(super) const CONTENTS: TableDefinition<'static, Slice, Slice> = TableDefinition::new("contents");
 
+/// Never there when a transaction is over: see `writing.rs`.
+pub(super) const ROOM: TableDefinition<'static, Slice, Slice> = TableDefinition::new("room");
+
 /// A table, in a transaction that reads or one that writes.
 pub(super) trait Table: ReadableTable<Slice, Slice> {}
 
@@ -72,6 +75,11 @@ const TIME_BYTES: usize = 8;
 /// The key of the number of queues in a project.
 pub(super) fn project(project: &ProjectId) -> Vec<u8> {
     [&[PROJECTS], project.as_str().as_bytes()].concat()
+}
+
+/// What the keys of all those numbers begin with.
+pub(super) fn project_counts() -> [u8; 1] {
+    [PROJECTS]
 }
 
 /// What the keys of all queues of a project begin with.

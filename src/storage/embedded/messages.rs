@@ -181,19 +181,19 @@ impl<T: Table> View<T> {
         Ok(last)
     }
 
-    fn all(&self, number: u64) -> Result<Vec<Keys<'_>>, Error> {
+    pub(super) fn all(&self, number: u64) -> Result<Vec<Keys<'_>>, Error> {
         [Part::Ready, Part::Held, Part::Delayed].into_iter().map(|set| self.keys(number, set, 0)).collect()
     }
 }
 
 /// Several sets of messages as one, in the order of their ranks.
-struct Merged<'a> {
+pub(super) struct Merged<'a> {
     sets: Vec<Keys<'a>>,
     heads: Vec<Option<Key>>,
 }
 
 impl<'a> Merged<'a> {
-    fn new(mut sets: Vec<Keys<'a>>) -> Result<Self, Error> {
+    pub(super) fn new(mut sets: Vec<Keys<'a>>) -> Result<Self, Error> {
         let heads = sets.iter_mut().map(|keys| keys.next().transpose()).collect::<Result<_, _>>()?;
         Ok(Self { sets, heads })
     }

@@ -4,6 +4,7 @@
 //! transaction of its own, which keeps nobody waiting (`view.rs`). No operation acts on an unsettled queue: a
 //! reader that finds something due has the writer settle it first. `keys.rs` says what is stored.
 
+mod check;
 mod claims;
 mod clock;
 mod disk;
@@ -33,6 +34,7 @@ use redb::{DatabaseError, ReadOnlyTable, ReadableDatabase, StorageBackend};
 pub use engine::OpenError;
 
 use self::clock::Clock;
+use self::disk::Room;
 use self::engine::Engine;
 use self::keys::{CONTENTS, REGISTRY, Slice};
 use self::state::Row;
@@ -85,6 +87,11 @@ impl EmbeddedStore {
         Self::over(Engine::in_folder(folder)?, fsync)
     }
 
+    /// The store in that folder, which must be there, with every page of its file verified.
+    pub fn open_verified(folder: &Path) -> Result<Self, OpenError> {
+        Self::over(Engine::verified_in_folder(folder)?, Fsync::Group)
+    }
+
     /// A store that lasts as long as the process does.
     pub fn in_memory() -> Result<Self, OpenError> {
         Self::over(Engine::in_memory()?, Fsync::Group)
@@ -95,7 +102,8 @@ impl EmbeddedStore {
         disk: impl Fn() -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync + 'static,
         fsync: Fsync,
     ) -> Result<Self, OpenError> {
-        Self::over(Engine::over("the disk".to_owned(), disk)?, fsync)
+        let source = move || disk().map(|disk| (disk, Room::Unknown));
+        Self::over(Engine::over("the disk".to_owned(), source)?, fsync)
     }
 
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {

@@ -14,7 +14,7 @@ use super::view::View;
 use super::writer::Step;
 use super::writing::Writing;
 use crate::domain::QueueId;
-use crate::storage::{Error, Upkeep};
+use crate::storage::{Check, Error, Upkeep};
 
 const QUEUES_PER_STEP: usize = 16;
 /// How much one step reclaims: it must not keep others waiting.
@@ -27,6 +27,10 @@ impl Upkeep for EmbeddedStore {
     /// Succeeds if the store can be read and its writer works.
     async fn ping(&self) -> Result<(), Error> {
         self.read(|view| view.row_after(&[QUEUES]).map(|_| ())).await
+    }
+
+    async fn check(&self) -> Result<Option<Check>, Error> {
+        self.read(View::check).await.map(Some)
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

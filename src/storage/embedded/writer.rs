@@ -16,7 +16,7 @@ use tracing::{error, warn};
 
 use super::clock::Clock;
 use super::engine::Engine;
-use super::writing::Writing;
+use super::writing::{Writing, make_room};
 use super::{Fsync, failure};
 use crate::storage::Error;
 
@@ -28,6 +28,11 @@ const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 const WAITING_MAX: usize = 4_096;
 /// How long an operation may take until its caller is told that nobody knows.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// From this length of the file on each commit says also which of its pages are free. Without that a store that
+/// was not closed in order is read as a whole when it is opened, which takes a second for half a gigabyte; with it
+/// a commit takes two syncs and twice as long.
+const QUICK_REPAIR_BYTES: u64 = 256 << 20;
 
 /// How far a run of an operation came.
 pub(super) enum Step<T> {
@@ -237,6 +242,7 @@ impl Desk {
         let mut transaction = opened.database.begin_write().map_err(|error| Failure::Store(error.into()))?;
         let syncs = self.fsync.interval().is_none_or(|interval| self.last_sync.elapsed() >= interval);
         let durability = if syncs { Durability::Immediate } else { Durability::None };
+        transaction.set_quick_repair(syncs && opened.disk.length() > QUICK_REPAIR_BYTES);
         transaction.set_durability(durability).map_err(|error| Failure::Store(failure::failure(error)))?;
 
         let mut run = || {
@@ -247,7 +253,11 @@ impl Desk {
                 let run = catch_unwind(AssertUnwindSafe(|| job.run(&mut store)));
                 done.push(run.unwrap_or_else(|_| Err(panicked()))?);
             }
-            Ok((done, store.finish()?))
+            let is_changed = store.finish()?;
+            if is_changed && opened.disk.may_be_short() {
+                make_room(&transaction)?;
+            }
+            Ok((done, is_changed))
         };
         let ran = run().map_err(Failure::Job);
         let (ran, is_changed) = match ran {

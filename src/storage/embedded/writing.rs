@@ -7,11 +7,21 @@ use redb::{ReadableTable, Table, WriteTransaction};
 use super::clock::Clock;
 use super::failure::damaged;
 use super::holds::Hold;
-use super::keys::{self, CONTENTS, Key, Part, REGISTRY, Slice};
+use super::keys::{self, CONTENTS, Key, Part, REGISTRY, ROOM, Slice};
 use super::state::State;
 use super::view::View;
 use crate::domain::QueueId;
 use crate::storage::Error;
+
+/// More than a commit needs for the engine's own records, in bytes.
+const COMMIT_BYTES: usize = 250_000;
+
+/// Makes the engine take room from the disk now, where nothing is lost yet, rather than while it commits.
+pub(super) fn make_room(transaction: &WriteTransaction) -> Result<(), Error> {
+    transaction.open_table(ROOM)?.insert_reserve(&b""[..], COMMIT_BYTES)?;
+    transaction.delete_table(ROOM)?;
+    Ok(())
+}
 
 /// The store, in a transaction that writes. What it counts of queues is kept here until the end.
 pub(super) struct Writing<'t> {
