@@ -51,6 +51,7 @@ macro_rules! suite {
                 async fn $case() {
                     let subject = crate::conformance::drivers::$driver();
                     crate::conformance::$file::$case(&subject).await;
+                    subject.assert_whole().await;
                 })+
             })+
         }

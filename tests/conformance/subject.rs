@@ -215,6 +215,13 @@ impl Subject {
         usize::try_from(count).expect("a count fits")
     }
 
+    /// Fails if the store is not what it should be, as far as it can tell.
+    pub(super) async fn assert_whole(&self) {
+        if let Some(check) = self.store().check().await.expect(OK) {
+            assert_eq!(check.findings, [""; 0]);
+        }
+    }
+
     /// Walks all queues of the project once.
     pub(super) async fn tidy_project(&self) {
         // No name is before this one.

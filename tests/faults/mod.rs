@@ -3,6 +3,7 @@
 mod cluster;
 mod dice;
 mod drain;
+mod embedded;
 mod full;
 mod full_claims;
 mod gate;

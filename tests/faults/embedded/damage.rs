@@ -1,0 +1,145 @@
+//! Files that cannot be used, because another process has them, or another version or nobody wrote them: refused in
+//! one line, and left as they are.
+
+use std::fs;
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase, TableDefinition, TableHandle};
+use sukkal::storage::QueueStore;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
+use tempfile::TempDir;
+
+use super::super::process::{Program, refused};
+use super::{metadata, queue};
+
+const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
+
+fn open(folder: &TempDir) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(folder.path(), Fsync::Group)
+}
+
+fn file(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("sukkal.redb")
+}
+
+fn uri(folder: &Path) -> String {
+    format!("embedded:{}", folder.display())
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_has_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(&folder).unwrap();
+
+    let second = open(&folder);
+
+    assert!(matches!(second, Err(OpenError::Taken(_))));
+    drop(first);
+    assert!(open(&folder).is_ok());
+}
+
+#[test]
+fn a_second_process_is_told_so_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = uri(folder.path());
+    let arguments = ["serve", "--bind", "127.0.0.1:0", "--store", &store];
+    let _first = Program::start(&arguments, &[]);
+
+    for arguments in [&arguments[..], &["check", "--store", &store]] {
+        let (code, said) = refused(arguments, &[]);
+
+        assert_eq!(code, Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("in use by another process"), "{said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_but_the_owner_can_read_a_store() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("a").join("b");
+    let _store = EmbeddedStore::open(&folder, Fsync::Group).unwrap();
+
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("sukkal.redb")), 0o600);
+}
+
+#[test]
+fn a_file_of_another_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let database = Database::open(file(&folder)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &2_u32.to_be_bytes()[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+
+    let refusal = open(&folder).err().unwrap().to_string();
+
+    assert!(refusal.contains("format 2") && !refusal.contains('\n'), "{refusal}");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_alone() {
+    let store = {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(&folder).unwrap());
+        fs::read(file(&folder)).unwrap()
+    };
+    let without_head = [&[0; 4_096], &store[4_096..]].concat();
+    for content in [b"not a database".to_vec(), vec![7; 100_000], without_head, store[..8_192].to_vec()] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(file(&folder), &content).unwrap();
+
+        let refusal = open(&folder).err().expect("it is no store");
+
+        assert!(matches!(refusal, OpenError::Damaged { .. } | OpenError::Io { .. }), "{refusal:?}");
+        assert_eq!(refusal.to_string().lines().count(), 1, "{refusal}");
+        assert!(fs::read(file(&folder)).unwrap() == content, "{refusal}");
+    }
+}
+
+#[test]
+fn a_file_of_the_same_engine_that_is_no_store_is_refused_and_keeps_what_it_has() {
+    const ACCOUNTS: TableDefinition<'static, u64, u64> = TableDefinition::new("accounts");
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::create(file(&folder)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(ACCOUNTS).unwrap().insert(1, 2).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+
+    let refusal = open(&folder).err().expect("it is no store").to_string();
+
+    assert_eq!(refusal.lines().count(), 1, "{refusal}");
+    let database = Database::open(file(&folder)).unwrap();
+    let reading = database.begin_read().unwrap();
+    let tables: Vec<String> = reading.list_tables().unwrap().map(|table| table.name().to_owned()).collect();
+    assert_eq!(tables, ["accounts"]);
+}
+
+#[tokio::test]
+async fn a_check_tells_a_whole_store_from_a_damaged_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    store.create_queue(&queue("work"), &metadata(serde_json::json!({}))).await.unwrap();
+    drop(store);
+    let uri = uri(folder.path());
+    let check = ["check", "--store", &uri];
+    assert_eq!(refused(&check, &[]), (Some(0), String::new()));
+
+    // The number of queues in the project.
+    let database = Database::open(file(&folder)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(REGISTRY).unwrap().insert(&b"pp"[..], &7_u64.to_be_bytes()[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+
+    assert_eq!(refused(&check, &[]).0, Some(1));
+    let (code, said) = refused(&["check", "--store", "embedded:/nowhere"], &[]);
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+}

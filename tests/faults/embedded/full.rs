@@ -1,0 +1,127 @@
+//! A disk without room, and one that fails for a while: writing is refused, reading goes on, and nothing is lost.
+
+use std::time::Duration;
+
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal::storage::{Error, MessageStore, Posting, QueueStore};
+
+use super::disk::Disk;
+use super::{assert_whole, metadata, post, queue, texts_in};
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn open(disk: &Disk) -> EmbeddedStore {
+    let source = disk.clone();
+    EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap()
+}
+
+/// A message that is large and says its number.
+fn large(number: usize) -> String {
+    format!("{number:08}{}", "x".repeat(4_000))
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
+    let disk = Disk::new();
+    let store = open(&disk);
+    let work = queue("work");
+    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let mut there = Vec::new();
+    for round in 0..3 {
+        disk.limit(disk.length() + 1);
+        loop {
+            let text = large(there.len());
+            match post(&store, &work, seen, std::slice::from_ref(&text)).await {
+                Ok(Posting::Posted(_)) => there.push(text),
+                Ok(other) => panic!("{other:?}"),
+                Err(Error::Unavailable(reason)) => {
+                    assert!(reason.contains("full"), "{reason}");
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert!(there.len() < 100_000, "the disk is never full");
+        }
+        for _ in 0..5 {
+            assert!(matches!(post(&store, &work, seen, &[large(0)]).await, Err(Error::Unavailable(_))));
+        }
+
+        assert_eq!(texts_in(&store, &work).await, there, "round {round}");
+        assert_eq!(store.get_stats(&work).await.unwrap().total, there.len() as u64);
+        assert_whole(&store).await;
+        disk.limit(u64::MAX);
+        let text = large(there.len());
+        assert!(matches!(post(&store, &work, seen, std::slice::from_ref(&text)).await, Ok(Posting::Posted(_))));
+        there.push(text);
+    }
+    drop(store);
+    let store = open(&disk);
+    assert_eq!(texts_in(&store, &work).await, there);
+    assert_whole(&store).await;
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_while_the_disk_was_full_is_whole() {
+    let disk = Disk::new();
+    let store = open(&disk);
+    let work = queue("work");
+    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    disk.limit(disk.length() + 1);
+    let mut there = Vec::new();
+    while let Ok(Posting::Posted(_)) = post(&store, &work, seen, &[large(there.len())]).await {
+        there.push(large(there.len()));
+    }
+
+    drop(store);
+    let store = open(&disk);
+
+    assert_eq!(texts_in(&store, &work).await, there);
+    assert_whole(&store).await;
+}
+
+#[tokio::test]
+async fn a_store_whose_disk_has_failed_comes_back_when_the_disk_does() {
+    let disk = Disk::new();
+    let store = open(&disk);
+    let work = queue("work");
+    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    assert!(post(&store, &work, seen, &["before".to_owned()]).await.is_ok());
+
+    disk.set_ill(true);
+    let failed = post(&store, &work, seen, &["during".to_owned()]).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    disk.set_ill(false);
+    // It is tried once a second.
+    while post(&store, &work, seen, &["after".to_owned()]).await.is_err() {
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    let there = texts_in(&store, &work).await;
+    assert!(there == ["before", "after"] || there == ["before", "during", "after"], "{there:?}");
+    assert_whole(&store).await;
+}
+
+#[tokio::test]
+async fn requests_that_come_side_by_side_share_a_sync_and_looking_takes_none() {
+    const POSTS: usize = 200;
+    let disk = Disk::new();
+    let store = open(&disk);
+    let work = queue("work");
+    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let before = disk.syncs();
+
+    let texts: Vec<String> = (0..POSTS).map(|number| number.to_string()).collect();
+    let posts = texts.iter().map(|text| post(&store, &work, seen, std::slice::from_ref(text)));
+    assert!(futures::future::join_all(posts).await.iter().all(Result::is_ok));
+    let by_posts = disk.syncs() - before;
+    texts_in(&store, &work).await;
+    store.delete_messages(&work, &[]).await.unwrap();
+    let by_looks = disk.syncs() - before - by_posts;
+
+    assert!(by_posts <= (POSTS / 4) as u64, "{by_posts} syncs for {POSTS} posts at once");
+    assert_eq!(by_looks, 0);
+}

@@ -1,0 +1,73 @@
+//! The process is killed again and again under load: what it acknowledged is there.
+//!
+//! `SUKKAL_POWER_CUTS` is how often.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::sukkal::{Api, Sukkal};
+
+const KILLS: u64 = 5;
+const PRODUCERS: usize = 8;
+const POSTS_PER_KILL: usize = 150;
+const MESSAGES: &str = "/v2/queues/work/messages";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_the_death_of_the_process() {
+    let kills = std::env::var("SUKKAL_POWER_CUTS").map_or(KILLS, |kills| kills.parse().expect("it is a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    let mut posted = BTreeSet::new();
+    for kill in 0..kills {
+        let mut sukkal = Sukkal::start(&store);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let mut producers = JoinSet::new();
+        for number in 0..PRODUCERS {
+            let (api, tell) = (sukkal.project("p"), tell.clone());
+            producers.spawn(async move { produce(api, format!("{kill}/{number}"), tell).await });
+        }
+        drop(tell);
+        let mut answers = 0;
+        while let Some(name) = told.recv().await {
+            posted.insert(name);
+            answers += 1;
+            if answers == POSTS_PER_KILL {
+                sukkal.kill();
+            }
+        }
+        producers.join_all().await;
+    }
+
+    let there = texts(&Sukkal::start(&store).project("p")).await;
+    let missing: Vec<_> = posted.difference(&there).collect();
+    assert!(missing.is_empty(), "{} of {} are lost: {missing:?}", missing.len(), posted.len());
+    assert!(posted.len() as u64 >= kills * POSTS_PER_KILL as u64);
+}
+
+/// Posts until nobody answers.
+async fn produce(api: Api, name: String, tell: tokio::sync::mpsc::UnboundedSender<String>) {
+    for number in 0.. {
+        let text = format!("{name}/{number}");
+        match api.post(MESSAGES, &json!({ "messages": [{ "body": text }] })).send().await {
+            Ok(answer) if answer.status() == 201 => tell.send(text).expect("somebody listens"),
+            Ok(answer) => panic!("{}", answer.status()),
+            Err(_) => return,
+        }
+    }
+}
+
+async fn texts(api: &Api) -> BTreeSet<String> {
+    let mut texts = BTreeSet::new();
+    let mut next = format!("{MESSAGES}?echo=true&limit=20");
+    loop {
+        let page: Value = api.get(&next).send().await.unwrap().json().await.unwrap();
+        let messages = page["messages"].as_array().unwrap();
+        if messages.is_empty() {
+            return texts;
+        }
+        texts.extend(messages.iter().map(|message| message["body"].as_str().unwrap().to_owned()));
+        page["links"][0]["href"].as_str().unwrap().clone_into(&mut next);
+    }
+}

@@ -1,0 +1,64 @@
+//! The embedded store when its disk fails it: power cuts, no room, failures, other files and other processes.
+
+mod damage;
+mod disk;
+mod full;
+mod kill;
+mod power_cut;
+
+use serde_json::json;
+use sukkal::domain::{Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision};
+use sukkal::storage::{Driver, Error, Listing, Post, Posting, Scope, Upkeep};
+
+/// Much longer than any of these tests takes.
+const TTL_S: u32 = 1_000_000;
+
+fn queue(name: &str) -> QueueId {
+    let project = ProjectId::new("p").unwrap();
+    QueueId::new(project, name.parse().unwrap()).unwrap()
+}
+
+fn client() -> ClientId {
+    ClientIdRule::Text(1..=9).parse("somebody").unwrap()
+}
+
+fn body(text: &str) -> Body {
+    Body::from_msgpack(rmp_serde::to_vec(&json!(text)).unwrap().into())
+}
+
+fn text(message: &Message) -> String {
+    rmp_serde::from_slice(message.body.as_msgpack()).unwrap()
+}
+
+fn metadata(keys: serde_json::Value) -> Metadata {
+    serde_json::from_value(keys).map(Metadata::from_store).unwrap()
+}
+
+/// Posts these texts as one request.
+async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[String]) -> Result<Posting, Error> {
+    let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text) };
+    let messages: Vec<NewMessage> = texts.iter().map(message).collect();
+    store.post_messages(queue, &Post { seen, client: &client(), messages: &messages, once: None }).await
+}
+
+/// All that is in the queue, claimed and delayed messages too.
+async fn texts_in(store: &dyn Driver, queue: &QueueId) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut after: Option<Rank> = None;
+    loop {
+        let scope = Scope { claimed: true, delayed: true };
+        let listing = Listing { after, limit: 100, not_from: None, scope };
+        let page = store.list_messages(queue, &listing).await.unwrap().messages;
+        let Some(last) = page.last() else {
+            return texts;
+        };
+        after = Some(last.id.rank());
+        texts.extend(page.iter().map(text));
+    }
+}
+
+/// Fails unless the store is what it should be.
+async fn assert_whole(store: &dyn Upkeep) {
+    let check = store.check().await.unwrap().expect("an embedded store can tell");
+    assert_eq!(check.findings, [""; 0]);
+}
