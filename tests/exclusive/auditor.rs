@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::{Message, QueueId, Rank};
-use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, MessageStore, Scope};
+use sukkal::storage::{Listing, Scope};
 use tokio::time::{sleep, timeout};
 
 use super::actors::{Role, Scene};
 use super::history::{Count, Letter, Reading, Span};
 use super::wire::QUEUE;
 use crate::support::chronicle::choices::Choices;
+use crate::support::ground::Ground;
 
 const CLAIMS_PER_COUNT: u64 = 150;
 const PAGE: usize = 500;
@@ -24,7 +24,7 @@ const ARRIVAL_POLL: Duration = Duration::from_millis(5);
 /// Where dead letters leave from and arrive.
 #[derive(Clone)]
 pub(super) struct Letters {
-    pub(super) store: RedisStore,
+    pub(super) store: Ground,
     pub(super) queue: QueueId,
     /// How many are under way.
     pub(super) under_way: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -112,7 +112,7 @@ impl Auditor {
 
     async fn page(&self, listing: &Listing) -> Vec<Message> {
         for _ in 0..TRIES_MAX {
-            if let Ok(page) = self.letters.store.list_messages(&self.letters.queue, listing).await {
+            if let Ok(page) = self.letters.store.store().list_messages(&self.letters.queue, listing).await {
                 return page.messages;
             }
         }

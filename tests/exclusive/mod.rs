@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
@@ -30,8 +30,8 @@ use self::history::{History, Rules};
 use self::wire::{PROJECT, QUEUE, Wire};
 use crate::support::chronicle::choices;
 use crate::support::cluster::RedisCluster;
+use crate::support::ground::{Ground, Server};
 use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
 
 const SERVERS: usize = 3;
 const SECONDS: u64 = 12;
@@ -46,7 +46,7 @@ const LETTER_TTL_S: u32 = 600_000;
 
 /// The store that they work on, and the queue for dead letters.
 struct Place {
-    store: String,
+    store: Ground,
     letters: String,
     letter_ttl_s: Option<u32>,
     outbox_length: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -57,7 +57,7 @@ async fn a_message_is_under_one_live_claim() {
     let redis = Arc::new(RedisServer::start());
 
     let place = Place {
-        store: redis.url(),
+        store: Ground::redis(&redis.url()),
         letters: "letters".to_owned(),
         letter_ttl_s: Some(LETTER_TTL_S),
         outbox_length: Arc::new(move || outbox_length(&redis)),
@@ -72,12 +72,27 @@ async fn a_message_is_under_one_live_claim_in_a_cluster() {
     let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
     let mut names = (0..).map(|number| format!("letters-{number}"));
     let place = Place {
-        store: cluster.url(),
+        store: Ground::redis(&cluster.url()),
         letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
         letter_ttl_s: None,
         outbox_length: Arc::new(move || outbox_length(cluster.node_of(&key(QUEUE, "outbox")))),
     };
     exclude("cluster", place).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_in_a_file() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+
+    let place = Place {
+        store: Ground::Embedded(store),
+        letters: "letters".to_owned(),
+        letter_ttl_s: Some(LETTER_TTL_S),
+        // They go at once.
+        outbox_length: Arc::new(|| 0),
+    };
+    exclude("embedded", place).await;
 }
 
 fn key(queue: &str, part: &str) -> String {
@@ -91,7 +106,7 @@ fn outbox_length(redis: &RedisServer) -> i64 {
 /// Lets them work on the store, and has it judged.
 async fn exclude(name: &str, place: Place) {
     let length = Duration::from_secs(length_s());
-    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| start_server(&place.store)).collect();
+    let servers: Vec<Server> = (0..SERVERS).map(|_| start_server(&place.store)).collect();
     let seed = choices::seed();
     println!("exclusive {name}: SUKKAL_SEED={seed}");
     let wire = Arc::new(Wire::new(servers.iter().map(|server| server.url("")).collect()));
@@ -114,16 +129,16 @@ async fn exclude(name: &str, place: Place) {
 }
 
 /// Its janitor goes round often.
-fn start_server(store: &str) -> Sukkal {
-    Sukkal::start_with(store, &[("SUKKAL_JANITOR__PAUSE", "1")])
+fn start_server(store: &Ground) -> Server {
+    store.serve(&[("SUKKAL_JANITOR__PAUSE", "1")])
 }
 
-async fn run(scene: &Scene, place: Place, servers: Vec<Sukkal>, length: Duration) -> History {
+async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration) -> History {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let now = i64::try_from(scene.board.now()).expect("it has just begun");
     let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
     let rules = tell_rules(&place, &servers[0]).await;
-    let store = RedisStore::open(&place.store.parse().expect("it is an address")).expect("it can be opened");
+    let store = place.store.clone();
     let letters = queue(&place.letters);
     let start = scene.set_clock(&store, &queue(QUEUE), HEAD_START_US).await;
     let letters = Letters { store: store.clone(), queue: letters, under_way: place.outbox_length };
@@ -160,7 +175,7 @@ async fn run(scene: &Scene, place: Place, servers: Vec<Sukkal>, length: Duration
 }
 
 /// Creates the queue; the one for dead letters comes with the first of them.
-async fn tell_rules(place: &Place, server: &Sukkal) -> Rules {
+async fn tell_rules(place: &Place, server: &Server) -> Rules {
     let rules = Rules { delay_s: DEFAULT_DELAY_S, count_max: COUNT_MAX, letter_ttl_s: place.letter_ttl_s };
     let mut metadata = json!({
         "_default_message_delay": rules.delay_s,
@@ -182,7 +197,7 @@ fn queue(name: &str) -> QueueId {
 }
 
 /// Kills a server in the middle, which leaves requests without an answer, and starts another.
-async fn crash_one(scene: Scene, store: String, mut servers: Vec<Sukkal>) -> Vec<Sukkal> {
+async fn crash_one(scene: Scene, store: Ground, mut servers: Vec<Server>) -> Vec<Server> {
     scene.board.wait_until(|news| news.half).await;
     let mut victim = servers.swap_remove(0);
     victim.kill();

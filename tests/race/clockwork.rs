@@ -2,13 +2,13 @@
 //! follow.
 
 use sukkal::domain::QueueId;
-use sukkal::storage::redis::RedisStore;
 
 use super::actors::{LONG_TTL_S, PRODUCERS, Role, SHORT_TTL_S, Scene};
 use super::delays::Delays;
 use super::history::{Draft, Post, rank_of};
 use crate::support::chronicle::ClockMove;
 use crate::support::chronicle::choices::Choices;
+use crate::support::ground::Ground;
 
 const SHORT_TTL_US: i64 = SHORT_TTL_S as i64 * 1_000_000;
 /// The last move makes everything due.
@@ -18,7 +18,7 @@ const CROWD: usize = 20;
 
 pub(super) struct Clockwork {
     scene: Scene,
-    store: RedisStore,
+    store: Ground,
     queue: QueueId,
     choices: Choices,
     offset_us: i64,
@@ -28,7 +28,7 @@ pub(super) struct Clockwork {
 }
 
 impl Clockwork {
-    pub(super) fn new(scene: Scene, store: RedisStore, queue: QueueId) -> Self {
+    pub(super) fn new(scene: Scene, store: Ground, queue: QueueId) -> Self {
         let choices = scene.choices(Role::ClockMover, 0);
         Self { scene, store, queue, choices, offset_us: 0, furthest_us: 0, moves: Vec::new(), posts: Vec::new() }
     }
@@ -132,7 +132,7 @@ impl Clockwork {
 
     async fn set(&mut self, offset_us: i64) {
         let invoked = self.scene.board.now();
-        self.store.set_clock(&self.queue, offset_us).await.expect("the clock can be moved");
+        self.store.set_clock(&self.queue, offset_us).await;
         self.moves.push(ClockMove { invoked, answered: self.scene.board.now(), offset_us });
         self.offset_us = offset_us;
         self.furthest_us = self.furthest_us.max(offset_us);

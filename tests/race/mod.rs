@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -35,8 +35,8 @@ use self::wire::Wire;
 use crate::support::chronicle::choices::{self, Choices};
 use crate::support::chronicle::clock::wall_us;
 use crate::support::cluster::RedisCluster;
+use crate::support::ground::{Ground, Server};
 use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
 
 const SERVERS: usize = 3;
 const QUEUE: &str = "feed";
@@ -59,31 +59,47 @@ const ROOMY: [(&str, &str); 2] =
 async fn every_observer_reads_the_same_whole_feed() {
     let redis = RedisServer::start();
 
-    race_without_delays("standalone", &redis.url(), observed(300_000)).await;
+    race_without_delays("standalone", Ground::redis(&redis.url()), observed(300_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race_without_delays("cluster", &cluster.url(), observed(150_000)).await;
+    race_without_delays("cluster", Ground::redis(&cluster.url()), observed(150_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_when_they_are_due() {
     let redis = RedisServer::start();
 
-    race_with_delays("delayed", &redis.url(), observed(400_000)).await;
+    race_with_delays("delayed", Ground::redis(&redis.url()), observed(400_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race_with_delays("delayed-cluster", &cluster.url(), observed(300_000)).await;
+    race_with_delays("delayed-cluster", Ground::redis(&cluster.url()), observed(300_000)).await;
 }
 
-async fn race_with_delays(name: &str, store: &str, target: usize) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_from_a_file() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+
+    race_without_delays("embedded", Ground::Embedded(store), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_a_file() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+
+    race_with_delays("delayed-embedded", Ground::Embedded(store), observed(150_000)).await;
+}
+
+async fn race_with_delays(name: &str, store: Ground, target: usize) {
     let summary = race(name, store, DELAYED, target).await;
 
     assert!(summary.delayed > 0 && summary.kept_back > 0, "nothing was delayed");
@@ -94,15 +110,15 @@ async fn race_with_delays(name: &str, store: &str, target: usize) {
     }
 }
 
-async fn race_without_delays(name: &str, store: &str, target: usize) {
+async fn race_without_delays(name: &str, store: Ground, target: usize) {
     let summary = race(name, store, PLAIN, target).await;
 
     assert!(summary.markers_expired > 0, "no marker expired");
 }
 
 /// Runs a race over the store and has it judged.
-async fn race(name: &str, store: &str, course: Course, target: usize) -> Summary {
-    let servers: Vec<Sukkal> = (0..SERVERS).map(|_| start_server(store)).collect();
+async fn race(name: &str, store: Ground, course: Course, target: usize) -> Summary {
+    let servers: Vec<Server> = (0..SERVERS).map(|_| store.serve(&ROOMY)).collect();
     let seed = choices::seed();
     println!("race {name}: SUKKAL_SEED={seed}");
     let board = Arc::new(Board::new(target, course.observers));
@@ -128,10 +144,9 @@ async fn race(name: &str, store: &str, course: Course, target: usize) -> Summary
     summary
 }
 
-async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>) -> History {
+async fn run(scene: &Scene, store: Ground, servers: Vec<Server>) -> History {
     let project = ProjectId::new(Wire::project()).expect("it is short");
     let queue = QueueId::new(project, QUEUE.parse().expect("it is a name")).expect("it is short");
-    let clock = RedisStore::open(&store.parse().expect("it is an address")).expect("it can be opened");
     let default_delay_s = scene.course.delays.map_or(0, |delays| delays.default_s);
     if default_delay_s > 0 {
         let mut choices = Choices::of(scene.seed, 0, 0);
@@ -140,8 +155,8 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>) -> History {
 
     let observers = all(scene.course.observers, |observer| scene.clone().observe(observer));
     let deletes = all(DELETERS, |deleter| scene.clone().delete(deleter));
-    let moves = tokio::spawn(Clockwork::new(scene.clone(), clock, queue).run());
-    let crash = tokio::spawn(crash_one(scene.clone(), store.to_owned(), servers));
+    let moves = tokio::spawn(Clockwork::new(scene.clone(), store.clone(), queue).run());
+    let crash = tokio::spawn(crash_one(scene.clone(), store, servers));
     let mut posts = all(PRODUCERS, |producer| scene.clone().produce(producer)).join_all().await;
     scene.board.enter(Phase::Posted);
     let deletes = deletes.join_all().await;
@@ -166,19 +181,15 @@ async fn run(scene: &Scene, store: &str, servers: Vec<Sukkal>) -> History {
     }
 }
 
-fn start_server(store: &str) -> Sukkal {
-    Sukkal::start_with(store, &ROOMY)
-}
-
 /// Kills a server in the middle of the race, which leaves requests without an answer, and starts another.
-async fn crash_one(scene: Scene, store: String, mut servers: Vec<Sukkal>) -> Vec<Sukkal> {
+async fn crash_one(scene: Scene, store: Ground, mut servers: Vec<Server>) -> Vec<Server> {
     let mut news = scene.board.news();
     let half = news.wait_for(|now| scene.board.percent() >= 50 || now.phase > Phase::Racing).await;
     drop(half.expect("the board stays"));
     let mut victim = servers.swap_remove(0);
     victim.kill();
     scene.wire.leave(&victim.url(""));
-    let heir = spawn_blocking(move || start_server(&store)).await.expect("another starts");
+    let heir = spawn_blocking(move || store.serve(&ROOMY)).await.expect("another starts");
     scene.wire.join(heir.url(""));
     servers.push(heir);
     servers

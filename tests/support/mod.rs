@@ -2,6 +2,8 @@
 
 pub(crate) mod chronicle;
 pub(crate) mod cluster;
+#[cfg(feature = "movable-clock")]
+pub(crate) mod ground;
 pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod python;

@@ -1,0 +1,124 @@
+//! The ground of a race: a store whose clock can be moved, and servers over it, each of which can be killed.
+//!
+//! Over a Redis a server is a process. An embedded store belongs to one process, so there it is this one: each server is
+//! a runtime of its own over the same store, and its death drops all that it had begun.
+
+use std::future::pending;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sukkal::api::http;
+use sukkal::config::Config;
+use sukkal::domain::QueueId;
+use sukkal::storage::Driver;
+use sukkal::storage::embedded::EmbeddedStore;
+use sukkal::storage::redis::RedisStore;
+use sukkal::{app, janitor};
+use tokio::runtime::{Builder, Runtime};
+
+use super::sukkal::{Api, Sukkal};
+
+/// A store that servers share.
+#[derive(Clone)]
+pub(crate) enum Ground {
+    Redis { url: String, store: RedisStore },
+    Embedded(EmbeddedStore),
+}
+
+/// One of the servers.
+pub(crate) enum Server {
+    Process(Sukkal),
+    Here(Here),
+}
+
+/// A server in this process.
+pub(crate) struct Here {
+    runtime: Option<Runtime>,
+    address: SocketAddr,
+}
+
+impl Ground {
+    /// The Redis at this address.
+    pub(crate) fn redis(url: &str) -> Self {
+        let store = RedisStore::open(&url.parse().expect("it is an address")).expect("it can be opened");
+        Self::Redis { url: url.to_owned(), store }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Driver {
+        match self {
+            Self::Redis { store, .. } => store,
+            Self::Embedded(store) => store,
+        }
+    }
+
+    /// Sets how far the clock of the queue is ahead of the real one.
+    pub(crate) async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        match self {
+            Self::Redis { store, .. } => store.set_clock(queue, offset_us).await.expect("the clock can be moved"),
+            Self::Embedded(store) => store.set_clock(queue, offset_us),
+        }
+    }
+
+    /// Starts a server with these environment variables.
+    pub(crate) fn serve(&self, environment: &[(&str, &str)]) -> Server {
+        match self {
+            Self::Redis { url, .. } => Server::Process(Sukkal::start_with(url, environment)),
+            Self::Embedded(store) => Server::Here(Here::start(store, environment)),
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn url(&self, path: &str) -> String {
+        match self {
+            Self::Process(sukkal) => sukkal.url(path),
+            Self::Here(here) => format!("http://{}{path}", here.address),
+        }
+    }
+
+    /// A caller of one project, with the usual client id.
+    pub(crate) fn project(&self, project: &str) -> Api {
+        Api::new(self.url(""), project)
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Self::Process(sukkal) => sukkal.kill(),
+            Self::Here(here) => here.kill(),
+        }
+    }
+}
+
+impl Here {
+    fn start(store: &EmbeddedStore, environment: &[(&str, &str)]) -> Self {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::load(None, environment, &[]).expect("the options are in order");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        listener.set_nonblocking(true).expect("a socket can be");
+        let address = listener.local_addr().expect("it has one");
+        let store: Arc<dyn Driver> = Arc::new(store.clone());
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("there are threads");
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
+            tokio::spawn(janitor::run(store.clone(), Duration::from_secs(config.janitor.pause_s)));
+            let service = app::service(&config, store);
+            let client_timeout = service.settings.client_timeout;
+            http::serve(listener, http::router(service), client_timeout, pending()).await.await;
+        });
+        Self { runtime: Some(runtime), address }
+    }
+
+    fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
