@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redb::backends::InMemoryBackend;
-use redb::{Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError, TableError};
+use redb::{Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError, TableError, WriteTransaction};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -137,21 +137,28 @@ impl Engine {
         current.opened.clone().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
     }
 
-    /// The engine, for writing, opened again if it has stopped after a failure of its disk, and with room for
-    /// what it seems to have room for.
-    pub(super) fn for_writing(&self) -> Result<Arc<Opened>, Error> {
+    /// Begins to write, if the disk has room for all that it seems to have. The engine is opened again if it has
+    /// stopped after a failure of its disk.
+    pub(super) fn begin(&self) -> Result<(Arc<Opened>, WriteTransaction), Error> {
         if let Ok(opened) = self.opened()
-            && opened.works()
+            && let Ok(transaction) = opened.database.begin_write()
         {
             opened.disk.settle()?;
-            return Ok(opened);
+            return Ok((opened, transaction));
         }
+        self.reopen_now_and_then()?;
+        let opened = self.opened()?;
+        let transaction = opened.database.begin_write()?;
+        Ok((opened, transaction))
+    }
+
+    fn reopen_now_and_then(&self) -> Result<(), Error> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.last_attempt.elapsed() >= PAUSE_BETWEEN_ATTEMPTS {
             current.last_attempt = Instant::now();
             self.reopen(&mut current)?;
         }
-        current.opened.clone().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
+        Ok(())
     }
 
     fn reopen(&self, current: &mut Current) -> Result<(), Error> {
@@ -171,14 +178,6 @@ impl Engine {
         info!(store = %self.place, "the store is open again");
         current.opened = Some(Arc::new(opened));
         Ok(())
-    }
-}
-
-impl Opened {
-    /// Whether the engine has not met a failure of its disk.
-    fn works(&self) -> bool {
-        let idle = self.database.begin_write().map(redb::WriteTransaction::abort);
-        matches!(idle, Ok(Ok(())))
     }
 }
 

@@ -153,7 +153,22 @@ impl EmbeddedStore {
     /// Reads the store as it is at one moment.
     async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Reading) -> Result<T, Error> + Send + 'static,
+        look: impl Fn(&Reading) -> Result<T, Error> + Send + Sync + 'static,
+    ) -> Result<T, Error> {
+        let look = Arc::new(look);
+        match self.read_once(look.clone()).await {
+            // After a failure of the disk the writer opens the engine again, if somebody comes to write.
+            Err(Error::Unavailable(_)) => {
+                self.write(0, |_store| Ok(Step::Done(()))).await?;
+                self.read_once(look).await
+            }
+            seen => seen,
+        }
+    }
+
+    async fn read_once<T: Send + 'static>(
+        &self,
+        look: Arc<impl Fn(&Reading) -> Result<T, Error> + Send + Sync + 'static>,
     ) -> Result<T, Error> {
         let engine = self.parts.engine.clone();
         let broken = || Error::Corrupt("the engine or a reader broke down".to_owned());

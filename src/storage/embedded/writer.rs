@@ -238,8 +238,7 @@ impl Desk {
 
     /// Runs all of a batch in one transaction; which operations are done.
     fn attempt(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<bool>, Failure> {
-        let opened = self.engine.for_writing().map_err(Failure::Store)?;
-        let mut transaction = opened.database.begin_write().map_err(|error| Failure::Store(error.into()))?;
+        let (opened, mut transaction) = self.engine.begin().map_err(Failure::Store)?;
         let syncs = self.fsync.interval().is_none_or(|interval| self.last_sync.elapsed() >= interval);
         let durability = if syncs { Durability::Immediate } else { Durability::None };
         transaction.set_quick_repair(syncs && opened.disk.length() > QUICK_REPAIR_BYTES);
@@ -283,7 +282,7 @@ impl Desk {
 
     /// Has everything that was committed put on disk.
     fn sync(&mut self) {
-        let synced = self.engine.for_writing().and_then(|opened| Ok(opened.database.begin_write()?.commit()?));
+        let synced = self.engine.begin().and_then(|(_opened, transaction)| Ok(transaction.commit()?));
         if let Err(error) = synced {
             warn!(%error, "what was committed is not on disk");
         }

@@ -105,6 +105,24 @@ async fn a_store_whose_disk_has_failed_comes_back_when_the_disk_does() {
 }
 
 #[tokio::test]
+async fn readers_alone_get_a_store_back_whose_disk_has_failed() {
+    let disk = Disk::new();
+    let store = open(&disk);
+    let work = queue("work");
+    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    disk.set_ill(true);
+    assert!(post(&store, &work, seen, &["lost".to_owned()]).await.is_err());
+    disk.set_ill(false);
+
+    while store.get_stats(&work).await.is_err() {
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    assert_whole(&store).await;
+}
+
+#[tokio::test]
 async fn requests_that_come_side_by_side_share_a_sync_and_looking_takes_none() {
     const POSTS: usize = 200;
     let disk = Disk::new();

@@ -111,6 +111,38 @@ async fn what_was_acknowledged_survives_power_cuts() {
     assert!(deleted > 0, "nothing was deleted");
 }
 
+#[tokio::test]
+async fn a_cut_loses_the_end_of_what_was_not_to_be_synced_and_nothing_else() {
+    let mut choices = Choices::of(choices::seed(), 4, 0);
+    let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for is_cut in [true, false] {
+        let disk = Disk::new();
+        let open = |fsync| {
+            let source = disk.clone();
+            EmbeddedStore::on_disk(move || source.connect(), fsync).unwrap()
+        };
+        let store = open(Fsync::Group);
+        store.create_queue(&queue("work"), &metadata(json!({}))).await.unwrap();
+        drop(store);
+        let store = open(Fsync::Off);
+        let seen = store.get_queue(&queue("work")).await.unwrap().unwrap().revision;
+        for name in &names {
+            post(&store, &queue("work"), seen, std::slice::from_ref(name)).await.unwrap();
+        }
+        if is_cut {
+            disk.cut(&mut choices);
+            disk.power_on();
+        }
+        drop(store);
+
+        let store = open(Fsync::Group);
+        let there = texts_in(&store, &queue("work")).await;
+        assert_eq!(there, names[..there.len()]);
+        assert_eq!(there.len() < names.len(), is_cut, "{} of {} are there", there.len(), names.len());
+        assert_whole(&store).await;
+    }
+}
+
 /// Posts until the store fails.
 async fn produce(store: EmbeddedStore, board: Arc<Board>, name: String, mut choices: Choices) {
     let work = queue("work");
