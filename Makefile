@@ -54,11 +54,12 @@ docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
 # A million observed messages per store, and as many where messages are delayed, five minutes of claims, and a
-# hundred power cuts, checked.
+# hundred power cuts, checked; for an embedded store five hundred, and as many deaths of the process.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
+	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
 
 # Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
 # cargo bench --bench versus -- --quick (and --only NAME).
