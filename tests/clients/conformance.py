@@ -2,8 +2,8 @@
 
 Usage: conformance.py SUITE_DIR SUKKAL PASSED [--update]
 
-Compares with the committed list PASSED: a test in it that does not pass fails the run, so the list
-only grows. `--update` adds what passes now. What each profile of the suite asks of the server is in
+Runs over each kind of store and compares with the committed list PASSED: a test in it that does not pass fails the
+run, so the list only grows. `--update` adds what passes now over Redis. What each profile of the suite asks of the server is in
 COMMON and PROFILES, and nowhere else.
 """
 
@@ -43,6 +43,7 @@ PROFILES = {
     "faulty": {},
 }
 SUITES = ["wsgi", "client", "flow"]
+STORES = ["redis", "embedded", "memory"]
 
 
 def free_port():
@@ -80,6 +81,16 @@ def start_redis(stack):
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     command = ["redis-server", "--port", str(port), "--dir", folder, "--save", "", "--bind", "127.0.0.1"]
     return start(stack, command, port), f"redis://127.0.0.1:{port}"
+
+
+def start_store(stack, kind):
+    """A store that servers may share, or where only one process can have it, one for each."""
+    if kind == "redis":
+        _, store = start_redis(stack)
+        return lambda: store
+    if kind == "embedded":
+        return lambda: "embedded:" + stack.enter_context(tempfile.TemporaryDirectory())
+    return lambda: "memory:"
 
 
 def start_sukkal(stack, sukkal, store, environment):
@@ -127,11 +138,19 @@ def main():
     suite_folder, sukkal, list_file, *flags = sys.argv[1:]
     list_file = pathlib.Path(list_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    good = [run(suite_folder, sukkal, list_file, flags, kind) for kind in STORES]
+    sys.exit(0 if all(good) else 1)
+
+
+def run(suite_folder, sukkal, list_file, flags, kind):
+    """Runs all over one kind of store, prints what came of it, and says whether that is good."""
+    print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
-        _, store = start_redis(stack)
+        store = start_store(stack, kind)
         urls = {}
         for name, environment in PROFILES.items():
-            own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store)
+            # The store that fails is a Redis: one in this process cannot be stopped.
+            own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store())
             urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
             if own_redis:
                 own_redis.kill()
@@ -143,14 +162,14 @@ def main():
     lost = sorted(expected - passed)
     for name in lost:
         print(f"no longer passes: {name}  {failed.get(name, {}).get('reason', 'did not run')}")
-    if "--update" in flags:
+    if "--update" in flags and kind == "redis":
         list_file.write_text("".join(f"{name}\n" for name in sorted(expected | passed)))
     elif passed - expected:
         print(f"{len(passed - expected)} tests pass that are not in {list_file} yet: run with --update")
     print_totals(rows, suite_folder)
     print(f"of {len(expected)} tests that have passed before, {len(expected) - len(lost)} do")
     print(f"{len(passed)} passed, {len(lost)} failed")
-    sys.exit(1 if lost or not passed else 0)
+    return bool(passed) and not lost
 
 
 if __name__ == "__main__":
