@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench soak conformance conformance-update redis python wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python wrk rabbitmq components
 
 # Where the published conformance suite lies (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -18,6 +18,7 @@ help:
 	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
 	@echo "make soak         the long form of the tests that race"
 	@echo "make bench        the benchmarks, and docs/performance.md anew"
+	@echo "make steady       the embedded store for half an hour, and docs/steady.svg anew"
 
 run: redis
 	@cargo build --release
@@ -66,6 +67,10 @@ soak: redis
 bench: redis python wrk rabbitmq
 	@ulimit -n 20000 2> /dev/null || true
 	cargo bench
+
+# Half an hour of the embedded store under load, on a machine that does nothing else; docs/steady.svg is drawn anew.
+steady:
+	@cargo bench --bench steady -- --minutes 30 --write
 
 conformance: redis python
 	@cargo build --quiet

@@ -1,5 +1,6 @@
 //! Who takes part: servers with the Redis that each has for itself, all running at once, taking turns.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -11,10 +12,12 @@ use crate::support::sukkal::{Api, Sukkal};
 use crate::wrk::{Load, Outcome};
 use crate::{PROJECT, processes, zaqar};
 use sukkal::storage::redis::RedisStore;
+use tempfile::TempDir;
 
 pub(crate) const SUKKAL: &str = "Sukkal";
 pub(crate) const SUKKAL_CLUSTER: &str = "Sukkal over a cluster of three";
 pub(crate) const SUKKAL_DURABLE: &str = "Sukkal, Redis with AOF `always`";
+pub(crate) const SUKKAL_EMBEDDED: &str = "Sukkal without a server, every write on disk";
 pub(crate) const STUB: &str = "stub: the same server, nothing stored";
 pub(crate) const ZAQAR: &str = "Zaqar 23.0.1";
 pub(crate) const RABBITMQ: &str = "RabbitMQ, HTTP publish";
@@ -27,7 +30,7 @@ pub(crate) struct Contestant {
     pub(crate) url: String,
     /// The processes that serve, without their children.
     pub(crate) service: Vec<u32>,
-    pub(crate) redis: Redis,
+    pub(crate) place: Place,
     /// A way past its HTTP, to fill it.
     pub(crate) store: Option<RedisStore>,
     _running: Running,
@@ -40,9 +43,10 @@ pub(crate) enum Running {
 }
 
 /// What a contestant keeps its messages in.
-pub(crate) enum Redis {
-    One(Arc<RedisServer>),
+pub(crate) enum Place {
+    Redis(Arc<RedisServer>),
     Cluster(RedisCluster),
+    Folder(TempDir),
 }
 
 impl Drop for Running {
@@ -56,11 +60,21 @@ impl Drop for Running {
     }
 }
 
-impl Redis {
+impl Place {
+    /// The address by which Sukkal knows it.
+    fn url(&self) -> String {
+        match self {
+            Self::Redis(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Folder(folder) => format!("embedded:{}", folder.path().display()),
+        }
+    }
+
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
-            Self::One(server) => vec![server],
+            Self::Redis(server) => vec![server],
             Self::Cluster(cluster) => cluster.nodes().iter().collect(),
+            Self::Folder(_) => Vec::new(),
         }
     }
 
@@ -70,7 +84,15 @@ impl Redis {
         self.servers().into_iter().map(of).sum()
     }
 
-    /// Empties it.
+    /// What lies in its folder, in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let Self::Folder(folder) = self else {
+            return 0;
+        };
+        fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    }
+
+    /// Empties it, if it is Redis.
     pub(crate) fn flush(&self) {
         for server in self.servers() {
             server.command(&["FLUSHALL", "SYNC"]);
@@ -91,34 +113,37 @@ pub(crate) fn info(server: &RedisServer, section: &str, name: &str) -> String {
 
 impl Contestant {
     /// The binary as users run it, all options at their defaults.
-    pub(crate) fn sukkal(name: &'static str, redis: Redis) -> Self {
-        let url = match &redis {
-            Redis::One(server) => server.url(),
-            Redis::Cluster(cluster) => cluster.url(),
-        };
+    pub(crate) fn sukkal(name: &'static str, place: Place) -> Self {
+        let url = place.url();
         let process = Sukkal::start(&url);
         Self {
             name,
             url: process.url(""),
             service: vec![process.id()],
-            redis,
-            store: Some(RedisStore::open(&url.parse().unwrap()).unwrap()),
+            place,
+            store: url.parse().ok().map(|url| RedisStore::open(&url).unwrap()),
             _running: Running::Sukkal { _process: process },
         }
     }
 
     pub(crate) fn sukkal_over_redis() -> Self {
-        Self::sukkal(SUKKAL, Redis::One(Arc::new(RedisServer::start())))
+        Self::sukkal(SUKKAL, Place::Redis(Arc::new(RedisServer::start())))
     }
 
     pub(crate) fn sukkal_over_cluster() -> Self {
-        Self::sukkal(SUKKAL_CLUSTER, Redis::Cluster(RedisCluster::start()))
+        Self::sukkal(SUKKAL_CLUSTER, Place::Cluster(RedisCluster::start()))
     }
 
     /// Every write is on disk before it is acknowledged.
     pub(crate) fn sukkal_durable() -> Self {
         let options = [("appendonly", "yes"), ("appendfsync", "always")];
-        Self::sukkal(SUKKAL_DURABLE, Redis::One(Arc::new(RedisServer::start_with(&options))))
+        Self::sukkal(SUKKAL_DURABLE, Place::Redis(Arc::new(RedisServer::start_with(&options))))
+    }
+
+    /// The same without a server: what is acknowledged is in a file.
+    pub(crate) fn sukkal_embedded() -> Self {
+        // Not below /tmp, which may be memory.
+        Self::sukkal(SUKKAL_EMBEDDED, Place::Folder(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()))
     }
 
     /// Our HTTP front over a store that posts in another way: see `ways`.
@@ -134,7 +159,7 @@ impl Contestant {
             url: format!("http://{}", address.trim()),
             service: vec![process.id()],
             store: Some(RedisStore::open(&server.url().parse().unwrap()).unwrap()),
-            redis: Redis::One(server),
+            place: Place::Redis(server),
             _running: Running::Child(process),
         }
     }
@@ -150,22 +175,22 @@ impl Contestant {
             name: ZAQAR,
             url,
             service: vec![process.id()],
-            redis: Redis::One(server),
+            place: Place::Redis(server),
             store: None,
             _running: Running::Child(process),
         }
     }
 
-    /// Empties its Redis and creates the queues `q-0`, `q-1` and so on.
+    /// Forgets all messages and creates the queues `q-0`, `q-1` and so on.
     pub(crate) async fn reset(&self, queues: usize) {
-        self.redis.flush();
-        self.create_queues(queues).await;
-    }
-
-    async fn create_queues(&self, queues: usize) {
+        self.place.flush();
         let api = self.api();
         for queue in 0..queues {
-            let reply = api.put(&format!("/v2/queues/q-{queue}")).send().await.unwrap();
+            let queue = format!("/v2/queues/q-{queue}");
+            if let Place::Folder(_) = self.place {
+                api.delete(&queue).send().await.unwrap();
+            }
+            let reply = api.put(&queue).send().await.unwrap();
             assert!(reply.status().is_success(), "{}: {}", self.name, reply.status());
         }
     }
@@ -177,13 +202,13 @@ impl Contestant {
 
     /// One run of a load, with what it cost each process. Ends when the service has nothing left to do.
     pub(crate) fn run(&self, load: &Load) -> Sample {
-        let redis = self.redis.processes();
+        let redis = self.place.processes();
         let before = (processes::cpu_s(&self.service), processes::cpu_s(&redis));
         let outcome = load.send_to(&self.url);
         let service_s = processes::cpu_s(&self.service) - before.0;
         let redis_s = processes::cpu_s(&redis) - before.1;
         processes::wait_until_idle(&self.service);
-        sample(&outcome, service_s, Some(redis_s))
+        sample(&outcome, service_s, (!redis.is_empty()).then_some(redis_s))
     }
 }
 

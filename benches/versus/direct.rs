@@ -7,7 +7,7 @@ use futures::future::join_all;
 use sukkal::storage::redis::RedisStore;
 use tokio::time::Instant;
 
-use crate::contestants::{Redis, sample};
+use crate::contestants::{Place, sample};
 use crate::fill::{self, message};
 use crate::processes;
 use crate::results::Sample;
@@ -18,7 +18,7 @@ const TASKS: usize = 64;
 
 /// A Redis of its own and the way to it.
 pub(crate) struct Direct {
-    redis: Redis,
+    place: Place,
     store: RedisStore,
 }
 
@@ -26,17 +26,17 @@ impl Direct {
     pub(crate) fn start() -> Self {
         let server = Arc::new(RedisServer::start());
         let store = RedisStore::open(&server.url().parse().unwrap()).unwrap();
-        Self { redis: Redis::One(server), store }
+        Self { place: Place::Redis(server), store }
     }
 
     /// Posts one message a call from many tasks at once, for so long.
     pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
-        self.redis.flush();
+        self.place.flush();
         fill::fill(&self.store, "q-0", TASKS, bytes).await;
         let queue = fill::queue("q-0");
         let seen = fill::revision(&self.store, &queue).await;
 
-        let redis = self.redis.processes();
+        let redis = self.place.processes();
         let myself = [std::process::id()];
         let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
         let start = Instant::now();

@@ -1,6 +1,6 @@
 //! The goals, and whether they are reached.
 
-use crate::contestants::{STORE, STUB, SUKKAL, SUKKAL_DURABLE, ZAQAR};
+use crate::contestants::{STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
 use crate::measures::{bytes, claims, idle, posts, size, ways};
 use crate::results::{Results, shown};
 
@@ -73,7 +73,7 @@ fn cpu(results: &Results, measure: &str, contestant: &str) -> Option<f64> {
 }
 
 /// All of them, as they were set.
-pub(crate) const GOALS: [Goal; 15] = [
+pub(crate) const GOALS: [Goal; 18] = [
     Goal {
         measure: "POST of one 1 KB message, 64 connections",
         wanted: "≥ 25 × req/s, p99 ≤ 1/15",
@@ -184,6 +184,21 @@ pub(crate) const GOALS: [Goal; 15] = [
             let of = |(_, column, _)| Some(part(ratio(r, "size", size::MANY, size::FEW, column)?, AtMost(1.3), ""));
             size::COLUMNS.into_iter().map(of).collect()
         },
+    },
+    Goal {
+        measure: "without a server, every write on disk: POST, 64 connections, ratio to Zaqar without persistence",
+        wanted: "≥ 12 ×",
+        parts: |r| Some(vec![part(rate(r, "post-durable", SUKKAL_EMBEDDED, ZAQAR)?, AtLeast(12.0), "×")]),
+    },
+    Goal {
+        measure: "without a server: list of 10 after a marker",
+        wanted: "≥ 22 ×",
+        parts: |r| Some(vec![part(rate(r, "list", SUKKAL_EMBEDDED, ZAQAR)?, AtLeast(22.0), "×")]),
+    },
+    Goal {
+        measure: "without a server, every write on disk: claim of 10 + delete",
+        wanted: "≥ 25 ×",
+        parts: |r| Some(vec![part(rate(r, "claim", SUKKAL_EMBEDDED, ZAQAR)?, AtLeast(25.0), "×")]),
     },
 ];
 

@@ -19,9 +19,9 @@ pub(super) async fn per_message(pace: Pace) -> Measure {
             contestant.reset(1).await;
             // What comes once only: caches, connections, the queue itself.
             contestant.fill_over_http(BATCH * 100, bytes, BATCH).await;
-            let before = contestant.redis.info("memory", "used_memory");
+            let before = contestant.place.info("memory", "used_memory");
             contestant.fill_over_http(pace.weighed, bytes, BATCH).await;
-            let grown = contestant.redis.info("memory", "used_memory") - before;
+            let grown = contestant.place.info("memory", "used_memory") - before;
             sample.push((column, grown / pace.weighed as f64));
         }
         measure.add(contestant.name, sample);

@@ -4,7 +4,7 @@ use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
-use crate::contestants::{Contestant, SUKKAL};
+use crate::contestants::Contestant;
 use crate::fill;
 use crate::results::Measure;
 use crate::wrk::Load;
@@ -15,19 +15,23 @@ const AHEAD: usize = 100_000;
 const CLAIMED_AT_ONCE: usize = 500;
 /// What a contestant can take in a second at most, so that there is enough.
 const TAKEN_PER_S: usize = 200_000;
-const TAKEN_PER_S_BY_OTHERS: usize = 10_000;
+const TAKEN_PER_S_FROM_DISK: usize = 60_000;
+const TAKEN_PER_S_FROM_ZAQAR: usize = 10_000;
 const CONNECTIONS: u32 = 64;
 /// Of a run that counts: there must be messages for all of it.
 const SECONDS_MAX: u32 = 4;
 
 pub(super) async fn and_deletions(pace: Pace) -> Measure {
-    let contestants = [Contestant::sukkal_over_redis(), Contestant::zaqar().await];
+    let contestants = [
+        (Contestant::sukkal_over_redis(), TAKEN_PER_S),
+        (Contestant::sukkal_embedded(), TAKEN_PER_S_FROM_DISK),
+        (Contestant::zaqar().await, TAKEN_PER_S_FROM_ZAQAR),
+    ];
     let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections";
     let mut measure = Measure::new("claim", title);
     for _ in 0..pace.rounds {
-        for contestant in &contestants {
+        for (contestant, per_s) in &contestants {
             let [warmup, load] = loads(pace);
-            let per_s = if contestant.name == SUKKAL { TAKEN_PER_S } else { TAKEN_PER_S_BY_OTHERS };
             contestant.reset(1).await;
             contestant.fill(per_s * (warmup.seconds + load.seconds) as usize, KB).await;
             contestant.run(&warmup);

@@ -13,7 +13,7 @@ const MESSAGES: usize = 10_000;
 const PAGES: usize = 200;
 
 pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
-    let contestants = [Contestant::sukkal_over_redis(), Contestant::zaqar().await];
+    let contestants = [Contestant::sukkal_over_redis(), Contestant::sukkal_embedded(), Contestant::zaqar().await];
     let mut prepared = Vec::new();
     for contestant in &contestants {
         contestant.reset(1).await;

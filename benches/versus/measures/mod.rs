@@ -2,6 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod claims;
+mod embedded;
 pub(crate) mod idle;
 mod lists;
 pub(crate) mod posts;
@@ -20,12 +21,16 @@ pub(crate) struct Pace {
     pub(crate) warmup_s: u32,
     /// Messages in the queue that is compared with one of 1,000.
     pub(crate) large: usize,
+    /// Messages that are kept without a server.
+    pub(crate) embedded: usize,
     /// Messages that are weighed.
     pub(crate) weighed: usize,
 }
 
-pub(crate) const FULL: Pace = Pace { rounds: 5, seconds: 5, warmup_s: 2, large: 10_000_000, weighed: 40_000 };
-pub(crate) const QUICK: Pace = Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, weighed: 4_000 };
+pub(crate) const FULL: Pace =
+    Pace { rounds: 5, seconds: 5, warmup_s: 2, large: 10_000_000, embedded: 1_000_000, weighed: 40_000 };
+pub(crate) const QUICK: Pace =
+    Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, embedded: 20_000, weighed: 4_000 };
 
 /// A message of 1 KB, in bytes.
 pub(crate) const KB: usize = 1024;
@@ -33,7 +38,7 @@ pub(crate) const KB: usize = 1024;
 pub(crate) const SMALL: usize = 100;
 
 /// The names of all measures, in the order of the document.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 14] = [
     "post-64",
     "post-3000",
     "post-durable",
@@ -46,6 +51,7 @@ pub(crate) const NAMES: [&str; 13] = [
     "claim-ahead",
     "bytes",
     "idle",
+    "embedded-size",
     "size",
 ];
 
@@ -64,6 +70,7 @@ pub(crate) async fn take(name: &str, pace: Pace) -> Measure {
         "claim-ahead" => claims::behind_claimed(pace).await,
         "bytes" => bytes::per_message(pace).await,
         "idle" => idle::connections(pace).await,
+        "embedded-size" => embedded::with_many(pace).await,
         "size" => size::of_the_queue(pace).await,
         _ => panic!("there is no measure {name:?}; there are {NAMES:?}"),
     }

@@ -84,8 +84,8 @@ impl RabbitMq {
 
 /// Ours with every write on disk before its answer, the other with none.
 pub(super) async fn durable(pace: Pace) -> Measure {
-    let title = "POST of one message of 1 KB, 64 connections; Sukkal's Redis keeps every write on disk, Zaqar's none";
-    let contestants = [Contestant::sukkal_durable(), Contestant::zaqar().await];
+    let title = "POST of one message of 1 KB, 64 connections; with Sukkal every write is on disk, with Zaqar none";
+    let contestants = [Contestant::sukkal_durable(), Contestant::sukkal_embedded(), Contestant::zaqar().await];
     pace.post_in_turns(Measure::new("post-durable", title), &contestants, 64).await
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn of_the_queue(pace: Pace) -> Measure {
 
 /// CPU time (µs) and latency (ms) of a request.
 async fn measure_one(sukkal: &Contestant, queue: &str, kind: &'static str) -> (f64, f64) {
-    let all = [sukkal.service.clone(), sukkal.redis.processes()].concat();
+    let all = [sukkal.service.clone(), sukkal.place.processes()].concat();
     let api = sukkal.api();
     let markers = if kind == "list" { fill::markers(&api, queue, PAGES).await } else { Vec::new() };
     let before_s = processes::cpu_s(&all);
