@@ -38,8 +38,13 @@ pub(crate) struct Contestant {
 
 /// What keeps the service alive.
 pub(crate) enum Running {
-    Sukkal { _process: Sukkal },
-    Child(Child),
+    Sukkal {
+        _process: Sukkal,
+    },
+    /// Our front, which nothing is lost with.
+    Front(Child),
+    /// It takes its own children along when asked, not when killed.
+    Zaqar(Child),
 }
 
 /// What a contestant keeps its messages in.
@@ -51,11 +56,17 @@ pub(crate) enum Place {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Self::Child(process) = self {
-            // It takes its own children along when asked, not when killed.
-            let id = process.id().to_string();
-            let _asked = std::process::Command::new("kill").args(["-INT", &id]).status();
-            let _reaped = process.wait();
+        match self {
+            Self::Sukkal { .. } => {}
+            Self::Front(process) => {
+                let _dead_already = process.kill();
+                let _reaped = process.wait();
+            }
+            Self::Zaqar(process) => {
+                let id = process.id().to_string();
+                let _asked = std::process::Command::new("kill").args(["-INT", &id]).status();
+                let _reaped = process.wait();
+            }
         }
     }
 }
@@ -160,7 +171,7 @@ impl Contestant {
             service: vec![process.id()],
             store: Some(RedisStore::open(&server.url().parse().unwrap()).unwrap()),
             place: Place::Redis(server),
-            _running: Running::Child(process),
+            _running: Running::Front(process),
         }
     }
 
@@ -177,7 +188,7 @@ impl Contestant {
             service: vec![process.id()],
             place: Place::Redis(server),
             store: None,
-            _running: Running::Child(process),
+            _running: Running::Zaqar(process),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Pace {
 }
 
 pub(crate) const FULL: Pace =
-    Pace { rounds: 5, seconds: 5, warmup_s: 2, large: 10_000_000, embedded: 1_000_000, weighed: 40_000 };
+    Pace { rounds: 5, seconds: 4, warmup_s: 1, large: 10_000_000, embedded: 1_000_000, weighed: 40_000 };
 pub(crate) const QUICK: Pace =
     Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, embedded: 20_000, weighed: 4_000 };
 
