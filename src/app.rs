@@ -85,9 +85,9 @@ fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
     })
 }
 
-/// Looks whether the store that the configuration names is what it should be; `None` if it cannot tell. An embedded
-/// store must be there, and nobody else may have it.
-pub async fn check(config: &Config) -> Result<Option<Check>, Error> {
+/// Looks whether the store that the configuration names is what it should be. An embedded store must be there, and
+/// nobody else may have it.
+pub async fn check(config: &Config) -> Result<Check, Error> {
     let uri: StoreUri = config.store.parse()?;
     let store = match &uri {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),

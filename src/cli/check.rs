@@ -27,19 +27,18 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Err(error) => return fail(BAD_OPTION, &error.to_string()),
     };
     match check(&config) {
-        Ok(Some(check)) => match show(&check) {
+        Ok(check) => match show(&check) {
             Ok(()) if check.findings.is_empty() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::FAILURE,
             Err(error) => fail(1, &error.to_string()),
         },
-        Ok(None) => fail(BAD_OPTION, &format!("{} is a store that cannot be checked yet", config.store)),
         Err(error @ (app::Error::StoreUri(_) | app::Error::OpenStore(_))) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),
     }
 }
 
 #[tokio::main]
-async fn check(config: &Config) -> Result<Option<Check>, app::Error> {
+async fn check(config: &Config) -> Result<Check, app::Error> {
     app::check(config).await
 }
 

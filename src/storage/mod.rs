@@ -12,6 +12,8 @@ mod record;
 pub mod redis;
 pub mod uri;
 
+use std::fmt::Display;
+
 use async_trait::async_trait;
 
 pub use error::Error;
@@ -147,11 +149,8 @@ pub trait Upkeep: Send + Sync {
     /// `None` when it has reached the end. Any number of processes may do so at once.
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error>;
 
-    /// Looks whether each message is in one place, is counted once and has a rank of its own, in the whole store as
-    /// it is at one moment; `None` from a store that cannot tell.
-    async fn check(&self) -> Result<Option<Check>, Error> {
-        Ok(None)
-    }
+    /// Looks whether each message of the whole store is in one place, is counted once and has a rank of its own.
+    async fn check(&self) -> Result<Check, Error>;
 }
 
 /// What a look at the whole store has come to.
@@ -163,6 +162,18 @@ pub struct Check {
     pub messages: u64,
     /// What is not as it should be, the first hundred.
     pub findings: Vec<String>,
+}
+
+/// So many things that are wrong are told; there may be more.
+const FINDINGS_MAX: usize = 100;
+
+impl Check {
+    /// Notes what is wrong with something.
+    fn find(&mut self, of: impl Display, finding: impl Display) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(format!("{of}: {finding}"));
+        }
+    }
 }
 
 /// How a creation went.

@@ -61,6 +61,10 @@ impl<S: Send + Sync> Stage for RedisStage<S> {
     async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         self.store.set_clock(queue, offset_us).await.expect("the store answers");
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 struct EmbeddedStage {
@@ -76,5 +80,9 @@ impl Stage for EmbeddedStage {
 
     async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         self.store.set_clock(queue, offset_us);
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }

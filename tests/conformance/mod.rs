@@ -30,6 +30,7 @@ mod posting;
 mod prolonging;
 mod queue_list;
 mod queues;
+mod redis_check;
 mod redis_claim_keys;
 mod redis_keys;
 mod redis_letters;

@@ -17,8 +17,8 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{Batches, RedisStore};
 use sukkal::storage::{
-    ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting,
-    QueueStore, Stats, Update, Upkeep,
+    Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Post,
+    Posting, QueueStore, Stats, Update, Upkeep,
 };
 use tokio::net::TcpListener;
 
@@ -175,6 +175,10 @@ impl<P: Poster> ClaimStore for Front<P> {
 impl<P: Poster> Upkeep for Front<P> {
     async fn ping(&self) -> Result<(), Error> {
         self.store.ping().await
+    }
+
+    async fn check(&self) -> Result<Check, Error> {
+        self.store.check().await
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

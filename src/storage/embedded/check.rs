@@ -17,9 +17,6 @@ use crate::domain::{MessageId, QueueId};
 use crate::storage::key::{id_of, rank_of};
 use crate::storage::{Check, Error, record};
 
-/// So many things that are wrong are told; there may be more.
-const FINDINGS_MAX: usize = 100;
-
 struct Findings<'a> {
     check: &'a mut Check,
     what: String,
@@ -27,8 +24,8 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     fn expect(&mut self, is_so: bool, finding: impl Display) {
-        if !is_so && self.check.findings.len() < FINDINGS_MAX {
-            self.check.findings.push(format!("{}: {finding}", self.what));
+        if !is_so {
+            self.check.find(&self.what, finding);
         }
     }
 }

@@ -29,8 +29,8 @@ impl Upkeep for EmbeddedStore {
         self.read(|view| view.row_after(&[QUEUES]).map(|_| ())).await
     }
 
-    async fn check(&self) -> Result<Option<Check>, Error> {
-        self.read(View::check).await.map(Some)
+    async fn check(&self) -> Result<Check, Error> {
+        self.read(View::check).await
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

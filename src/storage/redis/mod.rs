@@ -3,6 +3,7 @@
 //! One operation is one Lua script, legal on a cluster because all keys of a queue share a slot.
 //! Only a queue's birth and death touch a second slot, the register of its project: see `queues.rs`.
 
+mod check;
 mod claims;
 mod connection;
 mod keys;

@@ -108,6 +108,7 @@ scripts! {
     MESSAGE_LIST = "message_list" + [messages, policy];
     MESSAGE_POP = "message_pop" + [messages, compact, letters];
     MESSAGE_POST = "message_post" + [queue, record, posting];
+    QUEUE_CHECK = "queue_check" + [queue, record, holds];
     QUEUE_CREATE = "queue_create" + [queue, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];

@@ -8,7 +8,7 @@ use super::RedisStore;
 use super::keys::{self, QueueKeys};
 use super::script::QUEUE_SETTLE;
 use crate::domain::{ProjectId, QueueId, QueueName};
-use crate::storage::{Error, Upkeep};
+use crate::storage::{Check, Error, Upkeep};
 
 const QUEUES_PER_STEP: usize = 16;
 /// How often one visit to a queue settles, some hundreds of messages each time: what is left then is
@@ -19,6 +19,31 @@ const SETTLINGS_MAX: usize = 10_000;
 impl Upkeep for RedisStore {
     async fn ping(&self) -> Result<(), Error> {
         self.connection.ping().await
+    }
+
+    async fn check(&self) -> Result<Check, Error> {
+        let mut check = Check::default();
+        let mut project = self.project_after(None).await?;
+        while let Some(of) = project {
+            let mut last: Option<QueueName> = None;
+            loop {
+                let after = last.as_ref().map(QueueName::as_str);
+                let names = self.registered_names(&of, after, QUEUES_PER_STEP).await?;
+                for name in names.iter().cloned() {
+                    let queue = queue_of(&of, name)?;
+                    match self.check_queue(&queue, &mut check).await {
+                        Err(Error::Corrupt(reason)) => check.find(&queue, reason),
+                        outcome => outcome?,
+                    }
+                }
+                last = match names.last() {
+                    Some(last) => Some(last.clone()),
+                    None => break,
+                };
+            }
+            project = self.project_after(Some(&of)).await?;
+        }
+        Ok(check)
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
