@@ -6,14 +6,17 @@ COPY src src
 COPY scripts scripts
 COPY config config
 # The manifest names them; nothing of them is built.
-RUN mkdir -p benches tests && touch benches/layout.rs benches/cost.rs tests/main.rs \
+RUN mkdir -p benches/versus tests \
+    && touch benches/claims.rs benches/cost.rs benches/json.rs benches/layout.rs benches/steady.rs benches/versus/main.rs tests/main.rs \
     && cargo build --release --locked --bin sukkal
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
-RUN useradd --system --no-create-home sukkal
+RUN useradd --system --no-create-home sukkal && install -d -o sukkal -m 700 /var/lib/sukkal
 COPY --from=build /sukkal/target/release/sukkal /usr/local/bin/sukkal
 USER sukkal
-ENV SUKKAL_BIND=0.0.0.0:8888
+# Without a Redis: messages are kept in a file here.
+ENV SUKKAL_BIND=0.0.0.0:8888 SUKKAL_STORE=embedded:/var/lib/sukkal
+VOLUME /var/lib/sukkal
 EXPOSE 8888
 ENTRYPOINT ["sukkal"]

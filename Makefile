@@ -13,29 +13,23 @@ INSTALL := $(AS_ROOT) apt-get -qq update && $(AS_ROOT) env DEBIAN_FRONTEND=nonin
 TEST_FEATURES := --features movable-clock
 
 help:
-	@echo "make run          build and run Sukkal over a Redis of its own, until Ctrl-C"
+	@echo "make run          build and run Sukkal, with its messages in ./sukkal-data, until Ctrl-C"
 	@echo "make test         format, lint, all tests, docs"
 	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
 	@echo "make soak         the long form of the tests that race"
 	@echo "make bench        the benchmarks, and docs/performance.md anew"
 	@echo "make steady       the embedded store for half an hour, and docs/steady.svg anew"
 
-run: redis
+run:
 	@cargo build --release
-	folder=$$(mktemp -d)
-	trap 'kill $$(jobs -p) 2>/dev/null || true; wait; rm -rf "$$folder"' EXIT
+	trap 'kill $$(jobs -p) 2>/dev/null || true; wait' EXIT
 	trap 'exit 0' INT TERM
-	listens() { (: < "/dev/tcp/127.0.0.1/$$1") 2>/dev/null; }
-	if listens 8888; then echo "port 8888 is taken: stop what listens there" >&2; exit 1; fi
-	for port in $$(shuf -i 20000-31999 -n 20); do listens "$$port" || break; done
-	redis-server --bind 127.0.0.1 --port "$$port" --dir "$$folder" --save '' --logfile redis.log &
-	until listens "$$port"; do kill -0 $$! || exit 1; sleep 0.05; done
-	target/release/sukkal serve --store "redis://127.0.0.1:$$port" &
+	target/release/sukkal &
 	ready() { exec 3<> /dev/tcp/127.0.0.1/8888 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 204 '; }
 	until (ready) 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
 	cat <<'TEXT'
 
-	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it and its Redis, and drops the messages). Try:
+	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:
 
 	  curl -i -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo' http://127.0.0.1:8888/v2/queues/hello/messages -d '{"messages": [{"body": "Hello, world!"}]}' -H 'Content-Type: application/json'
 	TEXT

@@ -159,6 +159,16 @@ fn the_folders_hold_what_they_are_for() {
 }
 
 #[test]
+fn the_image_has_a_file_for_each_that_the_manifest_names() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let image = fs::read_to_string(root().join("Dockerfile")).unwrap();
+    let paths = manifest.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+    let missing: Vec<&str> = paths.filter(|path| !path.starts_with("src/") && !image.contains(path)).collect();
+
+    assert!(missing.is_empty(), "the build of the image ends for want of {missing:?}");
+}
+
+#[test]
 fn nothing_is_skipped() {
     for (path, text) in sources() {
         assert!(!text.contains(concat!("#[ig", "nore")), "{} skips a test", path.display());
