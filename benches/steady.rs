@@ -22,6 +22,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{interval, sleep_until};
 
+#[allow(dead_code, reason = "this uses a part")]
+#[path = "versus/processes.rs"]
+mod processes;
+
 #[allow(dead_code, reason = "the tests' stage, of which this uses a part")]
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -86,7 +90,7 @@ async fn main() {
         sights.push(Sight {
             minutes: start.elapsed().as_secs_f64() / 60.0,
             file_mb: file_bytes(folder.path()) as f64 / MEGA,
-            memory_mb: resident_bytes(sukkal.id()) / MEGA,
+            memory_mb: processes::resident_bytes(&[sukkal.id()]) / MEGA,
             p99_ms: p99(taken),
             alive: alive(&api).await,
         });
@@ -148,12 +152,6 @@ fn p99(mut latencies_ms: Vec<f64>) -> f64 {
 
 fn file_bytes(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
-}
-
-fn resident_bytes(process: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0
 }
 
 type Figure = fn(&Sight) -> f64;

@@ -2,14 +2,14 @@
 --
 -- KEYS  the queue's
 -- ARGV  1 'ready', 'delayed' or 'held'    2 the rank from which on    3 how many messages at most
--- Returns 'absent' without a queue; else {how many records there are, how many messages in the three sets, the rank to go
+-- Returns {'absent'} without a queue; else {'looked', how many records there are, how many messages in the three sets, the rank to go
 --       on from or nothing, how many messages it looked at, and what is wrong: key, what, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 3, 'queue_check: the keys of the queue, 3 arguments')
 local sets = {ready = ready, delayed = delayed, held = held}
 local set, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 if redis.call('EXISTS', queue) == 0 then
-  return 'absent'
+  return {'absent'}
 end
 local placed, wrong = 0, {}
 for _, one in pairs(sets) do
@@ -38,4 +38,4 @@ for i = 1, #found, 2 do
   expect(set ~= 'ready' or rank <= last_rank(), key, 'is free before its rank was given')
 end
 local last = #found == 2 * limit and decimal(tonumber(found[#found]) + 1) or ''
-return {redis.call('HLEN', messages), placed, last, #found / 2, unpack(wrong)}
+return {'looked', redis.call('HLEN', messages), placed, last, #found / 2, unpack(wrong)}

@@ -70,14 +70,12 @@ local function give_back(keys, held_by)
   if #keys == 0 then
     return
   end
-  local fields = {}
-  for i, key in ipairs(keys) do
-    held_by[i].claim = ''
-    fields[#fields + 1], fields[#fields + 2] = key, packed_hold(held_by[i])
+  for _, hold in ipairs(held_by) do
+    hold.claim = ''
   end
   redis.call('ZREM', held, unpack(keys))
   redis.call('ZADD', ready, unpack(by_rank(keys)))
-  redis.call('HSET', holds, unpack(fields))
+  keep_holds(keys, held_by)
 end
 
 -- Keeps a message that is held from everybody, under no claim, for so long (s).
@@ -87,7 +85,7 @@ local function keep_back(key, delay)
   redis.call('ZREM', leases, lease)
   local hold = hold_of(key)
   hold.claim = lease
-  keep_hold(key, hold)
+  keep_holds({key}, {hold})
   redis.call('ZADD', leases, now + delay * 1000000, lease)
 end
 

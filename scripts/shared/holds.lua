@@ -8,17 +8,21 @@ local function read_hold(hold)
   return {count = count, ttl = ttl, second = second, claim = string.sub(hold, HOLD_BYTES + 1)}
 end
 
-local function packed_hold(hold)
-  return struct.pack(HOLD, hold.count, hold.ttl, hold.second) .. hold.claim
-end
-
 local function hold_of(key)
   local hold = redis.call('HGET', holds, key)
   return hold and read_hold(hold) or nil
 end
 
-local function keep_hold(key, hold)
-  redis.call('HSET', holds, key, packed_hold(hold))
+-- Keeps the holds of these messages, of which there is one at least; returns them packed.
+local function keep_holds(keys, held_by)
+  local fields, packed = {}, {}
+  for i, key in ipairs(keys) do
+    local hold = held_by[i]
+    packed[i] = struct.pack(HOLD, hold.count, hold.ttl, hold.second) .. hold.claim
+    fields[#fields + 1], fields[#fields + 2] = key, packed[i]
+  end
+  redis.call('HSET', holds, unpack(fields))
+  return packed
 end
 
 -- An answer has this many bytes of records at most, or one message: it has to arrive in time.

@@ -132,10 +132,9 @@ pub(super) fn letter(record: &Bytes, origin: &Origin) -> Result<Bytes, Error> {
         return Err(corrupt(&"it is too short"));
     }
     let (body, _earlier_origin) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
-    let origin_id = origin.id;
+    let created_us = created_us(origin.id, record).to_be_bytes();
     let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
     let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
-    let created_us = created_us(origin_id, record).to_be_bytes();
     Ok([&LETTER_HEAD[..], &created_us, &record[CREATED.end..BODY], &body, &origin].concat().into())
 }
 

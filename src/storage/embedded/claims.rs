@@ -75,7 +75,8 @@ impl ClaimStore for EmbeddedStore {
             let id = ClaimId::random();
             for key in &keys {
                 store.move_to(row.number, key, Part::Ready, Part::Held)?;
-                store.hold_for(row.number, key, id, new.term, now_us, row.policy.letters.is_some())?;
+                // It is counted where it is bounded.
+                store.hold_for(row.number, key, id, new.term, now_us, row.policy.letters.is_some().into())?;
             }
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
             store.view.show_claim(&queue, row.number, id, now_us).map(Step::Done)
@@ -96,7 +97,7 @@ impl ClaimStore for EmbeddedStore {
             };
             let keys = store.view.still_held(number, id, &row.keys)?;
             for key in &keys {
-                store.hold_again_for(number, key, id, term, now_us)?;
+                store.hold_for(number, key, id, term, now_us, 0)?;
             }
             store.take(&lease_key(number, row.end_us, Lease::Claim(id)))?;
             store.keep_claim(number, id, term.ttl_s, keys, now_us)?;
@@ -167,7 +168,8 @@ impl<T: Table> View<T> {
 }
 
 impl Writing<'_> {
-    /// Puts a message under a claim, and counts that it was given out where that counts.
+    /// Puts a message under a claim, given out so many times more, and lets it live as long and the grace longer if it
+    /// would have ended before the claim.
     fn hold_for(
         &mut self,
         number: u64,
@@ -175,21 +177,10 @@ impl Writing<'_> {
         claim: ClaimId,
         term: Term,
         now_us: u64,
-        counts: bool,
+        given_out: u32,
     ) -> Result<(), Error> {
-        self.hold_again_for(number, key, claim, term, now_us)?;
-        if counts {
-            let mut hold = self.hold_or_new(number, key)?;
-            hold.count = hold.count.saturating_add(1);
-            self.put_hold(number, key, &hold)?;
-        }
-        Ok(())
-    }
-
-    /// Puts a message under a claim, and lets it live as long and the grace longer if it would have ended
-    /// before the claim.
-    fn hold_again_for(&mut self, number: u64, key: &Key, claim: ClaimId, term: Term, now_us: u64) -> Result<(), Error> {
         let mut hold = self.hold_or_new(number, key)?;
+        hold.count = hold.count.saturating_add(given_out);
         if hold.end_s * 1_000_000 < now_us + u64::from(term.ttl_s) * 1_000_000 {
             self.take(&keys::timed(number, Part::End, hold.end_s, key))?;
             hold.ttl_s = term.ttl_s.saturating_add(term.grace_s);

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::RedisStore;
 use super::keys::QueueKeys;
 use super::messages::text;
+use super::reply;
 use super::script::QUEUE_CHECK;
 use crate::domain::QueueId;
 use crate::storage::key::id_of;
@@ -23,11 +24,13 @@ impl RedisStore {
             while let Some(rank) = from {
                 let args = vec![Bytes::from_static(set.as_bytes()), rank, text(MESSAGES_PER_STEP)];
                 let mut reply = self.connection.run(&QUEUE_CHECK, QueueKeys::of(queue).all(), args).await?;
-                let Ok(records) = reply.number() else {
+                match reply.text()?.as_str() {
+                    "looked" => {}
                     // It was deleted in the meantime, or its name is registered before it is there.
-                    return Ok(());
-                };
-                let placed = reply.number()?;
+                    "absent" => return Ok(()),
+                    kind => return Err(reply::unknown(QUEUE_CHECK.name, kind)),
+                }
+                let (records, placed) = (reply.number()?, reply.number()?);
                 let last = reply.bytes()?;
                 check.messages += reply.number()?;
                 while !reply.is_empty() {

@@ -23,30 +23,35 @@ impl Upkeep for RedisStore {
 
     async fn check(&self) -> Result<Check, Error> {
         let mut check = Check::default();
-        let mut project = self.project_after(None).await?;
-        while let Some(of) = project {
-            let mut last: Option<QueueName> = None;
-            loop {
-                let after = last.as_ref().map(QueueName::as_str);
-                let names = self.registered_names(&of, after, QUEUES_PER_STEP).await?;
-                for name in names.iter().cloned() {
-                    let queue = queue_of(&of, name)?;
-                    match self.check_queue(&queue, &mut check).await {
-                        Err(Error::Corrupt(reason)) => check.find(&queue, reason),
-                        outcome => outcome?,
-                    }
+        let mut queues = self.queues_after(None).await?;
+        while let Some(last) = queues.last() {
+            for queue in &queues {
+                match self.check_queue(queue, &mut check).await {
+                    Err(Error::Corrupt(reason)) => check.find(queue, reason),
+                    outcome => outcome?,
                 }
-                last = match names.last() {
-                    Some(last) => Some(last.clone()),
-                    None => break,
-                };
             }
-            project = self.project_after(Some(&of)).await?;
+            queues = self.queues_after(Some(last)).await?;
         }
         Ok(check)
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        let queues = self.queues_after(after).await?;
+        for queue in &queues {
+            match self.tidy_queue(queue).await {
+                // One queue that cannot be read must not keep the janitor from all behind it.
+                Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor passes over a queue"),
+                outcome => outcome?,
+            }
+        }
+        Ok(queues.last().cloned())
+    }
+}
+
+impl RedisStore {
+    /// The next few registered queues, all of one project; none at the end.
+    async fn queues_after(&self, after: Option<&QueueId>) -> Result<Vec<QueueId>, Error> {
         let mut project = after.map(|queue| queue.project().clone());
         let mut name = after.map(QueueId::name).cloned();
         loop {
@@ -54,26 +59,16 @@ impl Upkeep for RedisStore {
                 project = self.project_after(project.as_ref()).await?;
             }
             let Some(of) = project.clone() else {
-                return Ok(None);
+                return Ok(Vec::new());
             };
             let names = self.registered_names(&of, name.as_ref().map(QueueName::as_str), QUEUES_PER_STEP).await?;
-            if let Some(last) = names.last().cloned() {
-                for name in names {
-                    let queue = queue_of(&of, name)?;
-                    match self.tidy_queue(&queue).await {
-                        // One queue that cannot be read must not keep the janitor from all behind it.
-                        Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor passes over a queue"),
-                        outcome => outcome?,
-                    }
-                }
-                return Ok(Some(queue_of(&of, last)?));
+            if !names.is_empty() {
+                return names.into_iter().map(|name| queue_of(&of, name)).collect();
             }
             name = None;
         }
     }
-}
 
-impl RedisStore {
     async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..SETTLINGS_MAX {
             let keys = QueueKeys::of(queue).all();
