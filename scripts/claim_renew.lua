@@ -18,4 +18,5 @@ redis.call('ZREM', leases, id)
 local held_keys, held_by = still_held(id, keys)
 hold_for(held_keys, held_by, id, ttl, grace)
 keep_claim(id, ttl, held_keys)
+tell(0)
 return {'done'}

@@ -67,6 +67,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: Signer::new(&config.signed_url.secret_key),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
+        stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
     Service { broker: Broker::new(store, config.transport.limits.clone(), cipher), settings: Arc::new(settings) }
 }
@@ -108,6 +109,11 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     info!(address = %listener.local_addr()?, store = %uri, "listening");
     let janitor = tokio::spawn(janitor::run(store, Duration::from_secs(config.janitor.pause_s)));
 
+    let waited_on = broker.clone();
+    let stop = async move {
+        stop.await;
+        waited_on.stop_waiting();
+    };
     let unfinished = http::serve(listener, http::router(service), client_timeout, stop).await;
     info!("draining");
     let drained = async {

@@ -54,6 +54,9 @@ pub struct Transport {
     /// Limits and defaults.
     #[serde(flatten)]
     pub limits: Limits,
+    /// How often a stream on which nothing happens shows that it is alive, in seconds.
+    #[serde(rename = "stream_heartbeat")]
+    pub stream_heartbeat_s: u64,
     client_id_uuid_safe: ClientIdCheck,
     min_length_client_id: usize,
     max_length_client_id: usize,

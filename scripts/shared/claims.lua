@@ -76,6 +76,7 @@ local function give_back(keys, held_by)
   redis.call('ZREM', held, unpack(keys))
   redis.call('ZADD', ready, unpack(by_rank(keys)))
   keep_holds(keys, held_by)
+  tell(#keys)
 end
 
 -- Keeps a message that is held from everybody, under no claim, for so long (s).
@@ -87,6 +88,7 @@ local function keep_back(key, delay)
   hold.claim = lease
   keep_holds({key}, {hold})
   redis.call('ZADD', leases, now + delay * 1000000, lease)
+  tell(0)
 end
 
 -- Gives back the messages that a lease still holds, and forgets it; says how many they were.

@@ -138,6 +138,7 @@ local function post(nonces, delays, records, seconds)
     if #members > 0 then
       store_batch(set, fields, members)
     end
+    tell(set == ready and #group or 0)
   end
   for second, ended in pairs(ending) do
     note_end(second, ended)

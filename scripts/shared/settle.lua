@@ -27,6 +27,7 @@ local function let_in()
     redis.call('ZREM', delayed, unpack(due))
     redis.call('ZADD', ready, unpack(by_rank(due)))
     redis.call('SET', counter, decimal(math.max(last, rank_of(due[#due]))))
+    tell(#due)
   end
   return #due == SETTLED_MESSAGES_MAX
 end

@@ -17,6 +17,7 @@ use crate::{broker, storage};
 
 /// How soon a client may try again after a 503, in seconds.
 const RETRY_AFTER_S: u32 = 1;
+const DEFECT: &str = "This is a defect; it is logged.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
 /// Why a request is not answered with what it asks for.
@@ -78,6 +79,9 @@ pub enum Error {
     /// The body did not arrive.
     #[error("The request body was cut off.")]
     BodyCutOff,
+    /// What the store holds has no JSON form.
+    #[error("a document could not be written")]
+    Document,
     /// Metadata in a patch that reserved keys do not take.
     #[error("{0}")]
     PatchedMetadata(crate::domain::metadata::InvalidMetadata),
@@ -89,11 +93,7 @@ pub enum Error {
 /// What a request gets when the code behind it broke down.
 #[must_use]
 pub fn internal() -> Response {
-    document(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "Internal server error",
-        Some("This is a defect; it is logged.".to_owned()),
-    )
+    document(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", Some(DEFECT.to_owned()))
 }
 
 /// Marks an answer that the store could not give.
@@ -112,6 +112,19 @@ pub fn unavailable(loss: &str) -> Response {
 }
 
 impl Error {
+    /// What a client is told, where there is no status any more to tell it by.
+    #[must_use]
+    pub fn words(&self) -> (&'static str, String) {
+        let (status, title) = self.parts();
+        if status.is_server_error() {
+            tracing::error!(error = %self, status = status.as_u16(), "a stream failed");
+        }
+        match self {
+            Self::Document | Self::Broker(broker::Error::Store(_)) => (title, DEFECT.to_owned()),
+            error => (title, error.to_string()),
+        }
+    }
+
     fn parts(&self) -> (StatusCode, &'static str) {
         use broker::Error as Broker;
         match self {
@@ -144,7 +157,7 @@ impl Error {
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             // Another process may have the key, or this one's operator may give it one.
             Self::Broker(Broker::Store(storage::Error::Unavailable(_)) | Broker::Key(_)) => UNAVAILABLE,
-            Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
+            Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
         }
@@ -162,7 +175,7 @@ impl IntoResponse for Error {
             Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
                 return unavailable("The message store cannot be reached.");
             }
-            Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
+            Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
             error => Some(error.to_string()),
         };
         let mut response = document(status, title, description);

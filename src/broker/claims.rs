@@ -1,5 +1,6 @@
 //! Operations on claims.
 
+use super::taken::{Taken, WayBack};
 use super::{Broker, Error, check_range};
 use crate::domain::limits::CLAIM_TERM_S_MIN;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
@@ -15,24 +16,42 @@ pub struct TermDraft {
 }
 
 impl Broker {
-    /// Claims the oldest free messages; `None` when there are none.
+    /// Claims the oldest free messages; `None` when there are none, and none turn up while the caller waits, in
+    /// seconds.
     pub async fn create_claim(
         &self,
         queue: QueueId,
         limit: Option<i64>,
         term: TermDraft,
-    ) -> Result<Option<Claim>, Error> {
+        wait_s: Option<i64>,
+    ) -> Result<Option<Taken<Claim>>, Error> {
         let limit = match limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
             None => self.limits.messages_per_claim(),
         };
         let term = self.admit_term(term, CLAIM_TERM_S_MIN)?;
-        let this = self.clone();
-        self.to_the_end(async move {
-            let new = NewClaim { limit: this.look_ahead(&queue, limit as usize).await?, term };
-            this.open_claim(&queue, this.store.create_claim(&queue, &new).await?).await
-        })
-        .await
+        let wait = self.admit_wait(wait_s)?;
+        let look = || {
+            let (this, queue) = (self.clone(), queue.clone());
+            self.to_the_end(async move { this.claim_once(&queue, limit as usize, term, !wait.is_zero()).await })
+        };
+        self.look_in_turn(&queue, wait, look).await
+    }
+
+    async fn claim_once(
+        &self,
+        queue: &QueueId,
+        limit: usize,
+        term: Term,
+        may_go_back: bool,
+    ) -> Result<Option<Taken<Claim>>, Error> {
+        let new = NewClaim { limit: self.look_ahead(queue, limit).await?, term };
+        let Some(claim) = self.store.create_claim(queue, &new).await? else {
+            return Ok(None);
+        };
+        let way_back = if may_go_back { WayBack::of_claim(self, queue, claim.id) } else { WayBack::none() };
+        let value = self.open_claim(queue, claim).await?;
+        Ok(Some(Taken { value, way_back }))
     }
 
     /// The claim with the messages that it still holds.

@@ -76,7 +76,7 @@ impl Broker {
         })
         .await;
         let claiming = tried("claim_messages", async {
-            claim = self.create_claim(queue.clone(), None, term).await?;
+            claim = self.create_claim(queue.clone(), None, term, None).await?.map(|taken| taken.value);
             Ok(())
         })
         .await;

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokio::time::{Instant, sleep_until};
+
+use super::taken::{Taken, WayBack};
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId, Revision};
-use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, Scope};
+use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId, Rank, Revision};
+use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Popped, Post, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
@@ -51,12 +54,57 @@ pub struct PostRequest {
 pub struct MessageQuery {
     /// Only messages behind the one with this id, whether that is still there or not.
     pub marker: Option<String>,
+    /// Only messages that are posted from then on.
+    pub since: Option<Since>,
+    /// How long to wait for a message where there is none, in seconds.
+    pub wait_s: Option<i64>,
     /// How many; the service's default without it.
     pub limit: Option<i64>,
     /// Whether the caller's own messages are listed too.
     pub echo: bool,
     /// Which messages are listed beside the free ones.
     pub scope: Scope,
+}
+
+/// A time to start reading at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// The moment at which the store is asked.
+    Now,
+    /// The first position that is not before this time: in microseconds since 1970.
+    Time(u64),
+}
+
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    Oldest,
+    Behind(Rank),
+    Now,
+}
+
+/// A page of a feed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The page.
+    pub page: Page,
+    /// The position that it goes up to; none where it stands before the oldest message.
+    pub position: Option<Rank>,
+}
+
+impl MessageQuery {
+    /// Where reading starts; `None` for behind something that is no id of this queue.
+    pub(super) fn start(&self, queue: &QueueId) -> Result<Option<Start>, Error> {
+        match (&self.marker, self.since) {
+            (Some(_), Some(_)) => {
+                Err(Error::Limit("\"marker\" and \"since\" are two places to start from: give one".to_owned()))
+            }
+            (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::Behind(id.rank()))),
+            (None, Some(Since::Now)) => Ok(Some(Start::Now)),
+            (None, Some(Since::Time(0))) | (None, None) => Ok(Some(Start::Oldest)),
+            (None, Some(Since::Time(time_us))) => Ok(Some(Start::Behind(Rank::new(time_us - 1).unwrap_or(Rank::MAX)))),
+        }
+    }
 }
 
 impl Broker {
@@ -128,25 +176,63 @@ impl Broker {
         Ok(self.store.post_messages(queue, &Post { seen, client: &caller.client, messages, once }).await?)
     }
 
-    /// A page of the feed. Empty only if none that the query lets through is left.
-    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Page, Error> {
-        let limit = match query.limit {
+    /// A page of the feed. Empty only if none that the query lets through is left, and none turns up while the caller
+    /// waits.
+    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Listed, Error> {
+        let limit = self.admit_page(query.limit)?;
+        let wait = self.admit_wait(query.wait_s)?;
+        // Nothing stands behind what is no id of this queue.
+        let Some(start) = query.start(queue)? else {
+            return Ok(Listed::default());
+        };
+        let after = self.position(queue, start).await?;
+        let listing =
+            Listing { after, limit, not_from: (!query.echo).then(|| caller.client.clone()), scope: query.scope };
+        let page = if wait.is_zero() {
+            self.store.list_messages(queue, &listing).await?
+        } else {
+            self.look_until(queue, &listing, Instant::now() + wait).await?
+        };
+        let page = self.sealing.open_page(queue, page)?;
+        let position = page.messages.last().map(|message| message.id.rank()).or(after);
+        Ok(Listed { page, position })
+    }
+
+    /// A page of the feed; looks as long as it is empty and the time is not over.
+    async fn look_until(&self, queue: &QueueId, listing: &Listing, until: Instant) -> Result<Page, Error> {
+        let watch = self.store.watch(queue).await?;
+        let mut told = watch.reader(listing.scope.delayed);
+        loop {
+            told.mark_unchanged();
+            let page = self.store.list_messages(queue, listing).await?;
+            if !page.messages.is_empty() {
+                return Ok(page);
+            }
+            watch.looked();
+            tokio::select! {
+                _changed = told.changed() => {}
+                () = sleep_until(until) => return Ok(page),
+                () = self.closing.cancelled() => return Ok(page),
+            }
+        }
+    }
+
+    /// How many messages a page has at most.
+    pub(super) fn admit_page(&self, limit: Option<i64>) -> Result<usize, Error> {
+        let limit = match limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
             None => self.limits.messages_per_page(),
         };
-        let marker = query.marker.as_deref().map(|marker| MessageId::parse(marker, queue));
-        let after = match marker {
-            // Nothing stands behind what is no id of this queue.
-            Some(None) => return Ok(Page::default()),
-            marker => marker.flatten().map(MessageId::rank),
-        };
-        let listing = Listing {
-            after,
-            limit: limit as usize,
-            not_from: (!query.echo).then(|| caller.client.clone()),
-            scope: query.scope,
-        };
-        self.sealing.open_page(queue, self.store.list_messages(queue, &listing).await?)
+        Ok(limit as usize)
+    }
+
+    /// The position that reading starts behind; nothing for the oldest message.
+    pub(super) async fn position(&self, queue: &QueueId, start: Start) -> Result<Option<Rank>, Error> {
+        Ok(match start {
+            Start::Oldest => None,
+            Start::Behind(rank) => Some(rank),
+            Start::Now => Some(self.store.sight(queue).await?.position()),
+        })
     }
 
     /// The message with that id.
@@ -189,15 +275,42 @@ impl Broker {
         outcome(deletion)
     }
 
-    /// Hands out the oldest messages and deletes them in the same step.
-    pub async fn pop_messages(&self, queue: QueueId, count: i64) -> Result<Vec<Message>, Error> {
+    /// Hands out the oldest messages and deletes them in the same step; waits so long for some, in seconds.
+    pub async fn pop_messages(
+        &self,
+        queue: QueueId,
+        count: i64,
+        wait_s: Option<i64>,
+    ) -> Result<Taken<Vec<Message>>, Error> {
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
-        let this = self.clone();
-        self.to_the_end(async move {
-            let limit = this.look_ahead(&queue, limit as usize).await?;
-            this.open_popped(&queue, this.store.pop_messages(&queue, limit).await?).await
-        })
-        .await
+        let wait = self.admit_wait(wait_s)?;
+        let look = || {
+            let (this, queue) = (self.clone(), queue.clone());
+            self.to_the_end(async move { this.pop_once(&queue, limit as usize, !wait.is_zero()).await })
+        };
+        let popped = self.look_in_turn(&queue, wait, look).await?;
+        Ok(popped.unwrap_or_else(|| Taken { value: Vec::new(), way_back: WayBack::none() }))
+    }
+
+    async fn pop_once(
+        &self,
+        queue: &QueueId,
+        limit: usize,
+        may_go_back: bool,
+    ) -> Result<Option<Taken<Vec<Message>>>, Error> {
+        let limit = self.look_ahead(queue, limit).await?;
+        let popped = self.store.pop_messages(queue, limit).await?;
+        if popped.is_empty() {
+            return Ok(None);
+        }
+        let copy = may_go_back.then(|| popped.clone());
+        let value = self.open_popped(queue, popped).await?;
+        let is_opened = |popped: &Popped| value.iter().any(|message| message.id == popped.message.id);
+        let way_back = match copy {
+            Some(popped) => WayBack::of_popped(self, queue, popped.into_iter().filter(is_opened).collect()),
+            None => WayBack::none(),
+        };
+        Ok(Some(Taken { value, way_back }))
     }
 
     /// Deletes those of the messages with these ids that are there. Where the operator wants it so,

@@ -4,22 +4,29 @@
 pub mod cipher;
 pub mod claims;
 pub mod error;
+pub mod feed;
 pub mod health;
+mod looks;
 pub mod messages;
 pub mod queues;
 mod sealing;
+pub mod taken;
+mod waiting;
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 pub use cipher::Cipher;
 pub use error::Error;
 
+use self::looks::Looks;
 use self::sealing::Sealing;
 use crate::domain::{Limits, Queue, QueueId};
 use crate::storage::Driver;
@@ -40,6 +47,15 @@ pub struct Shared {
     seen: Cache<QueueId, Arc<Queue>>,
     sealing: Sealing,
     writes: TaskTracker,
+    looks: Looks,
+    /// Nobody waits any more.
+    closing: CancellationToken,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Broker")
+    }
 }
 
 impl Deref for Broker {
@@ -60,6 +76,8 @@ impl Broker {
             seen: Cache::new(REMEMBERED_QUEUES_MAX),
             sealing: Sealing::new(cipher),
             writes: TaskTracker::new(),
+            looks: Looks::default(),
+            closing: CancellationToken::new(),
         }))
     }
 

@@ -4,26 +4,21 @@
 //!
 //! A message that this process cannot open is neither shown as something else nor passed over nor lost. A page
 //! ends before it, and a page that would begin with it is an error that names it. A claim that would hold it
-//! is released. A pop is over before anybody can look: what cannot be opened is posted again, a new message with
-//! the same body and the life that is left.
+//! is withdrawn. A pop is over before anybody can look: what cannot be opened is put back as it was.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::cipher::{Cipher, Failure};
 use super::{Broker, Error};
 use crate::domain::metadata::InvalidMetadata;
-use crate::domain::{Body, Claim, ClientIdRule, Message, MessageId, Metadata, NewMessage, QueueId};
-use crate::storage::{self, Listing, Page, Post, Posting, Scope};
+use crate::domain::{Body, Claim, Message, MessageId, Metadata, NewMessage, QueueId};
+use crate::storage::{Listing, Page, Popped, Scope};
 
-/// Who posts what a pop could not hand out: nobody, so that everybody sees it.
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 /// How long a caller waits for what goes back.
 const PUT_BACK_WAIT: Duration = Duration::from_secs(2);
-/// How long what goes back rests between two attempts.
-const PUT_BACK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What this process seals and opens with.
 pub(super) struct Sealing {
@@ -121,34 +116,30 @@ impl Broker {
         Ok(if readable < seen { readable } else { limit })
     }
 
-    /// The claim as its maker wants it; released if that cannot be.
-    pub(super) async fn open_claim(&self, queue: &QueueId, claim: Option<Claim>) -> Result<Option<Claim>, Error> {
-        let Some(mut claim) = claim else {
-            return Ok(None);
-        };
+    /// The claim as its maker wants it; withdrawn if that cannot be.
+    pub(super) async fn open_claim(&self, queue: &QueueId, mut claim: Claim) -> Result<Claim, Error> {
         match self.sealing.open_all(queue, claim.messages) {
             Ok(messages) => {
                 claim.messages = messages;
-                Ok(Some(claim))
+                Ok(claim)
             }
             Err(error) => {
-                self.store.release_claim(queue, claim.id).await?;
+                self.store.withdraw_claim(queue, claim.id).await?;
                 Err(error)
             }
         }
     }
 
     /// The popped messages as their reader wants them. What cannot be opened goes back.
-    pub(super) async fn open_popped(&self, queue: &QueueId, popped: Vec<Message>) -> Result<Vec<Message>, Error> {
+    pub(super) async fn open_popped(&self, queue: &QueueId, popped: Vec<Popped>) -> Result<Vec<Message>, Error> {
         let mut opened = Vec::with_capacity(popped.len());
         let mut closed = Vec::new();
         let mut failure = None;
-        for message in popped {
-            let as_new = NewMessage { ttl_s: life_left_s(&message), delay_s: 0, body: message.body.clone() };
-            match self.sealing.open(queue, message) {
+        for one in popped {
+            match self.sealing.open(queue, one.message.clone()) {
                 Ok(message) => opened.push(message),
                 Err(error) => {
-                    closed.push(as_new);
+                    closed.push(one);
                     failure.get_or_insert(error);
                 }
             }
@@ -165,29 +156,4 @@ impl Broker {
         tracing::error!(error = %failure, "a popped message was put back");
         Ok(opened)
     }
-
-    /// Posts what was popped in vain, until it is stored: nobody else has it any more.
-    async fn put_back(self, queue: QueueId, messages: Vec<NewMessage>) {
-        while let Err(error) = self.try_to_put_back(&queue, &messages).await {
-            tracing::error!(%error, messages = messages.len(), "popped messages are not put back yet");
-            sleep(PUT_BACK_PAUSE).await;
-        }
-    }
-
-    async fn try_to_put_back(&self, queue: &QueueId, messages: &[NewMessage]) -> Result<(), storage::Error> {
-        let nobody = ClientIdRule::Uuid.parse(NOBODY).expect("it is a UUID");
-        // A queue that was deleted meanwhile would have taken its messages with it.
-        while let Some(current) = self.store.get_queue(queue).await? {
-            let post = Post { seen: current.revision, client: &nobody, messages, once: None };
-            if let Posting::Posted(_) = self.store.post_messages(queue, &post).await? {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-}
-
-fn life_left_s(message: &Message) -> u32 {
-    let age_s = u32::try_from(message.age_s).unwrap_or(u32::MAX);
-    message.ttl_s.saturating_sub(age_s).max(1)
 }

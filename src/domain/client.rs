@@ -5,10 +5,29 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// A client's id in its canonical form: a dashed lower-case UUID, or free text where the rule allows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(Arc<str>);
+
+/// A client as messages know it: XXH3-128 of its id, the same for every kind of id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Poster([u8; 16]);
+
+impl Poster {
+    /// The poster that a store has kept.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The sixteen bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
 
 /// Which texts are client ids (`client_id_uuid_safe` in the configuration).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +54,12 @@ impl ClientId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Who it is to its messages.
+    #[must_use]
+    pub fn poster(&self) -> Poster {
+        Poster(xxh3_128(self.0.as_bytes()).to_be_bytes())
     }
 }
 

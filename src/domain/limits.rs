@@ -40,6 +40,8 @@ pub struct Limits {
     pub message_delete_with_claim_id: bool,
     /// The longest page of queues.
     pub max_queues_per_page: u32,
+    /// The longest that a request may wait for messages.
+    pub max_wait: u32,
     /// The most messages that one request takes out of a queue.
     pub max_messages_per_claim_or_pop: u32,
     /// The longest page of messages, and the most ids in one request.

@@ -4,10 +4,11 @@ use std::fmt;
 
 use uuid::{Builder, Uuid, Variant, Version};
 
+use super::client::Poster;
 use super::{Body, ClaimId, QueueId, QueueName};
 
 /// A position in a queue's feed: microseconds since 1970, never given twice in a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(u64);
 
 /// The id of a message: a version 7 UUID made of its rank, its queue's fingerprint and chance.
@@ -64,6 +65,8 @@ pub struct Message {
     pub claim_count: u32,
     /// Where it comes from, if it is a dead letter.
     pub origin: Option<Origin>,
+    /// Who posted it.
+    pub poster: Poster,
     /// What it says.
     pub body: Body,
 }

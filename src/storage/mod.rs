@@ -11,13 +11,17 @@ mod key;
 mod record;
 pub mod redis;
 pub mod uri;
+pub mod watch;
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 pub use error::Error;
 pub use uri::StoreUri;
+pub use watch::Watch;
 
 use crate::domain::{
     Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, Once, ProjectId, Queue, QueueId,
@@ -25,9 +29,9 @@ use crate::domain::{
 };
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + ClaimStore + Upkeep {}
+pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep {}
 
-impl<T: QueueStore + MessageStore + ClaimStore + Upkeep> Driver for T {}
+impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep> Driver for T {}
 
 /// Keeps queues and their metadata.
 #[async_trait]
@@ -97,7 +101,10 @@ pub trait MessageStore: Send + Sync {
     /// the same step. Those of them that were given out as often as the queue allows become dead letters
     /// instead, as with a claim.
     /// Of a pop whose answer is lost nobody can say whether it happened: it is not tried again.
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error>;
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error>;
+
+    /// Puts back what was popped and reached nobody, as it was and in its old place, if the queue is still there.
+    async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error>;
 
     /// Deletes all messages of the queue, claimed ones too, and its claims. Takes no longer for a million
     /// messages than for one.
@@ -137,6 +144,21 @@ pub trait ClaimStore: Send + Sync {
 
     /// Ends the claim, if it is live.
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
+
+    /// Ends a claim of which its maker never heard, if it is live: as a release, and its messages do not count as
+    /// given out by it.
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
+}
+
+/// Tells those who wait for messages when to look.
+#[async_trait]
+pub trait WatchStore: Send + Sync {
+    /// Watches a queue: when this returns, whatever begins to be free there is told to whom waits by this watch,
+    /// whichever process has brought it.
+    async fn watch(&self, queue: &QueueId) -> Result<Watch, Error>;
+
+    /// Where a queue stands. One that is not there has nothing.
+    async fn sight(&self, queue: &QueueId) -> Result<Sight, Error>;
 }
 
 /// Keeps the store itself in order.
@@ -251,6 +273,45 @@ pub struct Stats {
     pub newest: Option<Message>,
 }
 
+/// A message that was popped, and what it takes to put it back.
+#[derive(Clone, Debug)]
+pub struct Popped {
+    /// The message.
+    pub message: Message,
+    record: Bytes,
+    hold: Bytes,
+}
+
+/// Where a queue stands at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The store's clock, in microseconds since 1970.
+    pub now_us: u64,
+    /// The last rank that was ever visible.
+    pub last: Rank,
+    /// How many messages are free.
+    pub free: u64,
+    /// How long it is until the next delay or lease ends.
+    pub next_due: Option<Duration>,
+}
+
+impl Sight {
+    /// The position of now: what can be seen is up to it, and what is posted from now on behind.
+    #[must_use]
+    pub fn position(&self) -> Rank {
+        let before_now = Rank::new(self.now_us.saturating_sub(1)).unwrap_or(Rank::MAX);
+        self.last.max(before_now)
+    }
+}
+
+impl Popped {
+    /// Messages popped, without the means to put them back.
+    #[must_use]
+    pub fn messages(popped: Vec<Self>) -> Vec<Message> {
+        popped.into_iter().map(|popped| popped.message).collect()
+    }
+}
+
 /// What is to be posted, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
@@ -287,7 +348,7 @@ pub struct Listing {
 }
 
 /// Which messages of a feed are meant beside those that are free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// Those that are under a live claim.
     pub claimed: bool,

@@ -19,10 +19,10 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::Error;
-use crate::domain::{Body, ClaimId, ClientId, Message, MessageId, Metadata, NewMessage, Origin};
+use crate::domain::client::Poster;
+use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Origin};
 
 /// What a record begins with that says when its message was created: array, version, and the mark of a `u64`.
 const HEAD: [u8; 3] = [0x95, 0x01, 0xcf];
@@ -35,15 +35,9 @@ const TTL: std::ops::Range<usize> = 12..16;
 const CLIENT: std::ops::Range<usize> = 18..BODY;
 const BODY: usize = 34;
 
-/// A client as records know it: XXH3-128 of its id, the same for every kind of id.
-#[must_use]
-pub(super) fn client_digest(client: &ClientId) -> [u8; 16] {
-    xxh3_128(client.as_str().as_bytes()).to_be_bytes()
-}
-
 /// The record of a message that is created as long before its rank as it is delayed.
 #[must_use]
-pub(super) fn ranked(message: &NewMessage, client: &[u8; 16]) -> Bytes {
+pub(super) fn ranked(message: &NewMessage, poster: Poster) -> Bytes {
     let body = message.body.as_msgpack();
     let mut record = Vec::with_capacity(BODY + body.len());
     record.extend_from_slice(&RANKED_HEAD);
@@ -51,7 +45,7 @@ pub(super) fn ranked(message: &NewMessage, client: &[u8; 16]) -> Bytes {
     record.push(0xce);
     record.extend_from_slice(&message.ttl_s.to_be_bytes());
     record.extend_from_slice(&[0xc4, 16]);
-    record.extend_from_slice(client);
+    record.extend_from_slice(poster.as_bytes());
     record.extend_from_slice(body);
     record.into()
 }
@@ -69,8 +63,8 @@ pub(super) fn created_at(created_us: u64, ranked: &[u8]) -> Vec<u8> {
 }
 
 /// Whether the message of a whole record is of that client.
-pub(super) fn is_from(record: &[u8], client: &[u8; 16]) -> bool {
-    record.get(CLIENT) == Some(client)
+pub(super) fn is_from(record: &[u8], poster: Poster) -> bool {
+    record.get(CLIENT) == Some(poster.as_bytes())
 }
 
 /// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
@@ -121,6 +115,7 @@ pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us:
         claim: hold.and_then(|hold| hold.claim),
         claim_count: hold.map_or(0, |hold| hold.count),
         origin,
+        poster: Poster::from_bytes(record[CLIENT].try_into().expect("sixteen bytes")),
         body: Body::from_msgpack(body),
     })
 }

@@ -23,6 +23,7 @@ fn the_contract_has_each_route_and_no_other() {
         client_timeout: Duration::MAX,
         signer: None,
         checksums: Checksums::Hidden,
+        stream_heartbeat: Duration::MAX,
     };
 
     let served: BTreeSet<String> = routes(&settings)

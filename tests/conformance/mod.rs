@@ -39,7 +39,9 @@ mod returning;
 mod seed;
 mod subject;
 mod together;
+mod undoing;
 mod upkeep;
+mod waiting;
 
 // The driver comes first in a test's name, so that tests of one driver run next to each other and
 // share its servers.
@@ -249,6 +251,30 @@ suite! {
             ranks_follow_the_clock_once_it_has_caught_up,
             what_was_seen_to_end_does_not_come_back,
             a_ttl_counts_from_the_clock_and_not_from_the_rank,
+        ],
+        undoing: [
+            a_withdrawn_claim_never_was,
+            only_what_a_claim_still_holds_is_withdrawn,
+            restored_messages_are_as_they_were,
+            restored_messages_end_when_they_would_have,
+            nothing_is_restored_to_a_queue_that_is_gone,
+        ],
+        waiting: [
+            a_post_calls,
+            a_queue_that_is_not_there_yet_can_be_waited_for,
+            the_end_of_a_delay_calls,
+            the_end_of_a_delay_that_is_known_calls,
+            the_end_of_a_claim_calls,
+            the_end_of_a_claim_that_was_made_meanwhile_calls,
+            a_release_calls,
+            a_message_that_is_given_back_calls,
+            a_shorter_renewal_calls_sooner,
+            as_many_claimers_are_called_as_messages_come,
+            a_call_that_nobody_takes_up_is_passed_on,
+            a_delayed_message_calls_who_reads_those_too,
+            a_queue_can_be_watched_again,
+            a_sight_tells_where_a_queue_stands,
+            now_is_behind_a_clock_that_has_stepped_back,
         ],
         upkeep: [
             the_store_answers,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, Rank, Revision,
 };
-use sukkal::storage::{Creation, Driver, Error, Listing, Post, Posting, Scope, Stats};
+use sukkal::storage::{Creation, Driver, Error, Listing, Popped, Post, Posting, Scope, Stats};
 use uuid::Uuid;
 
 /// The life of messages whose end does not matter.
@@ -204,7 +204,7 @@ impl Subject {
     }
 
     pub(super) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
-        let popped = self.store().pop_messages(queue, limit).await.expect(OK);
+        let popped = Popped::messages(self.store().pop_messages(queue, limit).await.expect(OK));
         assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
         popped
     }

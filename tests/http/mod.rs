@@ -14,6 +14,7 @@ mod dead_letters;
 mod delayed_messages;
 mod discovery;
 mod encryption;
+mod events;
 mod headers;
 mod idempotency;
 mod json_rules;
@@ -42,6 +43,7 @@ mod signed_urls;
 mod slow_clients;
 mod store_down;
 mod tenants;
+mod waiting;
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, Weak};

@@ -320,7 +320,8 @@ async fn every_route_asks_for_a_good_signature() {
     let tenant = signing_tenant();
     let client_id = ClientIdRule::Uuid;
     let (signer, checksums) = (None, Checksums::Hidden);
-    let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer, checksums };
+    let (client_timeout, stream_heartbeat) = (Duration::MAX, Duration::MAX);
+    let settings = Settings { admin_mode: false, client_id, client_timeout, signer, checksums, stream_heartbeat };
     let all_methods = "DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT";
     let good = sign("/v2", all_methods, &tenant.project, EXPIRES);
     let elsewhere = sign("/v2/elsewhere", all_methods, &tenant.project, EXPIRES);

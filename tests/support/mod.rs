@@ -2,6 +2,7 @@
 
 pub(crate) mod chronicle;
 pub(crate) mod cluster;
+pub(crate) mod events;
 #[cfg(feature = "movable-clock")]
 pub(crate) mod ground;
 pub(crate) mod ports;

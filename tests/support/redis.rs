@@ -268,6 +268,14 @@ impl Reply {
         }
     }
 
+    /// The items of an array.
+    pub(crate) fn items(&self) -> &[Self] {
+        match self {
+            Self::Array(items) => items,
+            other => panic!("not an array: {other:?}"),
+        }
+    }
+
     fn read(from: &mut impl BufRead) -> io::Result<Self> {
         let mut line = String::new();
         from.read_line(&mut line)?;

@@ -10,6 +10,7 @@ use sukkal::api::wire::checksum::Checksums;
 use sukkal::api::wire::json::Shown;
 use sukkal::api::wire::messages::{self, ListDocument, PostedDocument};
 use sukkal::api::wire::view::View;
+use sukkal::domain::client::Poster;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank};
 
@@ -156,6 +157,7 @@ prop_compose! {
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
             origin: is_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
+            poster: Poster::from_bytes([0; 16]),
             body: tree::to_body(&body),
         })
     }

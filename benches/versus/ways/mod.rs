@@ -17,8 +17,8 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{Batches, RedisStore};
 use sukkal::storage::{
-    Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Post,
-    Posting, QueueStore, Stats, Update, Upkeep,
+    Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Popped,
+    Post, Posting, QueueStore, Sight, Stats, Update, Upkeep, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -97,8 +97,12 @@ impl<P: Poster> MessageStore for Front<P> {
         self.store.delete_claimed(queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         self.store.pop_messages(queue, limit).await
+    }
+
+    async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
+        self.store.restore_messages(queue, popped).await
     }
 
     async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
@@ -168,6 +172,21 @@ impl<P: Poster> ClaimStore for Front<P> {
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.store.release_claim(queue, id).await
+    }
+
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.store.withdraw_claim(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> WatchStore for Front<P> {
+    async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
+        self.store.watch(queue).await
+    }
+
+    async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
+        self.store.sight(queue).await
     }
 }
 

@@ -11,9 +11,11 @@ use axum::response::Response;
 use percent_encoding::percent_decode_str;
 use time::OffsetDateTime;
 
+use super::stream::EVENT_STREAM;
 use super::{Service, Settings};
 use crate::api::Error;
 use crate::api::wire::body;
+use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::auth::signed_url::{SignedUrl, Signer};
 use crate::domain::queue::InvalidQueueId;
@@ -21,6 +23,9 @@ use crate::domain::{ClientId, ProjectId, QueueId};
 
 const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
+/// Where a stream's client names itself that can set no headers.
+const CLIENT_PARAMETER: &str = "client_id";
+const PROJECT_PARAMETER: &str = "project_id";
 const ROLES: &str = "x-roles";
 const SIGNATURE: &str = "url-signature";
 const SIGNED_PATHS: &str = "url-paths";
@@ -54,13 +59,34 @@ fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
         return Err(Error::NoRoute);
     }
     check_signature(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
-    check_representation(request.headers())?;
-    let caller = caller(request.headers(), settings)?;
+    let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
+    if !is_stream {
+        check_representation(request.headers())?;
+    }
+    // A browser's EventSource can set no headers.
+    let query = is_stream.then(|| Query::parse(request.uri().query())).unwrap_or_default();
+    let caller = caller(request.headers(), &query, settings)?;
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(caller.project.clone(), name.parse()?)?),
         _ => None,
     };
     Ok(Admitted { caller, queue })
+}
+
+/// Whether it is the messages of a queue that are asked for.
+fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
+    matches!(segments, [_v2, queues, _name, messages] if queues == "queues" && messages == "messages")
+        && method == Method::GET
+}
+
+/// Whether the client asks for events: it names them, as nobody does by chance.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept.flat_map(|value| value.split(',')).any(|range| {
+        let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+        parts.next().is_some_and(|range| range == EVENT_STREAM)
+            && parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok()).is_none_or(|weight| weight > 0.0)
+    })
 }
 
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
@@ -124,9 +150,14 @@ fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Error> {
-    let client = client(headers, settings)?;
-    let project = project(headers)?;
+fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Caller, Error> {
+    let client = client(headers, query, settings)?;
+    let project = match query.last(PROJECT_PARAMETER) {
+        Some(project) if PROJECT_ID.iter().all(|name| !headers.contains_key(*name)) => {
+            ProjectId::new(project).ok_or(Error::ProjectEmpty)?
+        }
+        _ => project(headers)?,
+    };
     let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
     let roles = roles.map(|role| role.trim().to_owned()).collect();
     Ok(Caller { project, client, roles })
@@ -139,9 +170,11 @@ fn project(headers: &HeaderMap) -> Result<ProjectId, Error> {
     ProjectId::new(project).ok_or(Error::ProjectEmpty)
 }
 
-fn client(headers: &HeaderMap, settings: &Settings) -> Result<ClientId, Error> {
-    let client = headers.get(CLIENT_ID).ok_or(Error::ClientIdMissing)?;
-    let client = str::from_utf8(client.as_bytes()).map_err(|_| Error::ClientIdInvalid)?;
+fn client(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<ClientId, Error> {
+    let client = match headers.get(CLIENT_ID) {
+        Some(client) => str::from_utf8(client.as_bytes()).map_err(|_| Error::ClientIdInvalid)?,
+        None => query.last(CLIENT_PARAMETER).ok_or(Error::ClientIdMissing)?,
+    };
     settings.client_id.parse(client).ok_or(Error::ClientIdInvalid)
 }
 
@@ -219,12 +252,20 @@ mod tests {
     fn ids_that_are_not_utf_8_are_refused_not_mixed_up() {
         let client_id = ClientIdRule::Text(1..=36);
         let (signer, checksums) = (None, Checksums::Hidden);
-        let settings = Settings { admin_mode: false, client_id, client_timeout: Duration::MAX, signer, checksums };
+        let stream_heartbeat = Duration::MAX;
+        let settings = Settings {
+            admin_mode: false,
+            client_id,
+            client_timeout: Duration::MAX,
+            signer,
+            checksums,
+            stream_heartbeat,
+        };
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];
             let headers = headers.map(|(name, value)| (header::HeaderName::from_static(name), value));
-            caller(&HeaderMap::from_iter(headers), &settings)
+            caller(&HeaderMap::from_iter(headers), &Query::default(), &settings)
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().project.as_str(), "café");

@@ -6,16 +6,24 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use serde::Serialize;
 
+use crate::api::Error;
 use crate::api::error::internal;
 
 /// An answer with this document, of about so many bytes.
 pub(super) fn json(document: &impl Serialize, bytes: usize) -> Response {
     let mut text = Vec::with_capacity(bytes);
-    if let Err(error) = serde_json::to_writer(&mut text, document) {
-        tracing::error!(%error, "a document could not be written");
+    if write(&mut text, document).is_err() {
         return internal();
     }
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Appends a document.
+pub(super) fn write(text: &mut Vec<u8>, document: &impl Serialize) -> Result<(), Error> {
+    serde_json::to_writer(text, document).map_err(|error| {
+        tracing::error!(%error, "a document could not be written");
+        Error::Document
+    })
 }

@@ -1,5 +1,6 @@
 //! `/v2/queues/{queue_name}/claims`: lease messages, look at the lease, renew it, give it back.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
@@ -9,6 +10,7 @@ use axum::routing::{delete, get, post};
 
 use super::admission::{ClaimedMessage, LastSegment};
 use super::answer;
+use super::delivery::{Outbound, with_way_back};
 use super::resource::{Resource, resource};
 use crate::api::Error;
 use crate::api::wire::body;
@@ -18,6 +20,7 @@ use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::broker::Broker;
 use crate::broker::claims::TermDraft;
+use crate::broker::taken::Taken;
 use crate::domain::QueueId;
 
 /// The largest body that makes or renews a claim, in bytes: it holds two numbers.
@@ -39,26 +42,29 @@ pub(super) fn routes() -> Vec<Resource> {
     ]
 }
 
-/// Claims messages: `201` with them, `204` when none is free.
+/// Claims messages: `201` with them, `204` when none is free, and none becomes so while the client waits.
 async fn create(
     State(broker): State<Broker>,
     view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
+    outbound: Option<Extension<Outbound>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
-    let limit = Query::parse(query.as_deref()).integer("limit")?;
+    let query = Query::parse(query.as_deref());
+    let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
     let term = match body::read(&headers, body, BODY_BYTES_MAX, Error::Request).await? {
         Some(body) => claims::parse_term(&body)?,
         None => TermDraft::default(),
     };
-    Ok(match broker.create_claim(queue.clone(), limit, term).await? {
-        Some(claim) => {
+    Ok(match broker.create_claim(queue.clone(), limit, term, wait_s).await? {
+        Some(Taken { value: claim, way_back }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };
             let list = answer::json(&document, messages::documents_bytes(&claim.messages));
-            (StatusCode::CREATED, location, list).into_response()
+            let response = (StatusCode::CREATED, location, list).into_response();
+            with_way_back(response, way_back, outbound)
         }
         None => StatusCode::NO_CONTENT.into_response(),
     })

@@ -2,6 +2,7 @@
 
 use std::slice;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
@@ -9,18 +10,21 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::admission::LastSegment;
-use super::answer;
+use super::admission::{LastSegment, accepts_events};
+use super::delivery::{Outbound, with_way_back};
 use super::resource::{Resource, resource};
+use super::stream::LAST_EVENT_ID;
 use super::view::INCLUDE_ORIGIN;
+use super::{Service, answer, stream};
 use crate::api::Error;
 use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
-use crate::api::wire::{body, links};
+use crate::api::wire::{body, links, since};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::broker::messages::{MessageQuery, PostRequest};
+use crate::broker::messages::{Listed, MessageQuery, PostRequest};
+use crate::broker::taken::Taken;
 use crate::domain::{Once, QueueId};
 use crate::storage::Scope;
 
@@ -58,14 +62,16 @@ async fn post(
     Ok((StatusCode::CREATED, location, posted).into_response())
 }
 
-/// A page of the feed behind a marker; with `ids`, just those messages.
+/// A page of the feed behind a marker, or the feed itself as a stream of events; with `ids`, just those messages.
 async fn list(
-    State(broker): State<Broker>,
+    State(Service { broker, settings }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let wants_stream = accepts_events(&headers);
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
@@ -77,13 +83,22 @@ async fn list(
     let echo = query.boolean("echo")?;
     let include_claimed = query.boolean("include_claimed")?;
     let include_delayed = query.boolean("include_delayed")?;
-    let wanted = MessageQuery {
+    let mut wanted = MessageQuery {
         marker: query.last("marker").map(str::to_owned),
+        since: query.last("since").map(since::parse).transpose()?,
         limit: query.integer("limit")?,
+        wait_s: query.integer("wait")?,
         echo: echo.unwrap_or(false),
         scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
     };
-    let page = broker.list_messages(&caller, &queue, &wanted).await?;
+    if wants_stream {
+        if let Some(last) = headers.get(LAST_EVENT_ID) {
+            (wanted.marker, wanted.since) = (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
+        }
+        let feed = broker.follow(&caller, queue, &wanted)?;
+        return Ok(stream::respond(feed, view, settings.stream_heartbeat));
+    }
+    let Listed { page, position } = broker.list_messages(&caller, &queue, &wanted).await?;
     let parameters = [
         ("limit", wanted.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),
@@ -91,9 +106,19 @@ async fn list(
         // A queue without delay shows all it has, and says so in the link.
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
         (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
+        ("wait", wanted.wait_s.map(|wait_s| wait_s.to_string())),
     ];
-    let last = page.messages.last().map(|message| message.id.to_string());
-    let links = links::next(&messages::path(&queue), wanted.marker.is_some(), &parameters, last.as_deref());
+    let path = messages::path(&queue);
+    let links = match (page.messages.last(), position) {
+        // Who asked for what is new comes again for what is newer.
+        (None, Some(position)) if wanted.since.is_some() => {
+            vec![links::link(&path, &parameters, ("since", &since::behind(position)))]
+        }
+        (last, _) => {
+            let last = last.map(|message| message.id.to_string());
+            links::next(&path, wanted.marker.is_some(), &parameters, last.as_deref())
+        }
+    };
     let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
     Ok(answer::json(&document, messages::documents_bytes(&page.messages)))
 }
@@ -128,6 +153,7 @@ async fn delete_many(
     view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
+    outbound: Option<Extension<Outbound>>,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
@@ -137,9 +163,10 @@ async fn delete_many(
             Err(Error::Request("\"claim_ids\" goes with \"ids\", not with \"pop\".".to_owned()))
         }
         Some(count) if ids.is_empty() => {
-            let popped = broker.pop_messages(queue, count).await?;
+            let Taken { value: popped, way_back } = broker.pop_messages(queue, count, query.integer("wait")?).await?;
             let document = ListDocument { messages: messages::popped(&popped, view), links: None };
-            Ok(answer::json(&document, messages::documents_bytes(&popped)))
+            let response = answer::json(&document, messages::documents_bytes(&popped));
+            Ok(with_way_back(response, way_back, outbound))
         }
         None if !ids.is_empty() => {
             broker.delete_messages(queue, &ids, &claims).await?;

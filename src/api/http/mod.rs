@@ -3,6 +3,7 @@
 mod admission;
 mod answer;
 mod claims;
+mod delivery;
 mod discovery;
 mod hearing;
 mod messages;
@@ -12,6 +13,7 @@ mod request_log;
 mod resource;
 mod server;
 mod share;
+mod stream;
 mod view;
 
 use std::any::Any;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub signer: Option<Signer>,
     /// Whether documents of messages carry checksums.
     pub checksums: Checksums,
+    /// How often a stream on which nothing happens shows that it is alive.
+    pub stream_heartbeat: Duration,
 }
 
 /// The whole HTTP service.

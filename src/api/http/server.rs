@@ -6,7 +6,10 @@ use std::io;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +18,8 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tracing::{debug, warn};
+
+use super::delivery::{Line, Outbound};
 
 /// How long to wait when no connection can be accepted, which is when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +46,10 @@ pub async fn serve(
         match accepted {
             Ok((stream, _peer)) => {
                 set_up(&stream, head_timeout);
-                let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+                let outbound = Outbound::default();
+                let line = Line { stream, outbound: outbound.clone() };
+                let service = Attended { service: service.clone(), outbound };
+                let connection = http.serve_connection(TokioIo::new(line), service);
                 let connection = connections.watch(connection);
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
@@ -53,6 +61,23 @@ pub async fn serve(
         }
     }
     connections.shutdown()
+}
+
+/// The service as one connection has it, whose requests know how to put back what they have taken in vain.
+struct Attended {
+    service: TowerToHyperService<Router>,
+    outbound: Outbound,
+}
+
+impl Service<Request<Incoming>> for Attended {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.outbound.clone());
+        self.service.call(request)
+    }
 }
 
 /// Answers are complete, so waiting for more to send would only delay them. And a client that takes no

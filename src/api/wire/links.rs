@@ -21,8 +21,7 @@ pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)],
     let Some(last) = last else {
         return Vec::new();
     };
-    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-    let mut query: Vec<String> = given.map(|(name, value)| parameter(name, value)).collect();
+    let mut query = given(parameters);
     let marker = parameter("marker", last);
     if had_marker {
         query.insert(0, marker);
@@ -30,6 +29,19 @@ pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)],
         query.push(marker);
     }
     vec![Link { rel: "next", href: format!("{path}?{}", query.join("&")) }]
+}
+
+/// A link to the next page with one parameter more.
+#[must_use]
+pub fn link(path: &str, parameters: &[(&str, Option<String>)], (name, value): (&str, &str)) -> Link {
+    let mut query = given(parameters);
+    query.push(parameter(name, value));
+    Link { rel: "next", href: format!("{path}?{}", query.join("&")) }
+}
+
+fn given(parameters: &[(&str, Option<String>)]) -> Vec<String> {
+    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+    given.map(|(name, value)| parameter(name, value)).collect()
 }
 
 fn parameter(name: &str, value: &str) -> String {

@@ -13,6 +13,7 @@ mod msgpack;
 pub mod purge;
 pub mod query;
 pub mod share;
+pub mod since;
 pub mod stats;
 pub mod text;
 pub mod view;

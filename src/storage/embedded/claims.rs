@@ -61,7 +61,7 @@ impl ClaimStore for EmbeddedStore {
         let (queue, new) = (queue.clone(), *new);
         self.write(0, move |store| {
             let now_us = store.now_us(&queue);
-            let Some(row) = store.view.row(&queue)? else {
+            let Some(row) = store.row(&queue)? else {
                 return Ok(Step::Done(None));
             };
             if store.settle(row.number, now_us)? {
@@ -101,6 +101,7 @@ impl ClaimStore for EmbeddedStore {
             }
             store.take(&lease_key(number, row.end_us, Lease::Claim(id)))?;
             store.keep_claim(number, id, term.ttl_s, keys, now_us)?;
+            store.tell(number, 0);
             Ok(ClaimChange::Done)
         })
         .await
@@ -138,6 +139,32 @@ impl ClaimStore for EmbeddedStore {
                 store.release(number, Lease::Claim(id), row.end_us)?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        let queue = queue.clone();
+        self.write(0, move |store| {
+            let now_us = store.now_us(&queue);
+            let Some(row) = store.row(&queue)? else {
+                return Ok(Step::Done(()));
+            };
+            if store.settle(row.number, now_us)? {
+                return Ok(Step::Again);
+            }
+            let Some(claim) = store.view.claim(row.number, id)? else {
+                return Ok(Step::Done(()));
+            };
+            if row.policy.letters.is_some() {
+                for key in store.view.still_held(row.number, id, &claim.keys)? {
+                    let mut hold = store.hold_or_new(row.number, &key)?;
+                    hold.count = hold.count.saturating_sub(1);
+                    store.put_hold(row.number, &key, &hold)?;
+                }
+            }
+            store.release(row.number, Lease::Claim(id), claim.end_us)?;
+            Ok(Step::Done(()))
         })
         .await
     }
@@ -211,6 +238,7 @@ impl Writing<'_> {
         let lease = Lease::Nobody(*key);
         hold.lease = Some(lease);
         self.put_hold(number, key, &hold)?;
+        self.tell(number, 0);
         self.put(&lease_key(number, now_us + u64::from(delay_s) * 1_000_000, lease), &[])
     }
 

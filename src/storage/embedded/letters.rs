@@ -66,7 +66,7 @@ impl Writing<'_> {
         let target = QueueId::new(source.project().clone(), letters.target.clone())
             .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
         self.create(&target, &Metadata::default())?;
-        let row = self.view.row(&target)?.ok_or_else(|| damaged("a queue"))?;
+        let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
         let target_now_us = self.now_us(&target);
         let arrived = self.post(row.number, target_now_us, &records)?;
         for (key, hold) in arrived.iter().zip(holds) {

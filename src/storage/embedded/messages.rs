@@ -7,12 +7,13 @@ use bytes::Bytes;
 
 use super::EmbeddedStore;
 use super::failure::damaged;
+use super::holds::Hold;
 use super::keys::{self, Key, Part, Table};
 use super::view::{Keys, Room, View};
 use super::writer::Step;
-use crate::domain::{ClaimId, Message, MessageId, QueueId};
-use crate::storage::key::{key_of, rank_of};
-use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
+use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId};
+use crate::storage::key::{id_of, key_of, rank_of};
+use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record};
 
 /// A list that has found something stops here: what is looked at in vain costs the reader time.
 const LOOKED_AT_MAX: usize = 500;
@@ -92,11 +93,11 @@ impl MessageStore for EmbeddedStore {
         .await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         let queue = queue.clone();
         self.write(0, move |store| {
             let now_us = store.now_us(&queue);
-            let Some(row) = store.view.row(&queue)? else {
+            let Some(row) = store.row(&queue)? else {
                 return Ok(Step::Done(Vec::new()));
             };
             if store.settle(row.number, now_us)? {
@@ -104,9 +105,29 @@ impl MessageStore for EmbeddedStore {
             }
             let free = store.view.free(row.number, limit)?;
             let keys = store.worth_giving_out(&queue, &row, free, now_us)?;
-            let popped = store.view.messages(&queue, row.number, &keys, now_us)?;
+            let mut popped = Vec::with_capacity(keys.len());
+            for key in &keys {
+                popped.extend(store.view.popped(&queue, row.number, key, now_us)?);
+            }
             store.remove_all(row.number, &keys)?;
             Ok(Step::Done(popped))
+        })
+        .await
+    }
+
+    async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
+        let popped = popped.to_vec();
+        self.write_settled(queue, (), move |store, number, _now_us| {
+            for one in &popped {
+                let key = key_of(one.message.id);
+                let hold = if one.hold.is_empty() { None } else { Some(Hold::decode(&one.hold)?) };
+                let end_s = hold.map_or_else(|| Hold::of_record(&one.record), Ok)?.end_s;
+                store.add(number, &key, Part::Ready, &one.record, end_s)?;
+                if let Some(hold) = hold {
+                    store.put_hold(number, &key, &hold)?;
+                }
+            }
+            Ok(())
         })
         .await
     }
@@ -133,6 +154,17 @@ impl MessageStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
+    /// The message with that key, and what it takes to put it back.
+    fn popped(&self, queue: &QueueId, number: u64, key: &Key, now_us: u64) -> Result<Option<Popped>, Error> {
+        let Some(record) = self.record(number, key)? else {
+            return Ok(None);
+        };
+        let hold = self.contents.get(&*keys::content(number, Part::Hold, key))?;
+        let hold = hold.map(|hold| Bytes::copy_from_slice(hold.value())).unwrap_or_default();
+        let message = record::message(id_of(queue, key)?, &record, record::hold(&hold)?, now_us)?;
+        Ok(Some(Popped { message, record, hold }))
+    }
+
     fn list_messages(
         &self,
         queue: &QueueId,
@@ -141,7 +173,7 @@ impl<T: Table> View<T> {
         delayed: bool,
         now_us: u64,
     ) -> Result<Vec<Message>, Error> {
-        let not_from = listing.not_from.as_ref().map(record::client_digest);
+        let not_from = listing.not_from.as_ref().map(ClientId::poster);
         let from = listing.after.map_or(0, |after| after.micros() + 1);
         let scope = [(Part::Ready, true), (Part::Held, listing.scope.claimed), (Part::Delayed, delayed)];
         let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
@@ -154,7 +186,7 @@ impl<T: Table> View<T> {
             }
             let stored = self.contents.get(&*keys::content(number, Part::Message, &key))?;
             let stored = stored.ok_or_else(|| damaged("a message"))?;
-            if not_from.is_some_and(|client| record::is_from(stored.value(), &client)) {
+            if not_from.is_some_and(|poster| record::is_from(stored.value(), poster)) {
                 continue;
             }
             // What does not fit is the next page's; nothing behind it may come before it.

@@ -21,6 +21,7 @@ mod settle;
 mod state;
 mod upkeep;
 mod view;
+mod watch;
 mod writer;
 mod writing;
 
@@ -43,6 +44,7 @@ use self::writer::{Step, Writer};
 use self::writing::Writing;
 use crate::domain::QueueId;
 use crate::storage::Error;
+use crate::storage::watch::Watchers;
 
 /// When what was acknowledged is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,7 @@ struct Parts {
     engine: Arc<Engine>,
     writer: Writer,
     clock: Arc<Clock>,
+    watchers: Watchers,
 }
 
 type Reading = View<ReadOnlyTable<Slice, Slice>>;
@@ -107,10 +110,10 @@ impl EmbeddedStore {
     }
 
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
-        let (engine, clock) = (Arc::new(engine), Arc::new(Clock::default()));
-        let writer = Writer::start(engine.clone(), clock.clone(), fsync)
+        let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
+        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), fsync)
             .map_err(|reason| OpenError::Io { place: "the store's writer".to_owned(), reason })?;
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock }) })
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers }) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's.
@@ -139,7 +142,7 @@ impl EmbeddedStore {
         let queue = queue.clone();
         self.write(0, move |store| {
             let now_us = store.now_us(&queue);
-            let Some(row) = store.view.row(&queue)? else {
+            let Some(row) = store.row(&queue)? else {
                 return Ok(Step::Done(absent.clone()));
             };
             if store.settle(row.number, now_us)? {

@@ -50,12 +50,12 @@ impl EmbeddedStore {
 
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>) -> Self {
-        let client = record::client_digest(post.client);
+        let poster = post.client.poster();
         let messages = post.messages.iter().map(|message| NewMessage {
             nonce: nonce_bytes(Nonce::random()),
             delay_s: message.delay_s,
             ttl_s: message.ttl_s,
-            record: record::ranked(message, &client),
+            record: record::ranked(message, poster),
         });
         let once = post.once.map(|(once, kept_s)| Once {
             key: keys::answer(once.name(post.client), queue),
@@ -73,7 +73,7 @@ impl Writing<'_> {
         {
             return Ok(kept);
         }
-        let Some(row) = self.view.row(&request.queue)?.filter(|row| row.revision == request.seen) else {
+        let Some(row) = self.row(&request.queue)?.filter(|row| row.revision == request.seen) else {
             return Ok(Posting::Stale(self.view.queue(&request.queue)?));
         };
         let now_us = self.now_us(&request.queue);

@@ -19,6 +19,7 @@ use super::engine::Engine;
 use super::writing::{Writing, make_room};
 use super::{Fsync, failure};
 use crate::storage::Error;
+use crate::storage::watch::Watchers;
 
 /// A batch takes on no further operation when it has so many.
 const BATCH_JOBS_MAX: usize = 256;
@@ -101,9 +102,15 @@ impl<T: Send, F: FnMut(&mut Writing<'_>) -> Result<Step<T>, Error> + Send> Job f
 }
 
 impl Writer {
-    pub(super) fn start(engine: Arc<Engine>, clock: Arc<Clock>, fsync: Fsync) -> Result<Self, std::io::Error> {
+    pub(super) fn start(
+        engine: Arc<Engine>,
+        clock: Arc<Clock>,
+        watchers: Watchers,
+        fsync: Fsync,
+    ) -> Result<Self, std::io::Error> {
         let inbox = Arc::new(Inbox::default());
-        let desk = Desk { inbox: inbox.clone(), engine, clock, fsync, last_sync: Instant::now(), is_synced: true };
+        let desk =
+            Desk { inbox: inbox.clone(), engine, clock, watchers, fsync, last_sync: Instant::now(), is_synced: true };
         let thread = thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.work())?;
         Ok(Self { inbox, room: Arc::new(Semaphore::new(WAITING_MAX)), thread: Mutex::new(Some(thread)) })
     }
@@ -181,6 +188,7 @@ struct Desk {
     inbox: Arc<Inbox>,
     engine: Arc<Engine>,
     clock: Arc<Clock>,
+    watchers: Watchers,
     fsync: Fsync,
     last_sync: Instant,
     /// Whether all that was committed is on disk.
@@ -252,30 +260,32 @@ impl Desk {
                 let run = catch_unwind(AssertUnwindSafe(|| job.run(&mut store)));
                 done.push(run.unwrap_or_else(|_| Err(panicked()))?);
             }
-            let is_changed = store.finish()?;
-            if is_changed && opened.disk.may_be_short() {
+            let change = store.finish()?;
+            if change.is_some() && opened.disk.may_be_short() {
                 make_room(&transaction)?;
             }
-            Ok((done, is_changed))
+            Ok((done, change))
         };
-        let ran = run().map_err(Failure::Job);
-        let (ran, is_changed) = match ran {
-            Ok((done, is_changed)) => (Ok(done), is_changed),
-            Err(failure) => (Err(failure), false),
+        let (ran, change) = match run().map_err(Failure::Job) {
+            Ok((done, change)) => (Ok(done), change),
+            Err(failure) => (Err(failure), None),
         };
         // What the file had no room for must not be committed.
         let ran = ran.and_then(|done| opened.disk.settle().map(|()| done).map_err(Failure::Store));
-        if ran.is_err() || !is_changed {
+        let Some(news) = change.filter(|_| ran.is_ok()) else {
             if let Err(error) = transaction.abort() {
                 warn!(%error, "a transaction was not given up in order");
             }
             opened.disk.forget();
             return ran;
-        }
+        };
         transaction.commit().map_err(|error| Failure::Commit(error.into()))?;
         self.is_synced = syncs;
         if syncs {
             self.last_sync = Instant::now();
+        }
+        for (queue, freed) in news {
+            self.watchers.tell(&queue, freed);
         }
         ran
     }

@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::failure::damaged;
 use super::holds::Hold;
 use super::keys::{self, CONTENTS, Key, Part, REGISTRY, ROOM, Slice};
-use super::state::State;
+use super::state::{Row, State};
 use super::view::View;
 use crate::domain::QueueId;
 use crate::storage::Error;
@@ -27,9 +27,16 @@ pub(super) fn make_room(transaction: &WriteTransaction) -> Result<(), Error> {
 pub(super) struct Writing<'t> {
     pub(super) view: View<Table<'t, Slice, Slice>>,
     states: HashMap<u64, Counted>,
+    /// The queues that were looked at, by the numbers of their contents.
+    names: HashMap<u64, QueueId>,
+    /// How many messages have become free under a number; 0 if something may be due sooner than it was.
+    freed: HashMap<u64, u64>,
     clock: &'t Clock,
     is_changed: bool,
 }
+
+/// What is to be told once it is committed: so many messages of a queue have become free.
+pub(super) type News = Vec<(QueueId, u64)>;
 
 struct Counted {
     state: State,
@@ -39,18 +46,36 @@ struct Counted {
 impl<'t> Writing<'t> {
     pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
-        Ok(Self { view, states: HashMap::new(), clock, is_changed: false })
+        let (states, names, freed) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Self { view, states, names, freed, clock, is_changed: false })
     }
 
-    /// Writes what was counted, without which the transaction must not be committed. Whether there is anything to
-    /// commit.
-    pub(super) fn finish(mut self) -> Result<bool, Error> {
+    /// Writes what was counted, without which the transaction must not be committed. What is to be told then; `None` if
+    /// there is nothing to commit.
+    pub(super) fn finish(mut self) -> Result<Option<News>, Error> {
         for (number, counted) in std::mem::take(&mut self.states) {
             if counted.is_changed {
                 self.put(&keys::part(number, Part::State), &counted.state.encode())?;
             }
         }
-        Ok(self.is_changed)
+        let mut names = self.names;
+        let news = self.freed.into_iter().filter_map(|(number, freed)| Some((names.remove(&number)?, freed)));
+        Ok(self.is_changed.then(|| news.collect()))
+    }
+
+    /// The queue, without its metadata.
+    pub(super) fn row(&mut self, queue: &QueueId) -> Result<Option<Row>, Error> {
+        let row = self.view.row(queue)?;
+        if let Some(row) = &row {
+            self.names.insert(row.number, queue.clone());
+        }
+        Ok(row)
+    }
+
+    /// Has those who wait told that so many messages have become free; with 0 that something is delayed or leased that
+    /// may be due sooner than what they know of.
+    pub(super) fn tell(&mut self, number: u64, freed: u64) {
+        *self.freed.entry(number).or_default() += freed;
     }
 
     pub(super) fn now_us(&self, queue: &QueueId) -> u64 {
@@ -138,6 +163,7 @@ impl<'t> Writing<'t> {
     pub(super) fn move_to(&mut self, number: u64, key: &Key, from: Part, to: Part) -> Result<(), Error> {
         if self.take(&keys::content(number, from, key))? {
             self.put(&keys::content(number, to, key), &[])?;
+            self.tell(number, u64::from(to == Part::Ready));
             self.count(number, |state| {
                 leave(state, from);
                 enter(state, to);
@@ -151,6 +177,7 @@ impl<'t> Writing<'t> {
         self.put(&keys::content(number, Part::Message, key), record)?;
         self.put(&keys::content(number, set, key), &[])?;
         self.note_end(number, key, end_s)?;
+        self.tell(number, u64::from(set == Part::Ready));
         self.count(number, |state| {
             state.total += 1;
             enter(state, set);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::RedisStore;
 use super::messages::{key_of, read_messages, text};
 use super::reply::{self, Reply};
-use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
+use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, CLAIM_WITHDRAW, Script};
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
 use crate::storage::{ClaimChange, ClaimStore, Error};
 
@@ -45,6 +45,10 @@ impl ClaimStore for RedisStore {
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.run_settled(&CLAIM_RELEASE, queue, &[bytes(id)]).await.map(|_done| ())
+    }
+
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.run_settled(&CLAIM_WITHDRAW, queue, &[bytes(id)]).await.map(|_done| ())
     }
 }
 

@@ -44,17 +44,18 @@ const ANYWHERE: &str = "";
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(1);
 
-/// Connections to a Redis server, a Sentinel group or a cluster.
-#[derive(Clone)]
-pub(super) struct Connection {
-    lines: Lines,
+/// How `fred` goes about a connection.
+pub(super) struct Manner {
+    pub(super) performance: PerformanceConfig,
+    pub(super) connection: ConnectionConfig,
+    pub(super) reconnect: ReconnectPolicy,
 }
 
-impl Connection {
-    /// Begins to connect. Does not wait: a store that is not there yet is one that will come.
-    pub(super) fn open(uri: &RedisUri) -> Result<Self, Error> {
-        let performance = PerformanceConfig { default_command_timeout: COMMAND, ..Default::default() };
-        let connection = ConnectionConfig {
+/// With deadlines on everything, and no attempt that is not ours.
+pub(super) fn manner() -> Manner {
+    Manner {
+        performance: PerformanceConfig { default_command_timeout: COMMAND, ..Default::default() },
+        connection: ConnectionConfig {
             connection_timeout: Duration::from_secs(1),
             internal_command_timeout: Duration::from_secs(1),
             max_command_attempts: 1,
@@ -76,8 +77,22 @@ impl Connection {
                 interval: Duration::from_millis(250),
             },
             ..Default::default()
-        };
-        let reconnect = ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS);
+        },
+        reconnect: ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS),
+    }
+}
+
+/// Connections to a Redis server, a Sentinel group or a cluster.
+#[derive(Clone)]
+pub(super) struct Connection {
+    lines: Lines,
+}
+
+impl Connection {
+    /// Begins to connect. Does not wait: a store that is not there yet is one that will come.
+    pub(super) fn open(uri: &RedisUri) -> Result<Self, Error> {
+        let manner = manner();
+        let (performance, connection, reconnect) = (manner.performance, manner.connection, manner.reconnect);
         let pool = Pool::new(uri.config(), Some(performance), Some(connection), Some(reconnect), CONNECTIONS)
             .map_err(|error| Error::Unavailable(error.to_string()))?;
         let this = Self { lines: Lines::open(pool.clients()) };

@@ -8,7 +8,7 @@
 //! | `sukkal:{P/Q}:queue`, `:counter`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:letters` | hash | the last dead letter that came from each queue |
 //! | `sukkal:{P/Q}:grave` | string | the last stamp laid to rest, for a day after a delete |
-//! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, for half a minute |
+//! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, or that popped messages were restored, for half a minute |
 //! | `sukkal:{P/Q}:once:HASH` | string | the post of a client's idempotency key, for some minutes |
 //!
 //! `P` is the project id with all but letters, digits, `_`, `-` and `.` percent-encoded, so it holds

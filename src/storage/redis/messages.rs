@@ -2,16 +2,21 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::RedisStore;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, QUEUE_PURGE, QUEUE_STATS,
+    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
+    QUEUE_STATS,
 };
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank};
 use crate::storage::key::{self, id_of};
-use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Post, Posting, Stats, record};
+use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record};
+
+/// How long a restoration knows itself again, in milliseconds: longer than any attempt to do it takes.
+const RESTORE_REMEMBERED_MS: &str = "30000";
 
 #[async_trait]
 impl MessageStore for RedisStore {
@@ -22,7 +27,7 @@ impl MessageStore for RedisStore {
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
         let mut after = text(listing.after.map_or(0, Rank::micros));
         let limit = text(listing.limit as u64);
-        let not_from = listing.not_from.as_ref().map(|client| record::client_digest(client).to_vec());
+        let not_from = listing.not_from.as_ref().map(|client| client.poster().as_bytes().to_vec());
         let not_from = Bytes::from(not_from.unwrap_or_default());
         let word = |wanted, word: &'static str| Bytes::from_static(if wanted { word } else { "" }.as_bytes());
         let scope = [word(listing.scope.claimed, "held"), word(listing.scope.delayed, "delayed")];
@@ -87,7 +92,7 @@ impl MessageStore for RedisStore {
         self.delete_by_id(queue, ids, text(claims.len() as u64), claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Message>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         let keys = QueueKeys::of(queue).all();
         loop {
             let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit as u64)]).await?;
@@ -96,10 +101,27 @@ impl MessageStore for RedisStore {
                 _popped => {
                     self.send_letters(queue, reply.number()?).await;
                     let now = reply.number()?;
-                    return read_messages(queue, now, reply);
+                    let mut popped = Vec::new();
+                    while !reply.is_empty() {
+                        popped.push(read_popped(queue, now, &mut reply)?);
+                    }
+                    return Ok(popped);
                 }
             }
         }
+    }
+
+    async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
+        if popped.is_empty() {
+            return Ok(());
+        }
+        let mut keys = QueueKeys::of(queue).all();
+        keys.push(QueueKeys::of(queue).answer(&Uuid::new_v4().simple().to_string()));
+        let mut args = vec![Bytes::from_static(RESTORE_REMEMBERED_MS.as_bytes())];
+        for one in popped {
+            args.extend([key_of(one.message.id), one.record.clone(), one.hold.clone()]);
+        }
+        self.connection.run(&MESSAGE_RESTORE, keys, args).await.map(|_done| ())
     }
 
     async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
@@ -143,11 +165,17 @@ impl RedisStore {
 pub(super) fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
     let mut messages = Vec::new();
     while !reply.is_empty() {
-        let id = id_of(queue, &reply.bytes()?)?;
-        let (record, hold) = (reply.bytes()?, reply.bytes()?);
-        messages.push(record::message(id, &record, record::hold(&hold)?, now_us)?);
+        messages.push(read_popped(queue, now_us, &mut reply)?.message);
     }
     Ok(messages)
+}
+
+/// The next message of such an answer, with what it was read from.
+fn read_popped(queue: &QueueId, now_us: u64, reply: &mut Reply) -> Result<Popped, Error> {
+    let id = id_of(queue, &reply.bytes()?)?;
+    let (record, hold) = (reply.bytes()?, reply.bytes()?);
+    let message = record::message(id, &record, record::hold(&hold)?, now_us)?;
+    Ok(Popped { message, record, hold })
 }
 
 /// Those of the ids that can name a message here: a message's key has no room for the fingerprint.

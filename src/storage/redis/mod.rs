@@ -15,8 +15,10 @@ mod posts;
 mod queues;
 mod reply;
 mod script;
+mod subscriber;
 mod upkeep;
 mod uri;
+mod watch;
 
 use bytes::Bytes;
 
@@ -29,6 +31,7 @@ use self::letters::Couriers;
 use self::posts::Posts;
 use self::reply::Reply;
 use self::script::Script;
+use self::subscriber::Subscriber;
 use crate::domain::QueueId;
 use crate::storage::Error;
 
@@ -38,6 +41,7 @@ pub struct RedisStore {
     connection: Connection,
     posts: Posts,
     couriers: Couriers,
+    subscriber: Subscriber,
 }
 
 impl RedisStore {
@@ -50,7 +54,7 @@ impl RedisStore {
     pub fn open_with(uri: &RedisUri, batches: Batches) -> Result<Self, Error> {
         let connection = Connection::open(uri)?;
         let posts = Posts::new(connection.clone(), batches);
-        Ok(Self { connection, posts, couriers: Couriers::default() })
+        Ok(Self { connection, posts, couriers: Couriers::default(), subscriber: Subscriber::open(uri) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to Redis' own.

@@ -195,7 +195,7 @@ impl Posts {
 
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>, tell: oneshot::Sender<Result<Posting, Error>>) -> Self {
-        let client = record::client_digest(post.client);
+        let poster = post.client.poster();
         let places = post
             .messages
             .iter()
@@ -210,7 +210,7 @@ impl Request {
             keys: QueueKeys::of(queue),
             seen: post.seen.0,
             places: places.collect(),
-            records: post.messages.iter().map(|message| record::ranked(message, &client)).collect(),
+            records: post.messages.iter().map(|message| record::ranked(message, poster)).collect(),
             once,
             tell,
         }

@@ -70,9 +70,13 @@ macro_rules! lua_shared {
     (holds) => {
         lua!("shared/holds")
     };
+    (ends) => {
+        lua!("shared/ends")
+    };
     (messages) => {
         concat!(
             lua!("shared/queue"),
+            lua!("shared/news"),
             lua!("shared/record"),
             lua!("shared/holds"),
             lua!("shared/claims"),
@@ -80,7 +84,7 @@ macro_rules! lua_shared {
         )
     };
     (posting) => {
-        concat!(lua!("shared/ends"), lua!("shared/posting"))
+        concat!(lua!("shared/news"), lua!("shared/ends"), lua!("shared/posting"))
     };
     (letters) => {
         concat!(lua!("shared/policy"), lua!("shared/letters"))
@@ -99,6 +103,7 @@ scripts! {
     CLAIM_RELEASE = "claim_release" + [messages];
     CLAIM_RENEW = "claim_renew" + [messages, holding];
     CLAIM_RETURN = "claim_return" + [messages];
+    CLAIM_WITHDRAW = "claim_withdraw" + [messages, policy];
     LETTER_DROP = "letter_drop" + [queue];
     LETTER_LIST = "letter_list" + [queue, record, holds];
     LETTER_POST = "letter_post" + [queue, record, holds, posting];
@@ -108,12 +113,14 @@ scripts! {
     MESSAGE_LIST = "message_list" + [messages, policy];
     MESSAGE_POP = "message_pop" + [messages, compact, letters];
     MESSAGE_POST = "message_post" + [queue, record, posting];
+    MESSAGE_RESTORE = "message_restore" + [messages, ends];
     QUEUE_CHECK = "queue_check" + [queue, record, holds];
     QUEUE_CREATE = "queue_create" + [queue, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
     QUEUE_SETTLE = "queue_settle" + [messages, compact];
+    QUEUE_SIGHT = "queue_sight" + [messages];
     QUEUE_STATS = "queue_stats" + [messages];
     QUEUE_UNREGISTER = "queue_unregister" + [];
     QUEUE_UPDATE = "queue_update" + [queue, policy];

@@ -1,0 +1,49 @@
+//! Waiting in Redis: what is told over the connection for news, and where a queue stands.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::RedisStore;
+use super::reply::Reply;
+use super::script::QUEUE_SIGHT;
+use crate::domain::{QueueId, Rank};
+use crate::storage::watch::Source;
+use crate::storage::{Error, Sight, Watch, WatchStore};
+
+#[async_trait]
+impl WatchStore for RedisStore {
+    async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
+        self.subscriber.watchers().enter(self, queue).await
+    }
+
+    async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
+        let (_sight, mut reply) = self.run_settled(&QUEUE_SIGHT, queue, &[]).await?;
+        let (now_us, last, free) = (reply.number()?, rank(&mut reply)?, reply.number()?);
+        let next_due = match reply.number()? {
+            0 => None,
+            due_us => Some(Duration::from_micros(due_us.saturating_sub(now_us))),
+        };
+        Ok(Sight { now_us, last, free, next_due })
+    }
+}
+
+fn rank(reply: &mut Reply) -> Result<Rank, Error> {
+    let number = reply.number()?;
+    Rank::new(number).ok_or_else(|| Error::Corrupt(format!("{number} is no rank")))
+}
+
+#[async_trait]
+impl Source for RedisStore {
+    async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
+        self.subscriber.subscribe(queue).await
+    }
+
+    async fn unsubscribe(&self, queue: &QueueId) {
+        self.subscriber.unsubscribe(queue).await;
+    }
+
+    async fn see(&self, queue: &QueueId) -> Result<Sight, Error> {
+        self.sight(queue).await
+    }
+}

@@ -1,0 +1,269 @@
+//! Who waits in this process for something to turn up in a queue, and how they are woken.
+//!
+//! Whoever waits watches first, then looks, then waits to be called, then looks again: so nothing that turns up is
+//! missed. Each queue that is watched has a keeper, a task that knows when the next delay or lease ends there and has
+//! the store settle it then. A store tells its [`Watchers`] what has become free: many claimers are called one for each
+//! message, because one alone can have it, and all readers at once.
+//!
+//! Why no end of a lease is missed: whatever begins to be free is told, and everybody who was called looks and then
+//! wakes the keeper, which asks anew when the next lease ends. So a lease of which it does not know was made
+//! over messages that it was not told of, and of those there are none.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, OnceCell, futures::Notified, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{Error, Sight};
+use crate::domain::{QueueId, Rank};
+
+/// For so long a queue stays watched that nobody waits for any more: most clients that have waited wait again.
+const LINGER: Duration = Duration::from_secs(5);
+/// The keeper asks no more often than this, however often it is woken.
+const PAUSE_BETWEEN_SIGHTS: Duration = Duration::from_millis(5);
+/// How long the keeper rests when the store is away.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// As often as this the keeper looks whether something has come untold, as where a queue has moved to another node.
+const VERIFIED_EVERY: Duration = Duration::from_secs(30);
+
+/// What a store does for its watchers.
+#[async_trait]
+pub(super) trait Source: Clone + Send + Sync + 'static {
+    /// Has the watchers told of what becomes free in the queue, whichever process brings it. May be done again.
+    async fn subscribe(&self, queue: &QueueId) -> Result<(), Error>;
+
+    /// Ends that.
+    async fn unsubscribe(&self, queue: &QueueId);
+
+    /// Settles what is due in the queue and says where it stands.
+    async fn see(&self, queue: &QueueId) -> Result<Sight, Error>;
+}
+
+/// All queues for which somebody waits in this process. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Watchers(Arc<Mutex<HashMap<QueueId, Arc<Watched>>>>);
+
+/// A queue for which somebody waits, or has just waited.
+struct Watched {
+    people: Mutex<People>,
+    is_subscribed: OnceCell<()>,
+    claimers: Notify,
+    /// Count what readers hear of: what has become free, and that and what is delayed.
+    free: watch::Sender<u64>,
+    any: watch::Sender<u64>,
+    keeper: Notify,
+    gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct People {
+    count: usize,
+    is_leaving: bool,
+}
+
+/// A place among those who wait for messages of a queue.
+pub struct Watch {
+    watched: Arc<Watched>,
+}
+
+impl Watchers {
+    /// A place among those who wait for the queue.
+    pub(super) async fn enter(&self, source: &impl Source, queue: &QueueId) -> Result<Watch, Error> {
+        loop {
+            let watched = self.watched(source, queue);
+            if !watched.let_in() {
+                watched.gone.cancelled().await;
+                continue;
+            }
+            let watch = Watch { watched: watched.clone() };
+            watched.is_subscribed.get_or_try_init(|| source.subscribe(queue)).await?;
+            return Ok(watch);
+        }
+    }
+
+    fn watched(&self, source: &impl Source, queue: &QueueId) -> Arc<Watched> {
+        match self.all().entry(queue.clone()) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => {
+                let watched = entry.insert(Watched::new()).clone();
+                tokio::spawn(keep(source.clone(), self.clone(), queue.clone(), watched.clone()));
+                watched
+            }
+        }
+    }
+
+    /// Tells who waits for the queue that so many messages have become free; with 0 that something is delayed or
+    /// leased that may be due sooner than what was known.
+    pub(super) fn tell(&self, queue: &QueueId, freed: u64) {
+        let watched = self.all().get(queue).cloned();
+        if let Some(watched) = watched {
+            watched.tell(freed);
+        }
+    }
+
+    /// Has everybody look who waits for the queue: nobody knows what they were not told.
+    pub(super) fn tell_all(&self, queue: &QueueId) {
+        let watched = self.all().get(queue).cloned();
+        if let Some(watched) = watched {
+            watched.tell_all();
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<Watched>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, queue: &QueueId, watched: &Arc<Watched>) {
+        if let Entry::Occupied(entry) = self.all().entry(queue.clone())
+            && Arc::ptr_eq(entry.get(), watched)
+        {
+            entry.remove();
+        }
+        watched.gone.cancel();
+    }
+}
+
+impl Watched {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            people: Mutex::default(),
+            is_subscribed: OnceCell::new(),
+            claimers: Notify::new(),
+            free: watch::Sender::default(),
+            any: watch::Sender::default(),
+            keeper: Notify::new(),
+            gone: CancellationToken::new(),
+        })
+    }
+
+    fn people(&self) -> MutexGuard<'_, People> {
+        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn let_in(&self) -> bool {
+        let mut people = self.people();
+        people.count += usize::from(!people.is_leaving);
+        !people.is_leaving
+    }
+
+    /// Whether nobody is left; then nobody is let in any more.
+    fn is_left(&self) -> bool {
+        let mut people = self.people();
+        people.is_leaving = people.count == 0;
+        people.is_leaving
+    }
+
+    fn tell(&self, freed: u64) {
+        if freed > 0 {
+            self.free.send_modify(|count| *count += 1);
+            let people = self.people().count as u64;
+            (0..freed.min(people)).for_each(|_| self.claimers.notify_one());
+        }
+        self.any.send_modify(|count| *count += 1);
+        self.keeper.notify_one();
+    }
+
+    fn tell_all(&self) {
+        self.tell(u64::MAX);
+    }
+}
+
+impl Watch {
+    /// Calls a claimer when there may be something for it: from now on, once it is enabled. One that goes without
+    /// having looked passes the call on.
+    pub fn claimer(&self) -> Notified<'_> {
+        self.watched.claimers.notified()
+    }
+
+    /// Passes a call on that was taken up in vain.
+    pub fn pass_on(&self) {
+        self.watched.claimers.notify_one();
+    }
+
+    /// Calls a reader when something has become free; with those who also read what is delayed, when that has come.
+    #[must_use]
+    pub fn reader(&self, with_delayed: bool) -> watch::Receiver<u64> {
+        if with_delayed { self.watched.any.subscribe() } else { self.watched.free.subscribe() }
+    }
+
+    /// To be called after each look, before the next wait.
+    pub fn looked(&self) {
+        self.watched.keeper.notify_one();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut people = self.watched.people();
+        people.count -= 1;
+        if people.count == 0 {
+            self.watched.keeper.notify_one();
+        }
+    }
+}
+
+/// Has what is due in the queue settled in time, as long as anybody waits for it, and subscribes to it a little longer.
+async fn keep(source: impl Source, watchers: Watchers, queue: QueueId, watched: Arc<Watched>) {
+    let mut verified = Verified { at: Instant::now(), last: Rank::default(), free: 0, told: 0 };
+    let mut left_at = None;
+    loop {
+        let rest = if watched.people().count > 0 {
+            left_at = None;
+            keep_once(&source, &queue, &watched, &mut verified).await
+        } else {
+            let since = left_at.get_or_insert_with(Instant::now).elapsed();
+            if since >= LINGER && watched.is_left() {
+                break;
+            }
+            LINGER.saturating_sub(since)
+        };
+        if timeout(rest, watched.keeper.notified()).await.is_ok() {
+            sleep(PAUSE_BETWEEN_SIGHTS).await;
+        }
+    }
+    source.unsubscribe(&queue).await;
+    watchers.forget(&queue, &watched);
+}
+
+/// Has what is due settled; says how long there is nothing more to do.
+async fn keep_once(source: &impl Source, queue: &QueueId, watched: &Watched, verified: &mut Verified) -> Duration {
+    let is_to_be_verified = verified.at.elapsed() >= VERIFIED_EVERY && source.subscribe(queue).await.is_ok();
+    match source.see(queue).await {
+        Ok(sight) => {
+            verified.compare(watched, &sight, is_to_be_verified);
+            sight.next_due.unwrap_or(VERIFIED_EVERY).clamp(PAUSE_BETWEEN_SIGHTS, VERIFIED_EVERY)
+        }
+        Err(error) => {
+            debug!(%error, %queue, "a watched queue was not seen");
+            PAUSE_AFTER_FAILURE
+        }
+    }
+}
+
+/// What a keeper knows that everybody was told of.
+struct Verified {
+    at: Instant,
+    last: Rank,
+    free: u64,
+    told: u64,
+}
+
+impl Verified {
+    /// Has everybody look if something has come that nobody was told of.
+    fn compare(&mut self, watched: &Watched, sight: &Sight, is_to_be_verified: bool) {
+        let told = *watched.free.borrow();
+        if is_to_be_verified {
+            self.at = Instant::now();
+            if told == self.told && (sight.last != self.last || sight.free > self.free) {
+                watched.tell_all();
+            }
+        }
+        (self.last, self.free, self.told) = (sight.last, sight.free, told);
+    }
+}

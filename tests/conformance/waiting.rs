@@ -1,0 +1,222 @@
+//! Waiting: who watches a queue is called when something becomes free there, in time and not in vain.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use serde_json::json;
+use sukkal::domain::{NewMessage, QueueId};
+use sukkal::storage::{Sight, Watch};
+use tokio::time::timeout;
+
+use super::subject::{LONG_S, Subject, body, messages};
+
+/// Long after what has to come within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Subject {
+    async fn watch(&self, queue: &QueueId) -> Watch {
+        self.store().watch(queue).await.expect("the store answers")
+    }
+
+    async fn sight(&self, queue: &QueueId) -> Sight {
+        self.store().sight(queue).await.expect("the store answers")
+    }
+
+    async fn post_delayed(&self, queue: &QueueId, delay_s: u32) {
+        self.post(queue, &[NewMessage { ttl_s: LONG_S, delay_s, body: body(&json!(0)) }]).await;
+    }
+
+    /// Claims one message for a second.
+    async fn claim_shortly(&self, queue: &QueueId) {
+        let claim = self.claim(queue, 1, 1).await;
+        assert_eq!(claim.messages.len(), 1);
+    }
+
+    /// Does something and waits until a claimer and a reader who wait are called.
+    async fn assert_calls(&self, queue: &QueueId, act: impl AsyncFnOnce(&Watch)) {
+        let watch = self.watch(queue).await;
+        let mut claimer = pin!(watch.claimer());
+        claimer.as_mut().enable();
+        let mut reader = watch.reader(false);
+        watch.looked();
+
+        act(&watch).await;
+
+        timeout(PATIENCE, claimer).await.expect("the claimer is called");
+        timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    }
+}
+
+pub(super) async fn a_post_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+
+    subject.assert_calls(&queue, async |_| drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
+}
+
+pub(super) async fn a_queue_that_is_not_there_yet_can_be_waited_for(subject: &Subject) {
+    let queue = subject.id("q");
+    let act = async |_: &Watch| {
+        subject.create(&queue).await;
+        subject.post(&queue, &messages(LONG_S, 1)).await;
+    };
+
+    subject.assert_calls(&queue, act).await;
+}
+
+pub(super) async fn the_end_of_a_delay_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+
+    subject.assert_calls(&queue, async |_| subject.post_delayed(&queue, 1).await).await;
+}
+
+pub(super) async fn the_end_of_a_delay_that_is_known_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.post_delayed(&queue, 1).await;
+
+    subject.assert_calls(&queue, async |_| {}).await;
+}
+
+pub(super) async fn the_end_of_a_claim_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.claim_shortly(&queue).await;
+
+    subject.assert_calls(&queue, async |_| {}).await;
+}
+
+pub(super) async fn the_end_of_a_claim_that_was_made_meanwhile_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let watch = subject.watch(&queue).await;
+    let mut reader = watch.reader(false);
+    watch.looked();
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+
+    subject.claim_shortly(&queue).await;
+    // As one does who was called, and finds nothing.
+    watch.looked();
+
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called again").expect("it is watched");
+}
+
+pub(super) async fn a_release_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    let claim = subject.claim(&queue, 1, 600).await.id;
+
+    subject
+        .assert_calls(&queue, async |_| subject.store().release_claim(&queue, claim).await.expect("the store answers"))
+        .await;
+}
+
+pub(super) async fn a_message_that_is_given_back_calls(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+    let claim = subject.claim(&queue, 2, 600).await.id;
+    let give_back = async |place: usize, delay_s| {
+        let change = subject.store().return_message(&queue, claim, ids[place], delay_s).await;
+        change.expect("the store answers");
+    };
+
+    subject.assert_calls(&queue, async |_| give_back(0, 0).await).await;
+    subject.pop(&queue, 1).await;
+    subject.assert_calls(&queue, async |_| give_back(1, 1).await).await;
+}
+
+pub(super) async fn a_shorter_renewal_calls_sooner(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    let claim = subject.claim(&queue, 1, 600).await.id;
+    let renew = async |_: &Watch| {
+        // It is known by then that the claim ends in ten minutes.
+        subject.sight(&queue).await;
+        let term = sukkal::domain::Term { ttl_s: 1, grace_s: 60 };
+        subject.store().renew_claim(&queue, claim, term).await.expect("the store answers");
+    };
+
+    subject.assert_calls(&queue, renew).await;
+}
+
+pub(super) async fn as_many_claimers_are_called_as_messages_come(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let watches = [subject.watch(&queue).await, subject.watch(&queue).await, subject.watch(&queue).await];
+    let mut claimers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.claimer())).collect();
+    for claimer in &mut claimers {
+        claimer.as_mut().enable();
+    }
+    let mut reader = watches[0].reader(false);
+
+    subject.post(&queue, &messages(LONG_S, 2)).await;
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+
+    let mut claimers = claimers.into_iter();
+    for claimer in claimers.by_ref().take(2) {
+        timeout(PATIENCE, claimer).await.expect("the claimer is called");
+    }
+    let last = claimers.next().expect("there are three");
+    assert!(last.now_or_never().is_none(), "a third claimer is called for two messages");
+}
+
+pub(super) async fn a_call_that_nobody_takes_up_is_passed_on(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let (first, second) = (subject.watch(&queue).await, subject.watch(&queue).await);
+    let mut gone = Box::pin(first.claimer());
+    gone.as_mut().enable();
+    let mut next = pin!(second.claimer());
+    next.as_mut().enable();
+    let mut reader = first.reader(false);
+
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    drop(gone);
+
+    timeout(PATIENCE, next).await.expect("the next claimer is called");
+}
+
+pub(super) async fn a_delayed_message_calls_who_reads_those_too(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let watch = subject.watch(&queue).await;
+    let mut reader = watch.reader(true);
+
+    subject.post_delayed(&queue, 900).await;
+
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+}
+
+pub(super) async fn a_queue_can_be_watched_again(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    for _ in 0..3 {
+        subject.assert_calls(&queue, async |_| drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
+        subject.pop(&queue, 1).await;
+    }
+}
+
+pub(super) async fn a_sight_tells_where_a_queue_stands(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let empty = subject.sight(&queue).await;
+    assert_eq!((empty.free, empty.next_due), (0, None));
+
+    let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
+    let last = ids[2].rank();
+    let sight = subject.sight(&queue).await;
+    assert!(empty.position() < ids[0].rank(), "what is posted from now on is behind now");
+    assert!(sight.position() >= last, "what was posted before is not");
+    assert_eq!((sight.free, sight.last, sight.next_due), (3, last, None));
+
+    subject.claim(&queue, 1, 600).await;
+    subject.post_delayed(&queue, 60).await;
+    let sight = subject.sight(&queue).await;
+    let minute = Duration::from_secs(60);
+    assert_eq!((sight.free, sight.last), (2, last));
+    assert!(sight.next_due.is_some_and(|due| due <= minute && due > minute / 2), "{sight:?}");
+    assert_eq!(subject.sight(&subject.id("missing")).await.free, 0);
+}
+
+pub(super) async fn now_is_behind_a_clock_that_has_stepped_back(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.rewind(&queue, Duration::from_secs(100)).await;
+
+    assert_eq!(subject.sight(&queue).await.position(), ids[0].rank());
+}

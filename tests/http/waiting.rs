@@ -1,0 +1,162 @@
+//! `wait=`: a list, claim or pop that finds nothing waits for something to turn up.
+
+use std::time::{Duration, Instant};
+
+use reqwest::RequestBuilder;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::{Answer, INVALID_PARAMETER, INVALID_REQUEST, Tenant, answered, pick, post_as, refused, send, tenant};
+use crate::support::redis::poll_until;
+
+/// Far beyond what has to come within milliseconds.
+const LONG_S: u32 = 30;
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+impl Tenant {
+    /// How many processes wait for messages of the queue `q`.
+    fn waiting_processes(&self) -> i64 {
+        let channel = format!("sukkal:{{{}/q}}:queue", self.project);
+        self.stage.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int()
+    }
+
+    /// Sends a request that waits, and returns when it does.
+    fn begin_to_wait(&self, request: RequestBuilder) -> JoinHandle<Answer> {
+        let answer = tokio::spawn(send(request));
+        poll_until("somebody waits", || self.waiting_processes() == 1);
+        answer
+    }
+}
+
+/// Each way to wait on the queue `q`, for so long, with the status of an answer that has something.
+fn ways(api: &Tenant, wait_s: u32) -> [(RequestBuilder, u16); 3] {
+    [
+        (api.get(&format!("{MESSAGES}?echo=true&wait={wait_s}")), 200),
+        (api.post(&format!("/v2/queues/q/claims?wait={wait_s}"), &json!({})), 201),
+        (api.delete(&format!("{MESSAGES}?pop=5&wait={wait_s}")), 200),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_post_is_answered_to_who_waits() {
+    for way in 0..3 {
+        let api = tenant();
+        let (request, status) = ways(&api, LONG_S).into_iter().nth(way).unwrap();
+        let waiting = api.begin_to_wait(request);
+        post_as(&api, "q", &[json!("news")]).await;
+
+        let answer = waiting.await.unwrap();
+
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(pick(&answer.json()["messages"], "body"), ["news"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_is_answered_at_once() {
+    for way in 0..3 {
+        let api = tenant();
+        post_as(&api, "q", &[json!("there")]).await;
+        let start = Instant::now();
+        let (request, status) = ways(&api, LONG_S).into_iter().nth(way).unwrap();
+
+        let answer = answered(request, status).await;
+
+        assert_eq!(pick(&answer.json()["messages"], "body"), ["there"]);
+        assert!(start.elapsed() < Duration::from_secs(LONG_S.into()));
+    }
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_is_answered_as_without_waiting() {
+    let api = tenant();
+    for ((waited, _), (plain, _)) in ways(&api, 1).into_iter().zip(ways(&api, 0)) {
+        let start = Instant::now();
+        let waited = send(waited).await;
+        let elapsed = start.elapsed();
+        let plain = send(plain).await;
+
+        assert_eq!((waited.status, &waited.text), (plain.status, &plain.text));
+        assert!(elapsed >= Duration::from_secs(1), "{elapsed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_has_its_limits() {
+    let api = tenant();
+    for wait in ["-1", "31", "4294967296"] {
+        refused(api.get(&format!("{MESSAGES}?wait={wait}")), 400, INVALID_REQUEST).await;
+        refused(api.post(&format!("/v2/queues/q/claims?wait={wait}"), &json!({})), 400, INVALID_REQUEST).await;
+        refused(api.delete(&format!("{MESSAGES}?pop=1&wait={wait}")), 400, INVALID_REQUEST).await;
+    }
+    refused(api.get(&format!("{MESSAGES}?wait=long")), 400, INVALID_PARAMETER).await;
+    assert_eq!(api.everything().await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_messages_do_not_answer_who_has_not_asked_for_them() {
+    let api = tenant();
+    let waiting = api.begin_to_wait(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
+    post_as(&api, "q", &[json!("own")]).await;
+    post_as(&api.client(super::OTHER_CLIENT), "q", &[json!("of another")]).await;
+
+    let answer = waiting.await.unwrap();
+
+    assert_eq!(pick(&answer.json()["messages"], "body"), ["of another"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_answers_who_waits_to_claim() {
+    let api = tenant();
+    api.post_bodies("q", &[json!(1)]).await;
+    let claim = api.claim(1).await;
+    let waiting = api.begin_to_wait(api.post(&format!("/v2/queues/q/claims?wait={LONG_S}"), &json!({})));
+    answered(api.delete(&claim.path), 204).await;
+
+    assert_eq!(waiting.await.unwrap().status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_waits_goes_on_behind_its_marker() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
+    let path = format!("{MESSAGES}?echo=true&marker={}&wait={LONG_S}", ids[1]);
+    let waiting = api.begin_to_wait(api.get(&path));
+    api.post_bodies("q", &[json!(3)]).await;
+
+    let page = waiting.await.unwrap().json();
+
+    assert_eq!(pick(&page["messages"], "body"), [3]);
+    let next = page["links"][0]["href"].as_str().unwrap();
+    assert!(next.contains("&wait=30") && next.contains("echo=true"), "{next}");
+}
+
+#[tokio::test]
+async fn reading_since_a_time_is_exact() {
+    let api = tenant();
+    api.post_bodies("q", &[json!("before")]).await;
+    let path = format!("{MESSAGES}?echo=true&since=now");
+    let empty = answered(api.get(&path), 200).await.json();
+    assert_eq!(empty["messages"], json!([]));
+    api.post_bodies("q", &[json!("after")]).await;
+
+    // The link of an empty page leads on from where it stood.
+    let next = empty["links"][0]["href"].as_str().unwrap();
+    let page = answered(api.get(next), 200).await.json();
+
+    assert_eq!(pick(&page["messages"], "body"), ["after"]);
+    let behind = page["links"][0]["href"].as_str().unwrap();
+    assert!(behind.contains("marker=") && !behind.contains("since="), "{behind}");
+    assert_eq!(answered(api.get(&path), 200).await.json()["messages"], json!([]));
+    let all = answered(api.get(&format!("{MESSAGES}?echo=true&since=1970-01-01T00:00:00Z")), 200).await.json();
+    assert_eq!(pick(&all["messages"], "body"), ["before", "after"]);
+}
+
+#[tokio::test]
+async fn a_place_to_start_is_one_place() {
+    let api = tenant();
+    let ids = api.post_bodies("q", &[json!(1)]).await;
+
+    refused(api.get(&format!("{MESSAGES}?since=yesterday")), 400, INVALID_PARAMETER).await;
+    refused(api.get(&format!("{MESSAGES}?since=now&marker={}", ids[0])), 400, INVALID_REQUEST).await;
+}

@@ -1,0 +1,87 @@
+//! A reader of server-sent events, as a browser's `EventSource` reads them.
+
+use std::time::Duration;
+
+use reqwest::{RequestBuilder, Response};
+use serde_json::Value;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A stream of events.
+pub(crate) struct Events {
+    response: Response,
+    buffer: Vec<u8>,
+}
+
+/// An event that has data.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    pub(crate) data: Value,
+}
+
+impl Events {
+    /// Sends a request that is answered with a stream.
+    pub(crate) async fn open(request: RequestBuilder) -> Self {
+        let response = request.header("Accept", "text/event-stream").send().await.expect("the server answers");
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, buffer: Vec::new() }
+    }
+
+    /// The next event; `None` when the stream has ended in order.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        timeout(PATIENCE, self.read()).await.expect("something comes")
+    }
+
+    /// The bodies of the next messages.
+    pub(crate) async fn bodies(&mut self, count: usize) -> Vec<Value> {
+        let mut bodies = Vec::new();
+        while bodies.len() < count {
+            bodies.push(self.next().await.expect("the stream goes on").data["body"].take());
+        }
+        bodies
+    }
+
+    /// Waits for a line that only shows that the stream is alive.
+    pub(crate) async fn heartbeat(&mut self) {
+        let heartbeat = async { while !self.block().await.expect("the stream goes on").starts_with(':') {} };
+        timeout(PATIENCE, heartbeat).await.expect("something comes");
+    }
+
+    async fn read(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = parse(&self.block().await?) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The next lines up to an empty one.
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                return Some(String::from_utf8(block).expect("events are UTF-8"));
+            }
+            let part = self.response.chunk().await.expect("the stream is not cut off")?;
+            self.buffer.extend_from_slice(&part);
+        }
+    }
+}
+
+/// The event of a block that has data.
+fn parse(block: &str) -> Option<Event> {
+    let (mut kind, mut id, mut data) = ("message", "", None);
+    for line in block.lines() {
+        match line.split_once(':') {
+            Some(("event", value)) => kind = value.trim(),
+            Some(("id", value)) => id = value.trim(),
+            Some(("data", value)) => data = Some(serde_json::from_str(value).expect("data is JSON")),
+            _ => {}
+        }
+    }
+    Some(Event { kind: kind.to_owned(), id: id.to_owned(), data: data? })
+}
