@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python chromium wrk rabbitmq components
 
 # Where the published conformance suite lies (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -42,7 +42,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python
+unit: redis python chromium
 	@cargo test $(TEST_FEATURES)
 
 docs:
@@ -78,6 +78,9 @@ redis:
 
 python:
 	@python3 -c 'import ensurepip, venv' 2> /dev/null || { $(INSTALL) python3 python3-venv; }
+
+chromium:
+	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
 
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }

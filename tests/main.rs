@@ -13,4 +13,5 @@ mod faults;
 mod http;
 mod race;
 mod tidy;
+mod wakeups;
 mod wire;

@@ -1,5 +1,6 @@
-//! Real clients of the API: python-zaqarclient, and schemathesis against the contract.
+//! Real clients of the API: python-zaqarclient, a browser, and schemathesis against the contract.
 
+mod browser;
 mod checksum;
 mod contract;
 mod schemathesis;

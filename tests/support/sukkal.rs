@@ -1,6 +1,7 @@
 //! A Sukkal process of a test's own, on a free port, and a client that sends what every request needs.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,10 +27,19 @@ impl Sukkal {
         Self::start_with(store, &[])
     }
 
+    /// Starts a server that listens there.
+    pub(crate) fn start_at(store: &str, address: SocketAddr) -> Self {
+        Self::start_where(&address.to_string(), store, &[])
+    }
+
     /// Starts a server with environment variables set, such as `SUKKAL_ADMIN_MODE`.
     pub(crate) fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_where("127.0.0.1:0", store, environment)
+    }
+
+    fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
         let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
-        command.args(["serve", "--bind", "127.0.0.1:0", "--store", store]);
+        command.args(["serve", "--bind", bind, "--store", store]);
         command.envs(environment.iter().copied());
         let mut process = spawn_logging(command);
         let mut lines = BufReader::new(process.stderr.take().expect("stderr is piped")).lines();

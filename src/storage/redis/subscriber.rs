@@ -4,7 +4,7 @@
 //! News that were told while the connection was gone are lost, so when there is one again each queue is subscribed to
 //! anew and everybody who waits looks. That a connection has died without a word is noticed by its not answering.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(1);
 /// How often the other side is asked whether it lives.
 const PULSE: Duration = Duration::from_secs(1);
+/// After so many of these the map of a cluster is read again.
+const MAP_READ_EVERY: u32 = 3;
 /// From this version on channels can be of one node of a cluster.
 const SHARDED_SINCE: u64 = 7;
 
@@ -64,12 +66,13 @@ impl Subscriber {
             tokio::spawn(self.clone().hear());
             tokio::spawn(self.clone().begin_anew());
             tokio::spawn(self.clone().feel_the_pulse());
-            let driven = self.client.clone();
+            let (driven, mut connecting) = (self.client.clone(), self.client.connect());
             tokio::spawn(async move {
                 loop {
-                    let end = driven.connect().await;
+                    let end = connecting.await;
                     warn!(?end, "the connection for news was given up; it is tried again");
                     sleep(REST).await;
+                    connecting = driven.connect();
                 }
             });
         });
@@ -190,32 +193,62 @@ impl Subscriber {
         }
     }
 
-    /// Replaces a connection that does not answer.
+    /// Replaces a connection that does not answer, and notices when parts of a cluster have moved.
     async fn feel_the_pulse(self) {
-        loop {
+        for beat in 1_u32.. {
             sleep(PULSE).await;
-            let one_of_each_node = match self.client.cached_cluster_state() {
-                Some(state) if self.client.is_clustered() => {
-                    let mut slots: HashMap<_, u16> = HashMap::new();
-                    for range in state.slots() {
-                        slots.insert(range.primary.clone(), range.start);
-                    }
-                    slots.into_values().map(ClusterHash::Custom).collect()
-                }
-                _ => vec![ClusterHash::Random],
-            };
-            for slot in one_of_each_node {
-                if !self.channels().is_empty()
-                    && self.client.is_connected()
-                    && timeout(ATTEMPT, self.ask(slot)).await.is_err()
-                {
+            if self.channels().is_empty() || !self.client.is_connected() {
+                continue;
+            }
+            for slot in self.one_of_each_node() {
+                if timeout(ATTEMPT, self.ask(slot)).await.is_err() {
                     warn!("the connection for news is silent and is replaced");
                     let _next_pulse_tells = self.client.force_reconnection().await;
                     break;
                 }
             }
+            if self.client.is_clustered() && beat % MAP_READ_EVERY == 0 {
+                self.follow_the_map().await;
+            }
         }
     }
+
+    /// Goes after channels that have moved with their slots, of which nobody is told.
+    async fn follow_the_map(&self) {
+        let question = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
+        let answer = self.client.custom::<Value, Value>(question, vec![Value::from("SLOTS")]);
+        let Ok(Ok(Value::Array(ranges))) = timeout(ATTEMPT, answer).await else {
+            return;
+        };
+        let is: Option<HashSet<_>> = ranges.into_iter().map(read_range).collect();
+        let known = self.client.cached_cluster_state();
+        let known = known.iter().flat_map(|known| known.slots());
+        let known = known.map(|range| (range.start, range.end, range.id.to_string())).collect();
+        if is.is_some_and(|is| is != known) {
+            // Which tells `begin_anew`.
+            let followed = timeout(ATTEMPT, self.client.sync_cluster()).await;
+            debug!(?followed, "the cluster has changed");
+        }
+    }
+
+    fn one_of_each_node(&self) -> Vec<ClusterHash> {
+        match self.client.cached_cluster_state() {
+            Some(state) if self.client.is_clustered() => {
+                let first_of_each: HashMap<_, _> =
+                    state.slots().iter().map(|range| (range.primary.clone(), range.start)).collect();
+                first_of_each.into_values().map(ClusterHash::Custom).collect()
+            }
+            _ => vec![ClusterHash::Random],
+        }
+    }
+}
+
+/// The first and last slot of a range, and the id of the node that has them.
+fn read_range(range: Value) -> Option<(u16, u16, String)> {
+    let mut parts = range.into_array().into_iter();
+    let bounds = [parts.next()?, parts.next()?].map(|bound| bound.as_u64().and_then(|bound| u16::try_from(bound).ok()));
+    let id = parts.next()?.into_array().into_iter().nth(2)?.into_string()?;
+    Some((bounds[0]?, bounds[1]?, id))
 }
 
 /// Where fred sends subscriptions to channels of no slot.

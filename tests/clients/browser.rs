@@ -1,0 +1,131 @@
+//! A real `EventSource`, in Chromium: it follows a queue through a restart of the server and one of Redis.
+
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::support::ports::free_port;
+use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::sukkal::{Api, CLIENT, Sukkal};
+
+const PROJECT: &str = "browser";
+const MESSAGES: &str = "/v2/queues/q/messages";
+/// Posted before, between and after the restarts.
+const PART: usize = 200;
+const PATIENCE: Duration = Duration::from_secs(60);
+const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_source_has_every_message_once_and_in_order() {
+    let redis = RedisServer::start_with(&KEEPS_DATA);
+    let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+    let mut sukkal = Sukkal::start_at(&redis.url(), address);
+    let api = sukkal.project(PROJECT);
+    let browser = Browser::start().await;
+    // Any document of its will do, so that the stream is of the same origin.
+    browser.open(&sukkal.url("/v2")).await;
+    browser.follow(&format!("{MESSAGES}?echo=true&project_id={PROJECT}&client_id={CLIENT}")).await;
+    let posting = tokio::spawn(post_all(api, 4 * PART));
+
+    browser.has_seen(PART).await;
+    sukkal.terminate();
+    assert!(sukkal.wait().success());
+    let mut sukkal = Sukkal::start_at(&redis.url(), address);
+    browser.has_seen(2 * PART).await;
+    redis.kill();
+    redis.restart();
+    browser.has_seen(3 * PART).await;
+    sukkal.kill();
+    let _sukkal = Sukkal::start_at(&redis.url(), address);
+    posting.await.unwrap();
+
+    let seen = browser.has_seen(4 * PART).await;
+    assert_eq!(seen, (0..4 * PART).map(Value::from).collect::<Vec<_>>());
+}
+
+/// Posts the numbers one by one, each until it is stored, and once.
+async fn post_all(api: Api, count: usize) {
+    for number in 0..count {
+        let message = json!({ "messages": [{ "body": number }] });
+        let posted = || api.post(MESSAGES, &message).header("Idempotency-Key", number.to_string()).send();
+        while !posted().await.is_ok_and(|answer| answer.status() == 201) {
+            sleep(Duration::from_millis(20)).await;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Chromium without a window, driven by WebDriver (<https://www.w3.org/TR/webdriver2/>).
+struct Browser {
+    driver: Child,
+    http: reqwest::Client,
+    session: String,
+}
+
+impl Browser {
+    async fn start() -> Self {
+        let port = free_port();
+        let mut command = tethered("chromedriver");
+        command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let driver = spawn(command).expect("chromedriver is there: `make chromium`");
+        let http = reqwest::Client::new();
+        let arguments =
+            ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"];
+        let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": { "args": arguments } } } });
+        let sessions = format!("http://127.0.0.1:{port}/session");
+        let start = async {
+            loop {
+                if let Ok(answer) = http.post(&sessions).json(&wanted).send().await {
+                    let answer: Value = answer.json().await.expect("WebDriver speaks JSON");
+                    break answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let id = timeout(PATIENCE, start).await.expect("the browser starts");
+        Self { driver, session: format!("{sessions}/{id}"), http }
+    }
+
+    async fn open(&self, url: &str) {
+        self.ask("url", &json!({ "url": url })).await;
+    }
+
+    /// Keeps the bodies of what an `EventSource` at this path brings.
+    async fn follow(&self, path: &str) {
+        let script = "window.seen = []; window.source = new EventSource(arguments[0]);
+            window.source.onmessage = event => window.seen.push(JSON.parse(event.data).body);";
+        self.ask("execute/sync", &json!({ "script": script, "args": [path] })).await;
+    }
+
+    /// Waits until it has seen so many messages; the bodies of all that it has.
+    async fn has_seen(&self, count: usize) -> Vec<Value> {
+        let seen = async {
+            loop {
+                let seen = self.ask("execute/sync", &json!({ "script": "return window.seen", "args": [] })).await;
+                let Value::Array(seen) = seen else { panic!("{seen}") };
+                if seen.len() >= count {
+                    return seen;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, seen).await.expect("the browser sees what was posted")
+    }
+
+    async fn ask(&self, what: &str, with: &Value) -> Value {
+        let answer = self.http.post(format!("{}/{what}", self.session)).json(with).send().await;
+        let mut answer: Value = answer.expect("WebDriver answers").json().await.expect("in JSON");
+        assert!(answer["value"]["error"].is_null(), "{answer}");
+        answer["value"].take()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _dead_already = self.driver.kill();
+        let _reaped = self.driver.wait();
+    }
+}

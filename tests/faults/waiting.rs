@@ -1,0 +1,162 @@
+//! Those who wait while something breaks or ends: they are called all the same, or answered.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::process::Program;
+use crate::support::cluster::RedisCluster;
+use crate::support::events::Events;
+use crate::support::proxy::Proxy;
+use crate::support::redis::{RedisServer, Reply, poll_until};
+use crate::support::sukkal::{Api, Sukkal};
+
+const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
+const PROJECT: &str = "waiting";
+const CHANNEL: &str = "sukkal:{waiting/q}:queue";
+const MESSAGES: &str = "/v2/queues/q/messages";
+const FEED: &str = "/v2/queues/q/messages?echo=true";
+const CLAIMS: &str = "/v2/queues/q/claims?wait=30";
+/// What a drain may take on a busy machine; waits are for longer.
+const PROMPT: Duration = Duration::from_secs(10);
+/// Redis knows its subscribers; this is how many processes have subscribed to the queue.
+fn subscribers(redis: &RedisServer) -> i64 {
+    redis.command(&["PUBSUB", "SHARDNUMSUB", CHANNEL]).items()[1].as_int()
+}
+
+/// Sends a request that waits.
+fn begin_to_wait(request: RequestBuilder) -> JoinHandle<(u16, Value)> {
+    tokio::spawn(async move {
+        let answer = request.send().await.expect("the server answers");
+        (answer.status().as_u16(), answer.json().await.unwrap_or_default())
+    })
+}
+
+/// Posts as soon as that is possible again.
+async fn post(api: &Api, body: &str) {
+    let message = json!({ "messages": [{ "body": body }] });
+    let posted = async {
+        while api.post(MESSAGES, &message).header("Idempotency-Key", body).send().await.unwrap().status() != 201 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), posted).await.expect("the store is back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_restarts_is_waited_for() {
+    let redis = RedisServer::start_with(&KEEPS_DATA);
+    let sukkal = Sukkal::start(&redis.url());
+    let api = sukkal.project(PROJECT);
+    // The claim may be first.
+    let mut events = Events::open(api.get(&format!("{FEED}&include_claimed=true"))).await;
+    let claiming = begin_to_wait(api.post(CLAIMS, &json!({})));
+    poll_until("somebody waits", || subscribers(&redis) == 1);
+
+    redis.kill();
+    redis.restart();
+    poll_until("the queue is watched again", || subscribers(&redis) == 1);
+    post(&api, "after").await;
+
+    let (status, claim) = claiming.await.unwrap();
+    // Who looked while there was no store was told so.
+    assert!(status == 503 || (status == 201 && claim["messages"][0]["body"] == "after"), "{status} {claim}");
+    assert_eq!(events.bodies(1).await, ["after"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_for_news_is_made_again() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let sukkal = Sukkal::start(&proxy.url("redis"));
+    let (api, elsewhere) = (sukkal.project(PROJECT), Sukkal::start(&redis.url()));
+    let mut events = Events::open(api.get(FEED)).await;
+    poll_until("somebody waits", || subscribers(&redis) == 1);
+
+    proxy.cut();
+    // Told to nobody, as long as nobody is subscribed.
+    post(&elsewhere.project(PROJECT), "meanwhile").await;
+
+    assert_eq!(events.bodies(1).await, ["meanwhile"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_for_news_that_is_silent_is_replaced() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let sukkal = Sukkal::start(&proxy.url("redis"));
+    let (api, elsewhere) = (sukkal.project(PROJECT), Sukkal::start(&redis.url()));
+    let mut events = Events::open(api.get(FEED)).await;
+    poll_until("somebody waits", || subscribers(&redis) == 1);
+
+    proxy.black_hole();
+    post(&elsewhere.project(PROJECT), "meanwhile").await;
+    proxy.restore();
+
+    assert_eq!(events.bodies(1).await, ["meanwhile"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_queue_is_called_after_its_slot_has_moved() {
+    let cluster = RedisCluster::start();
+    let waited_on = [Sukkal::start(&cluster.url()), Sukkal::start(&cluster.url())];
+    let mut events = Events::open(waited_on[0].project(PROJECT).get(FEED)).await;
+    let from = cluster.node_of(CHANNEL);
+    let to = cluster.nodes().iter().find(|node| node.port() != from.port()).unwrap();
+    poll_until("somebody waits", || subscribers(from) == 1);
+
+    // There is nothing in the slot yet.
+    let to_id = to.command(&["CLUSTER", "MYID"]).as_text().to_owned();
+    let slot = from.command(&["CLUSTER", "KEYSLOT", CHANNEL]).as_int().to_string();
+    for node in [to, from] {
+        assert_eq!(node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]), Reply::Status("OK".to_owned()));
+    }
+    post(&waited_on[1].project(PROJECT), "moved").await;
+
+    assert_eq!(events.bodies(1).await, ["moved"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_answers_who_waits_and_others_take_over() {
+    for store in ["redis", "memory"] {
+        let redis = RedisServer::start();
+        let uri = if store == "redis" { redis.url() } else { "memory:".to_owned() };
+        let mut first = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &uri], &[]);
+        let api = Api::new(format!("http://{}", first.address), PROJECT);
+        let mut events = Events::open(api.get(FEED)).await;
+        post(&api, "before").await;
+        let seen = events.next().await.unwrap();
+        let waiting = [
+            begin_to_wait(api.get(&format!("{FEED}&wait=30&marker={}", seen.id))),
+            begin_to_wait(api.post("/v2/queues/other/claims?wait=30", &json!({}))),
+            begin_to_wait(api.delete("/v2/queues/other/messages?pop=1&wait=30")),
+        ];
+        // A request behind theirs on another connection is answered when they have begun to wait.
+        sleep(Duration::from_millis(300)).await;
+
+        let start = Instant::now();
+        first.signal("TERM");
+        let mut answers = Vec::new();
+        for answer in waiting {
+            answers.push(answer.await.unwrap());
+        }
+        assert_eq!(events.next().await, None, "{store}: the stream ends in order");
+        assert_eq!(first.wait().code(), Some(0));
+        assert!(start.elapsed() < PROMPT, "{store}: it took {:?}", start.elapsed());
+        let [(listed, page), (claimed, _), (popped, none)] = answers.try_into().unwrap();
+        assert_eq!((listed, claimed, popped), (200, 204, 200), "{store}");
+        assert_eq!((&page["messages"], &none["messages"]), (&json!([]), &json!([])), "{store}");
+
+        if store == "redis" {
+            let second = Sukkal::start(&uri);
+            let api = second.project(PROJECT);
+            post(&api, "after").await;
+            let mut events = Events::open(api.get(FEED).header("Last-Event-ID", &seen.id)).await;
+            assert_eq!(events.bodies(1).await, ["after"]);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! One round: some wait, as much comes as they wait for, all have it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::auth::Caller;
+use sukkal::broker::Broker;
+use sukkal::broker::claims::TermDraft;
+use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since};
+use sukkal::domain::{Body, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
+use sukkal::storage::{Driver, Post};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::chronicle::choices::Choices;
+
+/// Nobody waits so long unless a call was lost: less than what the store's own second look takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_S: i64 = 30;
+const PARTIES_MAX: u64 = 8;
+/// Everything happens within so many microseconds.
+const SPREAD_US: u64 = 3_000;
+
+/// Whose choices they are.
+const ROLE: u64 = 0x3a17;
+
+/// What happens in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Claims and pops wait, as many messages are posted.
+    Takers,
+    /// Lists wait, one message is posted.
+    Readers,
+    /// Takers wait for delayed messages.
+    Delays,
+    /// Takers wait for the messages of a claim that ends.
+    Expiries,
+    /// Takers wait for messages that are given back, at once or for later.
+    Releases,
+}
+
+/// Rounds on one queue, one after the other.
+pub(super) struct Lane {
+    number: usize,
+    choices: Choices,
+    services: [(Broker, Arc<dyn Driver>); 2],
+    queue: QueueId,
+    caller: Caller,
+    rounds: u64,
+}
+
+impl Lane {
+    pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
+        let project = ProjectId::new("wakeups").unwrap();
+        let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
+        let client = ClientIdRule::Text(1..=9).parse("lane").unwrap();
+        let caller = Caller { project, client, roles: Vec::new() };
+        Self { number, choices: Choices::of(seed, ROLE, number), services, queue, caller, rounds: 0 }
+    }
+
+    /// How many have waited, and how long the round took.
+    pub(super) async fn round(&mut self, kinds: &[Kind]) -> (usize, Duration) {
+        let kind = kinds[self.below(kinds.len() as u64)];
+        self.rounds += 1;
+        let start = Instant::now();
+        let parties = 1 + self.below(PARTIES_MAX);
+        let prepared = self.prepare(kind, parties).await;
+        let mut waiters = JoinSet::new();
+        for _ in 0..parties {
+            self.begin_to_wait(kind, &mut waiters);
+        }
+        self.bring(kind, parties, prepared).await;
+
+        let all = async {
+            while let Some(has_something) = waiters.join_next().await {
+                assert!(has_something.unwrap(), "{kind:?}: nothing came, {}", self.place());
+            }
+        };
+        if timeout(PATIENCE, all).await.is_err() {
+            panic!("{kind:?}: somebody waits while there is something, {}", self.place());
+        }
+        if kind == Kind::Readers {
+            self.store().purge_messages(&self.queue).await.unwrap();
+        }
+        (parties, start.elapsed())
+    }
+
+    fn place(&self) -> String {
+        format!("lane {} round {}", self.number, self.rounds)
+    }
+
+    fn begin_to_wait(&mut self, kind: Kind, waiters: &mut JoinSet<bool>) {
+        let (broker, after) = (self.services[self.below(2)].0.clone(), self.moment());
+        let (caller, queue, pops) = (self.caller.clone(), self.queue.clone(), self.below(2) == 0);
+        waiters.spawn(async move {
+            sleep(after).await;
+            if kind == Kind::Readers {
+                let query = MessageQuery {
+                    wait_s: Some(WAIT_S),
+                    echo: true,
+                    since: Some(Since::Time(0)),
+                    ..Default::default()
+                };
+                let listed = broker.list_messages(&caller, &queue, &query).await.unwrap();
+                return !listed.page.messages.is_empty();
+            }
+            if pops {
+                let taken = broker.pop_messages(queue, 1, Some(WAIT_S)).await.unwrap();
+                taken.way_back.delivered();
+                return !taken.value.is_empty();
+            }
+            let Some(taken) =
+                broker.create_claim(queue.clone(), Some(1), TermDraft::default(), Some(WAIT_S)).await.unwrap()
+            else {
+                return false;
+            };
+            taken.way_back.delivered();
+            let ids: Vec<String> = taken.value.messages.iter().map(|message| message.id.to_string()).collect();
+            broker.delete_messages(queue, &ids, &[]).await.unwrap();
+            ids.len() == 1
+        });
+    }
+
+    /// What is there before anybody waits: a claim on as many messages.
+    async fn prepare(&mut self, kind: Kind, parties: usize) -> Option<sukkal::domain::Claim> {
+        let ttl_s = match kind {
+            Kind::Expiries => 1,
+            Kind::Releases => 600,
+            Kind::Takers | Kind::Readers | Kind::Delays => return None,
+        };
+        self.post(parties).await;
+        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 } };
+        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are free");
+        assert_eq!(claim.messages.len(), parties);
+        Some(claim)
+    }
+
+    async fn bring(&mut self, kind: Kind, parties: usize, claim: Option<sukkal::domain::Claim>) {
+        match kind {
+            Kind::Readers => {
+                sleep(self.moment()).await;
+                self.post(1).await;
+            }
+            Kind::Takers => {
+                let mut left = parties;
+                while left > 0 {
+                    sleep(self.moment() / 2).await;
+                    let count = 1 + self.below(left as u64);
+                    self.post(count).await;
+                    left -= count;
+                }
+            }
+            Kind::Delays => {
+                let message = NewMessage { ttl_s: 600, delay_s: 1, body: body() };
+                let store = self.store();
+                let seen = self.revision().await;
+                for _ in 0..parties {
+                    sleep(self.moment()).await;
+                    let messages = std::slice::from_ref(&message);
+                    let post = Post { seen, client: &self.caller.client, messages, once: None };
+                    store.post_messages(&self.queue, &post).await.unwrap();
+                }
+            }
+            Kind::Expiries => {}
+            Kind::Releases => {
+                let claim = claim.expect("it was made");
+                let store = self.store();
+                for message in &claim.messages {
+                    sleep(self.moment()).await;
+                    match self.below(3) {
+                        0 => break,
+                        delay_s => {
+                            let delay_s = u32::try_from(delay_s).unwrap() - 1;
+                            store.return_message(&self.queue, claim.id, message.id, delay_s).await.unwrap();
+                        }
+                    }
+                }
+                store.release_claim(&self.queue, claim.id).await.unwrap();
+            }
+        }
+    }
+
+    async fn revision(&mut self) -> sukkal::domain::Revision {
+        let store = self.store();
+        store.create_queue(&self.queue, &sukkal::domain::Metadata::default()).await.unwrap();
+        store.get_queue(&self.queue).await.unwrap().expect("it is there").revision
+    }
+
+    async fn post(&mut self, count: usize) {
+        let draft = Draft { ttl_s: None, delay: Delay::Unset, body: body() };
+        let request = PostRequest { drafts: vec![draft; count], bytes: 0, once: None };
+        let broker = self.services[self.below(2)].0.clone();
+        broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
+    }
+
+    fn store(&mut self) -> Arc<dyn Driver> {
+        let side = self.below(2);
+        self.services[side].1.clone()
+    }
+
+    fn moment(&mut self) -> Duration {
+        Duration::from_micros(self.below(SPREAD_US) as u64)
+    }
+
+    fn below(&mut self, bound: u64) -> usize {
+        usize::try_from(self.choices.within(0..=bound - 1)).unwrap()
+    }
+}
+
+fn body() -> Body {
+    Body::from_msgpack(rmp_serde::to_vec(&json!("news")).unwrap().into())
+}
