@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sukkal::api::wire::checksum::Checksums;
 use sukkal::api::wire::messages::{self, ListDocument};
 use sukkal::api::wire::view::View;
+use sukkal::domain::client::Poster;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{Message, MessageId, ProjectId, QueueId, Rank};
 
@@ -73,7 +74,8 @@ fn queue() -> QueueId {
 fn message(body: &Value) -> Message {
     let id = MessageId::new(&queue(), Rank::new(1_790_000_000_123_456).unwrap(), Nonce::from_bits(7));
     let body = tree::to_body(body);
-    Message { id, ttl_s: 300, created_s: 0, age_s: 4, claim: None, claim_count: 0, origin: None, body }
+    let poster = Poster::from_bytes([0; 16]);
+    Message { id, ttl_s: 300, created_s: 0, age_s: 4, claim: None, claim_count: 0, origin: None, poster, body }
 }
 
 /// An event as services send them: texts, numbers of both kinds, short lists, objects in objects.

@@ -5,7 +5,8 @@
 --       4 'held' to list claimed messages too    5 'delayed' to list those too that are not due yet, if messages
 --       are delayed in this queue
 -- Returns {'again'} when it was busy settling; {'page', now, whether messages are delayed in this queue (0 or
---       1), key, record, hold, ...}, shorter than wanted where it would grow too large; or, when
+--       1), whether nothing is left behind it (1 or 0), key, record, hold, ...}, shorter than wanted where it
+--       would grow too large; or, when
 --       it looked at as many as one script should and all were left out, {'onward', the last rank
 --       looked at}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 5, 'message_list: the keys of the queue, 5 arguments')
@@ -55,7 +56,8 @@ local function next_keys(rank, width)
   return keys
 end
 
-local page = {'page', decimal(now), delays and 1 or 0}
+local page = {'page', decimal(now), delays and 1 or 0, 0}
+local IS_LAST = #page
 local empty, full = #page, #page + ITEMS * limit
 local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false
 while #page < full and not last and (not_from == '' or looked_at < LOOKED_AT_MAX) do
@@ -84,4 +86,5 @@ end
 if #page == empty and not last then
   return {'onward', after}
 end
+page[IS_LAST] = last and 1 or 0
 return page

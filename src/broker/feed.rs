@@ -11,8 +11,8 @@ use super::messages::{MessageQuery, Start};
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::client::Poster;
-use crate::domain::{Message, MessageId, QueueId};
-use crate::storage::{self, Page, Watch};
+use crate::domain::{Message, QueueId};
+use crate::storage::{self, Watch};
 
 /// How long a feed rests when the store is away.
 const REST: Duration = Duration::from_millis(500);
@@ -101,25 +101,21 @@ impl Feed {
             self.is_at_end = false;
             news.told.mark_unchanged();
             let page = self.broker.look_together(self.place.clone()).await?;
-            let Some(last) = page.messages.last().map(|message| message.id) else {
-                self.is_at_end = true;
-                news.watch.looked();
-                continue;
-            };
+            news.watch.looked();
             let of_others = |message: &&Message| self.not_from.is_none_or(|poster| message.poster != poster);
             let messages: Vec<Message> = page.messages.iter().filter(of_others).cloned().collect();
-            if messages.is_empty() {
-                self.place.after = Some(last.rank());
-                continue;
-            }
             let wanted = messages.len();
-            let shown =
-                self.broker.sealing.open_page(&self.place.queue, Page { messages, delays: page.delays })?.messages;
-            // A message that cannot be opened ends what is shown, and is the next one.
-            let is_whole = shown.len() == wanted;
-            let reached = if is_whole { Some(last) } else { shown.last().map(|message| message.id) };
-            self.place.after = reached.map(MessageId::rank);
-            return Ok(Some(shown));
+            let messages = self.broker.sealing.open_some(&self.place.queue, messages)?;
+            if messages.len() < wanted {
+                // One that cannot be opened is the next one.
+                self.place.after = messages.last().map(|message| message.id.rank());
+                return Ok(Some(messages));
+            }
+            self.place.after = page.messages.last().map(|message| message.id.rank()).or(self.place.after);
+            self.is_at_end = page.is_last || page.messages.is_empty();
+            if !messages.is_empty() {
+                return Ok(Some(messages));
+            }
         }
     }
 }

@@ -71,15 +71,20 @@ impl Sealing {
 
     /// The messages before the first that cannot be opened; an error if there are none before it.
     pub(super) fn open_page(&self, queue: &QueueId, page: Page) -> Result<Page, Error> {
-        let mut opened = Vec::with_capacity(page.messages.len());
-        for message in page.messages {
+        Ok(Page { messages: self.open_some(queue, page.messages)?, ..page })
+    }
+
+    /// The same of messages.
+    pub(super) fn open_some(&self, queue: &QueueId, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
+        let mut opened = Vec::with_capacity(messages.len());
+        for message in messages {
             match self.open(queue, message) {
                 Ok(message) => opened.push(message),
                 Err(error) if opened.is_empty() => return Err(error),
                 Err(_) => break,
             }
         }
-        Ok(Page { messages: opened, ..page })
+        Ok(opened)
     }
 
     fn open_body(&self, queue: &QueueId, id: MessageId, inside: &[u8]) -> Result<Body, Error> {

@@ -332,6 +332,8 @@ pub struct Page {
     pub messages: Vec<Message>,
     /// Whether messages are delayed in this queue.
     pub delays: bool,
+    /// Whether it is known that the listing lets nothing through behind these messages.
+    pub is_last: bool,
 }
 
 /// What a reader of a feed wants next.

@@ -61,6 +61,7 @@ fn the_contract_names_the_default_limits() {
         assert_eq!(of(&format!("{schemas}/{schema}/default")), json!(default), "{schema}");
         assert_eq!(of(&format!("{schemas}/{schema}/maximum")), json!(maximum), "{schema}");
     }
+    assert_eq!(of(&format!("{schemas}/Wait/maximum")), json!(limits.max_wait));
     assert_eq!(of(&format!("{schemas}/Ttl/minimum")), json!(MESSAGE_TTL_S_MIN));
     assert_eq!(of(&format!("{schemas}/Ttl/maximum")), json!(limits.max_message_ttl));
     assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));

@@ -30,7 +30,7 @@ impl MessageStore for EmbeddedStore {
             // What a queue that delays no more has left undue is no part of its feed.
             let delayed = listing.scope.delayed && row.policy.delays;
             let messages = view.list_messages(&of, row.number, &listing, delayed, now_us)?;
-            Ok(Page { messages, delays: row.policy.delays })
+            Ok(Page { messages, delays: row.policy.delays, is_last: false })
         });
         Ok(page.await?.unwrap_or_default())
     }

@@ -37,8 +37,8 @@ impl MessageStore for RedisStore {
             let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
             match kind.as_str() {
                 "page" => {
-                    let (now, delays) = (reply.number()?, reply.number()? == 1);
-                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays });
+                    let (now, delays, is_last) = (reply.number()?, reply.number()? == 1, reply.number()? == 1);
+                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_last });
                 }
                 "onward" => after = reply.bytes()?,
                 kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),

@@ -1,0 +1,74 @@
+//! A connection that costs next to nothing: there are ten thousand of them beside what they measure.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const PROJECT: &str = "waiting";
+
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    client: String,
+}
+
+impl Connection {
+    /// Connects to the server at this URL.
+    pub(crate) async fn open(url: &str) -> Self {
+        let stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: Vec::new(), client: format!("{:032x}", 1) }
+    }
+
+    /// Sends a request and waits for its answer, which has to be a good one.
+    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) {
+        let head = self.head(method, path);
+        let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        let head = self.read_to(b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 20"), "{method} {path}: {head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        while self.buffer.len() < length {
+            self.read_more().await;
+        }
+        self.buffer.drain(..length);
+    }
+
+    /// Begins to follow a feed, as the client of that number.
+    pub(crate) async fn follow(&mut self, path: &str, number: usize) {
+        self.client = format!("{:032x}", 2 + number);
+        let request = format!("{}Accept: text/event-stream\r\n\r\n", self.head("GET", path));
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        self.read_to(b"retry: 1000\n\n").await;
+    }
+
+    /// When the next message of a feed was posted, as it says.
+    pub(crate) async fn next_posted_us(&mut self) -> u64 {
+        loop {
+            let line = self.read_to(b"\n").await;
+            if let Some(at) = line.windows(5).position(|five| five == b"\"at\",") {
+                let digits = line[at + 5..].iter().take_while(|byte| byte.is_ascii_digit());
+                return digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+            }
+        }
+    }
+
+    fn head(&self, method: &str, path: &str) -> String {
+        let client = &self.client;
+        format!("{method} {path} HTTP/1.1\r\nHost: h\r\nClient-ID: {client}\r\nX-Project-ID: {PROJECT}\r\n")
+    }
+
+    async fn read_to(&mut self, end: &[u8]) -> Vec<u8> {
+        loop {
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {
+                return self.buffer.drain(..at + end.len()).collect();
+            }
+            self.read_more().await;
+        }
+    }
+
+    async fn read_more(&mut self) {
+        assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "the server has hung up");
+    }
+}
