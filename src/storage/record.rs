@@ -77,6 +77,12 @@ pub(super) struct Hold {
     claim: Option<ClaimId>,
 }
 
+impl Hold {
+    pub(super) fn new(count: u32, ttl_s: u32, claim: Option<ClaimId>) -> Self {
+        Self { count, ttl_s, claim }
+    }
+}
+
 /// The hold that a record holds; none for an empty one.
 pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
     let number = |at: usize| u32::from_be_bytes(record[at..at + 4].try_into().expect("four bytes"));

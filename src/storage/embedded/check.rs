@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use super::failure::damaged;
 use super::holds::{Hold, Lease};
 use super::keys::{self, EXPIRIES, Key, Part, QUEUES, TRASH, Table};
-use super::messages::Merged;
+use super::places::{Merged, SETS};
 use super::state::{Row, State};
 use super::upkeep::kept_until;
 use super::view::{View, read_queue};
@@ -73,9 +73,9 @@ impl<T: Table> View<T> {
 
     fn check_queue(&self, queue: &QueueId, number: u64, findings: &mut Findings<'_>) -> Result<(), Error> {
         let state = self.stored_state(number)?;
-        let mut seen = State { last: state.last, waiting: state.waiting, ..State::default() };
+        let mut seen = State { last: state.last, waiting: state.waiting, due: state.due, ..State::default() };
         let mut last_rank = 0;
-        let mut placed = Merged::new(self.all(number)?)?;
+        let mut placed = Merged::new(self.all_places(number)?)?;
         for entry in self.all_of(number, Part::Message)? {
             let (key, record) = entry?;
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("a message's key"))?;
@@ -85,7 +85,8 @@ impl<T: Table> View<T> {
             findings.expect(rank_of(&key) > last_rank, format_args!("message {id} shares its rank with another"));
             last_rank = rank_of(&key);
             let place = placed.next().transpose()?;
-            findings.expect(place == Some(key), format_args!("message {id} or one before it is in no set or in two"));
+            let is_there = place.is_some_and(|place| place.key == key);
+            findings.expect(is_there, format_args!("message {id} or one before it is in no set or in two"));
             match record::message(id, &record, None, 0).and_then(|_| Hold::of_record(&record)) {
                 Ok(fresh) => self.check_message(number, (id, &key), fresh, &mut seen, findings)?,
                 Err(error) => findings.expect(false, error),
@@ -95,6 +96,8 @@ impl<T: Table> View<T> {
         findings.expect(state == seen, format_args!("{state:?} is counted, {seen:?} is there"));
         let ends = self.all_of(number, Part::End)?.count() as u64;
         findings.expect(ends == seen.total, format_args!("{} messages have {ends} ends", seen.total));
+        let due = self.first_due(number, &state)?.first();
+        findings.expect(state.due <= due, "something is due before anybody looks for it");
         self.check_claims(number, findings)
     }
 
@@ -107,15 +110,18 @@ impl<T: Table> View<T> {
         seen: &mut State,
         findings: &mut Findings<'_>,
     ) -> Result<(), Error> {
-        let hold = self.hold(number, key)?.unwrap_or(fresh);
-        let in_set = |set| Ok::<_, Error>(self.contents.get(&*keys::content(number, set, key))?.is_some());
-        let (is_ready, is_held, is_delayed) = (in_set(Part::Ready)?, in_set(Part::Held)?, in_set(Part::Delayed)?);
+        let mut places = Vec::new();
+        for set in SETS {
+            places.extend(self.place_in(number, set, key)?);
+        }
+        let [place] = places[..] else {
+            findings.expect(false, format_args!("message {id} is in no set or in two"));
+            return Ok(());
+        };
+        let (is_held, is_ready) = (place.set == Part::Held, place.set == Part::Ready);
         seen.held += u64::from(is_held);
-        seen.delayed += u64::from(is_delayed);
-        findings.expect(
-            [is_ready, is_held, is_delayed].into_iter().filter(|is_in| *is_in).count() == 1,
-            format_args!("message {id} is in no set or in two"),
-        );
+        seen.delayed += u64::from(place.set == Part::Delayed);
+        let hold = place.hold.unwrap_or(fresh);
         findings
             .expect(is_held == hold.lease.is_some(), format_args!("message {id} is held by nothing, or held and free"));
         if let Some(claim) = hold.holder() {
@@ -144,11 +150,8 @@ impl<T: Table> View<T> {
         for entry in self.all_of(number, Part::Claim)? {
             findings.expect(ends.contains_key(&entry?.0), "a claim never ends");
         }
-        for entry in self.all_of(number, Part::Hold)? {
-            let (key, hold) = entry?;
-            let key: Key = key.as_slice().try_into().map_err(|_| damaged("a message's key"))?;
-            findings.expect(self.exists(number, &key)?, "a hold has no message");
-            if let Some(lease) = Hold::decode(&hold)?.lease {
+        for place in self.places(number, Part::Held, 0)? {
+            if let Some(lease) = place?.hold.and_then(|hold| hold.lease) {
                 findings.expect(ends.contains_key(&lease.encode()), "a message is held by a lease that is not there");
             }
         }

@@ -5,9 +5,10 @@ use bytes::BufMut;
 
 use super::EmbeddedStore;
 use super::failure::damaged;
-use super::holds::{Lease, whole_seconds};
+use super::holds::{Hold, Lease, whole_seconds};
 use super::keys::{self, Key, Part, Table};
-use super::view::View;
+use super::places::Place;
+use super::view::{View, show};
 use super::writer::Step;
 use super::writing::Writing;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
@@ -68,18 +69,24 @@ impl ClaimStore for EmbeddedStore {
                 return Ok(Step::Again);
             }
             let free = store.view.free(row.number, new.limit)?;
-            let keys = store.worth_giving_out(&queue, &row, free, now_us)?;
-            if keys.is_empty() {
+            let given = store.worth_giving_out(&queue, &row, free, now_us)?;
+            if given.is_empty() {
                 return Ok(Step::Done(None));
             }
             let id = ClaimId::random();
-            for key in &keys {
-                store.move_to(row.number, key, Part::Ready, Part::Held)?;
-                // It is counted where it is bounded.
-                store.hold_for(row.number, key, id, new.term, now_us, row.policy.letters.is_some().into())?;
+            // It is counted where it is bounded.
+            let count = u32::from(row.policy.letters.is_some());
+            let mut messages = Vec::with_capacity(given.len());
+            for found in &given {
+                let mut hold = found.hold()?;
+                hold.count = hold.count.saturating_add(count);
+                let hold = store.hold_for(row.number, &found.place.key, hold, id, new.term, now_us)?;
+                store.move_to(row.number, &found.place, Part::Held, Some(hold))?;
+                messages.push(show(&queue, &Place { hold: Some(hold), ..found.place }, &found.record, now_us)?);
             }
+            let keys = given.iter().map(|found| found.place.key).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
-            store.view.show_claim(&queue, row.number, id, now_us).map(Step::Done)
+            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages })))
         })
         .await
     }
@@ -95,10 +102,12 @@ impl ClaimStore for EmbeddedStore {
             let Some(row) = store.view.claim(number, id)? else {
                 return Ok(ClaimChange::Gone);
             };
-            let keys = store.view.still_held(number, id, &row.keys)?;
-            for key in &keys {
-                store.hold_for(number, key, id, term, now_us, 0)?;
+            let still = store.view.still_held(number, Lease::Claim(id), &row.keys)?;
+            for (place, hold) in &still {
+                let hold = store.hold_for(number, &place.key, *hold, id, term, now_us)?;
+                store.put_hold(number, place, hold)?;
             }
+            let keys = still.iter().map(|(place, _)| place.key).collect();
             store.take(&lease_key(number, row.end_us, Lease::Claim(id)))?;
             store.keep_claim(number, id, term.ttl_s, keys, now_us)?;
             store.tell(number, 0);
@@ -120,12 +129,10 @@ impl ClaimStore for EmbeddedStore {
                 return Ok(ClaimChange::Gone);
             }
             // An id of another queue has a key that this claim cannot hold, but by chance.
-            if let Some(key) = key
-                && store.view.holder(number, &key)? == Some(claim)
-            {
+            for (place, hold) in store.view.still_held(number, Lease::Claim(claim), key.as_slice())? {
                 match delay_s {
-                    0 => store.give_back(number, &key)?,
-                    delay_s => store.keep_back(number, &key, delay_s, now_us)?,
+                    0 => store.give_back(number, &place, hold)?,
+                    delay_s => store.keep_back(number, &place, hold, delay_s, now_us)?,
                 }
             }
             Ok(ClaimChange::Done)
@@ -157,10 +164,8 @@ impl ClaimStore for EmbeddedStore {
                 return Ok(Step::Done(()));
             };
             if row.policy.letters.is_some() {
-                for key in store.view.still_held(row.number, id, &claim.keys)? {
-                    let mut hold = store.hold_or_new(row.number, &key)?;
-                    hold.count = hold.count.saturating_sub(1);
-                    store.put_hold(row.number, &key, &hold)?;
+                for (place, hold) in store.view.still_held(row.number, Lease::Claim(id), &claim.keys)? {
+                    store.put_hold(row.number, &place, Hold { count: hold.count.saturating_sub(1), ..hold })?;
                 }
             }
             store.release(row.number, Lease::Claim(id), claim.end_us)?;
@@ -171,15 +176,15 @@ impl ClaimStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// Of a claim's messages, those that it still holds.
-    fn still_held(&self, number: u64, claim: ClaimId, keys: &[Key]) -> Result<Vec<Key>, Error> {
-        let mut held = Vec::with_capacity(keys.len());
+    /// Of the messages that a lease was given, those that it still holds.
+    fn still_held(&self, number: u64, lease: Lease, keys: &[Key]) -> Result<Vec<(Place, Hold)>, Error> {
+        let mut still = Vec::with_capacity(keys.len());
         for key in keys {
-            if self.holder(number, key)? == Some(claim) {
-                held.push(*key);
-            }
+            let place = self.place_in(number, Part::Held, key)?;
+            let hold = place.and_then(|place| place.hold).filter(|hold| hold.lease == Some(lease));
+            still.extend(place.zip(hold));
         }
-        Ok(held)
+        Ok(still)
     }
 
     /// A live claim with the messages that it still holds.
@@ -187,27 +192,25 @@ impl<T: Table> View<T> {
         let Some(row) = self.claim(number, id)? else {
             return Ok(None);
         };
-        let keys = self.still_held(number, id, &row.keys)?;
+        let still = self.still_held(number, Lease::Claim(id), &row.keys)?;
         let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
-        let messages = self.messages(queue, number, &keys, now_us)?;
+        let messages = self.messages(queue, number, still.into_iter().map(|(place, _)| place), now_us)?;
         Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages }))
     }
 }
 
 impl Writing<'_> {
-    /// Puts a message under a claim, given out so many times more, and lets it live as long and the grace longer if it
-    /// would have ended before the claim.
+    /// The hold of a message that comes under a claim. It lives as long, and the grace longer if it would have ended
+    /// before the claim.
     fn hold_for(
         &mut self,
         number: u64,
         key: &Key,
+        mut hold: Hold,
         claim: ClaimId,
         term: Term,
         now_us: u64,
-        given_out: u32,
-    ) -> Result<(), Error> {
-        let mut hold = self.hold_or_new(number, key)?;
-        hold.count = hold.count.saturating_add(given_out);
+    ) -> Result<Hold, Error> {
         if hold.end_s * 1_000_000 < now_us + u64::from(term.ttl_s) * 1_000_000 {
             self.take(&keys::timed(number, Part::End, hold.end_s, key))?;
             hold.ttl_s = term.ttl_s.saturating_add(term.grace_s);
@@ -215,31 +218,31 @@ impl Writing<'_> {
             self.note_end(number, key, hold.end_s)?;
         }
         hold.lease = Some(Lease::Claim(claim));
-        self.put_hold(number, key, &hold)
+        Ok(hold)
     }
 
     fn keep_claim(&mut self, number: u64, id: ClaimId, ttl_s: u32, keys: Vec<Key>, now_us: u64) -> Result<(), Error> {
         let row = ClaimRow { ttl_s, since_us: now_us, end_us: now_us + u64::from(ttl_s) * 1_000_000, keys };
-        self.put(&lease_key(number, row.end_us, Lease::Claim(id)), &[])?;
+        self.put_lease(number, row.end_us, Lease::Claim(id))?;
         self.put(&keys::content(number, Part::Claim, id.as_bytes()), &row.encode())
     }
 
+    fn put_lease(&mut self, number: u64, end_us: u64, lease: Lease) -> Result<(), Error> {
+        self.note_due(number, end_us)?;
+        self.put(&lease_key(number, end_us, lease), &[])
+    }
+
     /// Puts a message that is held back to where it was.
-    fn give_back(&mut self, number: u64, key: &Key) -> Result<(), Error> {
-        let mut hold = self.hold_or_new(number, key)?;
-        hold.lease = None;
-        self.put_hold(number, key, &hold)?;
-        self.move_to(number, key, Part::Held, Part::Ready)
+    fn give_back(&mut self, number: u64, place: &Place, hold: Hold) -> Result<(), Error> {
+        self.move_to(number, place, Part::Ready, Some(Hold { lease: None, ..hold }))
     }
 
     /// Keeps a message that is held from everybody, under no claim, for so long.
-    fn keep_back(&mut self, number: u64, key: &Key, delay_s: u32, now_us: u64) -> Result<(), Error> {
-        let mut hold = self.hold_or_new(number, key)?;
-        let lease = Lease::Nobody(*key);
-        hold.lease = Some(lease);
-        self.put_hold(number, key, &hold)?;
+    fn keep_back(&mut self, number: u64, place: &Place, hold: Hold, delay_s: u32, now_us: u64) -> Result<(), Error> {
+        let lease = Lease::Nobody(place.key);
+        self.put_hold(number, place, Hold { lease: Some(lease), ..hold })?;
         self.tell(number, 0);
-        self.put(&lease_key(number, now_us + u64::from(delay_s) * 1_000_000, lease), &[])
+        self.put_lease(number, now_us + u64::from(delay_s) * 1_000_000, lease)
     }
 
     /// Gives back the messages that a lease still holds, and forgets it; says how many they were.
@@ -253,14 +256,11 @@ impl Writing<'_> {
                 given
             }
         };
-        let mut given_back = 0;
-        for key in given {
-            if self.view.hold(number, &key)?.is_some_and(|hold| hold.lease == Some(lease)) {
-                self.give_back(number, &key)?;
-                given_back += 1;
-            }
+        let still = self.view.still_held(number, lease, &given)?;
+        for (place, hold) in &still {
+            self.give_back(number, place, *hold)?;
         }
-        Ok(given_back)
+        Ok(still.len())
     }
 }
 

@@ -1,12 +1,12 @@
-//! What claims change about a message, kept from its first claim on: how often it was given out, its ttl, the
-//! second in which it ends, and the lease that holds it. The same bytes as in `record::Hold`.
+//! What claims change about a message, kept with its place from its first claim on: how often it was given out, its ttl,
+//! the second in which it ends, and the lease that holds it. Nothing before that. The same bytes as in `record::Hold`.
 
 use bytes::BufMut;
 
 use super::failure::damaged;
 use super::keys::Key;
 use crate::domain::ClaimId;
-use crate::storage::Error;
+use crate::storage::{Error, record};
 
 /// A message's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,22 @@ impl Hold {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+    /// The hold that stands with a message's place, if it has one.
+    pub(super) fn stored(bytes: &[u8]) -> Result<Option<Self>, Error> {
+        if bytes.is_empty() { Ok(None) } else { Self::decode(bytes).map(Some) }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (head, lease) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(|| damaged("a hold"))?;
         let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let end_s = u64::from_be_bytes(head[8..].try_into().expect("eight bytes"));
         let lease = if lease.is_empty() { None } else { Some(Lease::decode(lease)?) };
         Ok(Self { count: number(0), ttl_s: number(4), end_s, lease })
+    }
+
+    /// What is shown of it.
+    pub(super) fn shown(&self) -> record::Hold {
+        record::Hold::new(self.count, self.ttl_s, self.holder())
     }
 
     /// The claim that the message is under.

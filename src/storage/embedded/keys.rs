@@ -18,10 +18,9 @@
 //!
 //! | part | then | holds |
 //! |---|---|---|
-//! | `STATE` | | ranks given, how many messages there are: see `state.rs` |
+//! | `STATE` | | ranks given, how many messages there are, when something is due: see `state.rs` |
 //! | `MESSAGE` | key | the message's record |
-//! | `READY`, `DELAYED`, `HELD` | key | nothing: every message is in one of the three |
-//! | `HOLD` | key | what claims have changed about the message: see `holds.rs` |
+//! | `READY`, `DELAYED`, `HELD` | key | every message is in one of the three, with what claims have changed about it: see `holds.rs` |
 //! | `LEASE` | end (µs), lease | nothing: the lease ends then |
 //! | `CLAIM` | claim | its ttl, since when it runs, its end, the keys that it was given |
 //! | `END` | second, key | nothing: the message ends then; one such entry for each message |
@@ -63,14 +62,14 @@ pub(super) enum Part {
     Ready = 2,
     Delayed = 3,
     Held = 4,
-    Hold = 5,
-    Lease = 6,
-    Claim = 7,
-    End = 8,
+    Lease = 5,
+    Claim = 6,
+    End = 7,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];
 const TIME_BYTES: usize = 8;
+const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 
 /// The key of the number of queues in a project.
 pub(super) fn project(project: &ProjectId) -> Vec<u8> {
@@ -171,6 +170,15 @@ pub(super) fn content(number: u64, part: Part, rest: &[u8]) -> Vec<u8> {
     key.push(part as u8);
     key.extend_from_slice(rest);
     key
+}
+
+/// A key of `contents` for a message.
+pub(super) fn of_message(number: u64, part: Part, key: &Key) -> [u8; MESSAGE_KEY_BYTES] {
+    let mut of = [0; MESSAGE_KEY_BYTES];
+    of[..TIME_BYTES].copy_from_slice(&number.to_be_bytes());
+    of[TIME_BYTES] = part as u8;
+    of[TIME_BYTES + 1..].copy_from_slice(key);
+    of
 }
 
 /// A key of `contents` with a time in front of the rest.

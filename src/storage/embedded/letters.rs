@@ -3,7 +3,7 @@
 
 use super::failure::damaged;
 use super::holds::whole_seconds;
-use super::keys::Key;
+use super::places::Found;
 use super::posting::NewRecord;
 use super::state::{Letters, Row};
 use super::writing::Writing;
@@ -18,17 +18,14 @@ impl Writing<'_> {
         &mut self,
         queue: &QueueId,
         row: &Row,
-        keys: Vec<Key>,
+        free: Vec<Found>,
         now_us: u64,
-    ) -> Result<Vec<Key>, Error> {
+    ) -> Result<Vec<Found>, Error> {
         let Some(letters) = &row.policy.letters else {
-            return Ok(keys);
+            return Ok(free);
         };
-        let (mut worth, mut dead) = (Vec::new(), Vec::new());
-        for key in keys {
-            let count = self.view.hold(row.number, &key)?.map_or(0, |hold| hold.count);
-            if count < letters.count_max { &mut worth } else { &mut dead }.push(key);
-        }
+        let count = |found: &Found| found.place.hold.map_or(0, |hold| hold.count);
+        let (worth, dead): (Vec<_>, _) = free.into_iter().partition(|found| count(found) < letters.count_max);
         if !dead.is_empty() {
             self.send(queue, row.number, letters, &dead, now_us)?;
         }
@@ -40,38 +37,34 @@ impl Writing<'_> {
         source: &QueueId,
         number: u64,
         letters: &Letters,
-        keys: &[Key],
+        dead: &[Found],
         now_us: u64,
     ) -> Result<(), Error> {
-        let (mut records, mut holds) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-        for key in keys {
-            let mut hold = self.hold_or_new(number, key)?;
+        let mut records = Vec::with_capacity(dead.len());
+        for found in dead {
+            let mut hold = found.hold()?;
             if letters.ttl_s > 0 {
                 hold.ttl_s = letters.ttl_s;
                 hold.end_s = whole_seconds(now_us) + u64::from(letters.ttl_s);
             }
-            let record = self.view.record(number, key)?.ok_or_else(|| damaged("a message"))?;
-            let id = id_of(source, key)?;
+            let id = id_of(source, &found.place.key)?;
             let origin = Origin { queue: source.name().clone(), id, claim_count: hold.count };
             records.push(NewRecord {
                 nonce: nonce_bytes(Nonce::random()),
                 delay_s: 0,
-                record: record::letter(&record, &origin)?.into(),
+                record: record::letter(&found.record, &origin)?.into(),
                 end_s: hold.end_s,
+                hold: Some(hold),
             });
-            holds.push(hold);
+            self.remove(number, &found.place)?;
         }
-        self.remove_all(number, keys)?;
 
         let target = QueueId::new(source.project().clone(), letters.target.clone())
             .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
         self.create(&target, &Metadata::default())?;
         let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
         let target_now_us = self.now_us(&target);
-        let arrived = self.post(row.number, target_now_us, &records)?;
-        for (key, hold) in arrived.iter().zip(holds) {
-            self.put_hold(row.number, key, &hold)?;
-        }
+        self.post(row.number, target_now_us, &records)?;
         Ok(())
     }
 }

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::EmbeddedStore;
-use super::failure::damaged;
 use super::holds::Hold;
-use super::keys::{self, Key, Part, Table};
-use super::view::{Keys, Room, View};
+use super::keys::{Key, Part, Table};
+use super::places::{Merged, Place, Records};
+use super::view::{Room, View, show};
 use super::writer::Step;
 use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId};
-use crate::storage::key::{id_of, key_of, rank_of};
+use crate::storage::key::key_of;
 use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record};
 
 /// A list that has found something stops here: what is looked at in vain costs the reader time.
@@ -37,7 +37,11 @@ impl MessageStore for EmbeddedStore {
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
         let (of, keys) = (queue.clone(), own_keys(queue, ids));
-        let messages = self.read_settled(queue, move |view, number, now_us| view.messages(&of, number, &keys, now_us));
+        let messages = self.read_settled(queue, move |view, number, now_us| {
+            let state = view.stored_state(number)?;
+            let places = keys.iter().map(|key| view.place(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
+            view.messages(&of, number, places.into_iter().flatten(), now_us)
+        });
         Ok(messages.await?.unwrap_or_default())
     }
 
@@ -52,10 +56,11 @@ impl MessageStore for EmbeddedStore {
         }
         let key = key_of(id);
         self.write_settled(queue, Deletion::Done, move |store, number, _now_us| {
-            if !store.view.exists(number, &key)? {
+            let state = store.state(number)?;
+            let Some(place) = store.view.place(number, &state, &key)? else {
                 return Ok(Deletion::Done);
-            }
-            match (claim, store.view.holder(number, &key)?) {
+            };
+            match (claim, place.holder()) {
                 (Some(GivenClaim::Malformed), _) => Ok(Deletion::UnknownClaim),
                 (None, Some(_)) => Ok(Deletion::Held),
                 (Some(GivenClaim::Id(_)), None) => Ok(Deletion::Free),
@@ -64,7 +69,7 @@ impl MessageStore for EmbeddedStore {
                     Ok(if is_live { Deletion::HeldByOther } else { Deletion::UnknownClaim })
                 }
                 (None, None) | (Some(GivenClaim::Id(_)), Some(_)) => {
-                    store.remove(number, &key)?;
+                    store.remove(number, &place)?;
                     Ok(Deletion::Done)
                 }
             }
@@ -81,11 +86,11 @@ impl MessageStore for EmbeddedStore {
         let keys = own_keys(queue, ids);
         let claims: HashSet<ClaimId> = claims.iter().copied().collect();
         self.write_settled(queue, Deletion::Done, move |store, number, _now_us| {
-            for key in &keys {
-                let is_allowed = |holder: Option<ClaimId>| holder.is_some_and(|holder| claims.contains(&holder));
-                if store.view.exists(number, key)? && !is_allowed(store.view.holder(number, key)?) {
-                    return Ok(Deletion::Free);
-                }
+            let state = store.state(number)?;
+            let places = keys.iter().map(|key| store.view.place(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
+            let is_allowed = |place: &Place| place.holder().is_some_and(|holder| claims.contains(&holder));
+            if !places.iter().flatten().all(is_allowed) {
+                return Ok(Deletion::Free);
             }
             store.remove_all(number, &keys)?;
             Ok(Deletion::Done)
@@ -104,12 +109,14 @@ impl MessageStore for EmbeddedStore {
                 return Ok(Step::Again);
             }
             let free = store.view.free(row.number, limit)?;
-            let keys = store.worth_giving_out(&queue, &row, free, now_us)?;
-            let mut popped = Vec::with_capacity(keys.len());
-            for key in &keys {
-                popped.extend(store.view.popped(&queue, row.number, key, now_us)?);
+            let given = store.worth_giving_out(&queue, &row, free, now_us)?;
+            let mut popped = Vec::with_capacity(given.len());
+            for found in &given {
+                store.remove(row.number, &found.place)?;
+                let message = show(&queue, &found.place, &found.record, now_us)?;
+                let hold = found.place.hold.as_ref().map_or_else(Vec::new, Hold::encode).into();
+                popped.push(Popped { message, record: found.record.clone(), hold });
             }
-            store.remove_all(row.number, &keys)?;
             Ok(Step::Done(popped))
         })
         .await
@@ -120,12 +127,9 @@ impl MessageStore for EmbeddedStore {
         self.write_settled(queue, (), move |store, number, _now_us| {
             for one in &popped {
                 let key = key_of(one.message.id);
-                let hold = if one.hold.is_empty() { None } else { Some(Hold::decode(&one.hold)?) };
-                let end_s = hold.map_or_else(|| Hold::of_record(&one.record), Ok)?.end_s;
-                store.add(number, &key, Part::Ready, &one.record, end_s)?;
-                if let Some(hold) = hold {
-                    store.put_hold(number, &key, &hold)?;
-                }
+                let place = Place { key, set: Part::Ready, hold: Hold::stored(&one.hold)? };
+                let end_s = place.hold.map_or_else(|| Hold::of_record(&one.record), Ok)?.end_s;
+                store.add(number, &place, &one.record, end_s)?;
             }
             Ok(())
         })
@@ -141,12 +145,12 @@ impl MessageStore for EmbeddedStore {
         let of = queue.clone();
         let stats = self.read_settled(queue, move |view, number, now_us| {
             let state = view.stored_state(number)?;
-            let show = |key: Option<Key>| key.map(|key| view.message(&of, number, &key, now_us)).transpose();
+            let show = |place: Option<Place>| Ok::<_, Error>(view.messages(&of, number, place, now_us)?.pop());
             Ok(Stats {
                 total: state.total,
                 claimed: state.held,
-                oldest: show(view.first(number)?)?.flatten(),
-                newest: show(view.last(number)?)?.flatten(),
+                oldest: show(view.first(number)?)?,
+                newest: show(view.last(number)?)?,
             })
         });
         Ok(stats.await?.unwrap_or_default())
@@ -154,17 +158,6 @@ impl MessageStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// The message with that key, and what it takes to put it back.
-    fn popped(&self, queue: &QueueId, number: u64, key: &Key, now_us: u64) -> Result<Option<Popped>, Error> {
-        let Some(record) = self.record(number, key)? else {
-            return Ok(None);
-        };
-        let hold = self.contents.get(&*keys::content(number, Part::Hold, key))?;
-        let hold = hold.map(|hold| Bytes::copy_from_slice(hold.value())).unwrap_or_default();
-        let message = record::message(id_of(queue, key)?, &record, record::hold(&hold)?, now_us)?;
-        Ok(Some(Popped { message, record, hold }))
-    }
-
     fn list_messages(
         &self,
         queue: &QueueId,
@@ -178,14 +171,14 @@ impl<T: Table> View<T> {
         let scope = [(Part::Ready, true), (Part::Held, listing.scope.claimed), (Part::Delayed, delayed)];
         let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
         let (mut page, mut room) = (Vec::new(), Room::default());
-        let feed = Merged::new(wanted.map(|set| self.keys(number, set, from)).collect::<Result<_, _>>()?)?;
-        for (looked_at, key) in feed.enumerate() {
-            let key = key?;
+        let mut records = Records::new(self, number);
+        let feed = Merged::new(wanted.map(|set| self.places(number, set, from)).collect::<Result<_, _>>()?)?;
+        for (looked_at, place) in feed.enumerate() {
+            let place = place?;
             if page.len() == listing.limit || (looked_at >= LOOKED_AT_MAX.max(listing.limit) && !page.is_empty()) {
                 break;
             }
-            let stored = self.contents.get(&*keys::content(number, Part::Message, &key))?;
-            let stored = stored.ok_or_else(|| damaged("a message"))?;
+            let stored = records.of(&place.key)?;
             if not_from.is_some_and(|poster| record::is_from(stored.value(), poster)) {
                 continue;
             }
@@ -193,55 +186,21 @@ impl<T: Table> View<T> {
             if !room.takes(stored.value().len()) {
                 break;
             }
-            let record = Bytes::copy_from_slice(stored.value());
-            page.push(self.message_of(queue, number, &key, &record, now_us)?);
+            page.push(show(queue, &place, &Bytes::copy_from_slice(stored.value()), now_us)?);
         }
         Ok(page)
     }
 
     /// The first message of all three sets.
-    fn first(&self, number: u64) -> Result<Option<Key>, Error> {
-        Merged::new(self.all(number)?)?.next().transpose()
+    fn first(&self, number: u64) -> Result<Option<Place>, Error> {
+        Merged::new(self.all_places(number)?)?.next().transpose()
     }
 
     /// The last message of all three sets.
-    fn last(&self, number: u64) -> Result<Option<Key>, Error> {
-        let mut last = None;
-        for mut keys in self.all(number)? {
-            last = last.max(keys.next_back().transpose()?);
-        }
-        Ok(last)
-    }
-
-    pub(super) fn all(&self, number: u64) -> Result<Vec<Keys<'_>>, Error> {
-        [Part::Ready, Part::Held, Part::Delayed].into_iter().map(|set| self.keys(number, set, 0)).collect()
-    }
-}
-
-/// Several sets of messages as one, in the order of their ranks.
-pub(super) struct Merged<'a> {
-    sets: Vec<Keys<'a>>,
-    heads: Vec<Option<Key>>,
-}
-
-impl<'a> Merged<'a> {
-    pub(super) fn new(mut sets: Vec<Keys<'a>>) -> Result<Self, Error> {
-        let heads = sets.iter_mut().map(|keys| keys.next().transpose()).collect::<Result<_, _>>()?;
-        Ok(Self { sets, heads })
-    }
-}
-
-impl Iterator for Merged<'_> {
-    type Item = Result<Key, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let heads = self.heads.iter().enumerate();
-        let (_, key, first) = heads.filter_map(|(at, head)| head.map(|key| (rank_of(&key), key, at))).min()?;
-        match self.sets[first].next().transpose() {
-            Ok(next) => self.heads[first] = next,
-            Err(error) => return Some(Err(error)),
-        }
-        Some(Ok(key))
+    fn last(&self, number: u64) -> Result<Option<Place>, Error> {
+        let lasts = self.all_places(number)?.into_iter().filter_map(|mut places| places.next_back());
+        let lasts = lasts.collect::<Result<Vec<_>, _>>()?;
+        Ok(lasts.into_iter().max_by_key(|place| place.key))
     }
 }
 

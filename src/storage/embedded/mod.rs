@@ -14,6 +14,7 @@ mod holds;
 mod keys;
 mod letters;
 mod messages;
+mod places;
 mod posting;
 mod posts;
 mod queues;

@@ -4,7 +4,9 @@
 //! which it is due. What is visible must never have something undue before it, so a post whose ranks would
 //! reach that far waits too, behind it: as a rule for microseconds.
 
+use super::holds::Hold;
 use super::keys::{Key, Part};
+use super::places::Place;
 use super::writing::Writing;
 use crate::storage::Error;
 use crate::storage::key::{key, rank_of};
@@ -21,6 +23,8 @@ pub(super) struct NewRecord {
     pub(super) delay_s: u32,
     pub(super) record: Vec<u8>,
     pub(super) end_s: u64,
+    /// What a dead letter brings along.
+    pub(super) hold: Option<Hold>,
 }
 
 impl Writing<'_> {
@@ -39,7 +43,8 @@ impl Writing<'_> {
             for (place, rank) in group.into_iter().zip(ranks) {
                 let message = &messages[place];
                 keys[place] = key(rank, message.nonce);
-                self.add(number, &keys[place], set, &message.record, message.end_s)?;
+                let at = Place { key: keys[place], set, hold: message.hold };
+                self.add(number, &at, &message.record, message.end_s)?;
             }
         }
         Ok(keys)
@@ -96,8 +101,8 @@ impl Writing<'_> {
     /// The first rank from this one on that no delayed message has.
     fn next_free(&self, number: u64, from: u64) -> Result<u64, Error> {
         let mut free = from;
-        for key in self.view.keys(number, Part::Delayed, from)? {
-            if rank_of(&key?) > free {
+        for place in self.view.places(number, Part::Delayed, from)? {
+            if rank_of(&place?.key) > free {
                 break;
             }
             free += 1;
@@ -105,9 +110,15 @@ impl Writing<'_> {
         Ok(free)
     }
 
+    /// The first rank from this one on that a delayed message has.
+    fn next_taken(&self, number: u64, from: u64) -> Result<Option<u64>, Error> {
+        let next = self.view.places(number, Part::Delayed, from)?.next().transpose()?;
+        Ok(next.map(|next| rank_of(&next.key)))
+    }
+
     /// How many ranks are free from this one on, as far as that matters.
     fn room_at(&self, number: u64, rank: u64, wanted: u64) -> Result<u64, Error> {
-        let next_taken = self.view.keys(number, Part::Delayed, rank)?.next().transpose()?;
-        Ok(next_taken.map_or(wanted, |next_taken| (rank_of(&next_taken) - rank).min(wanted)))
+        let next_taken = self.next_taken(number, rank)?;
+        Ok(next_taken.map_or(wanted, |next_taken| (next_taken - rank).min(wanted)))
     }
 }

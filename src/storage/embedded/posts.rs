@@ -82,6 +82,7 @@ impl Writing<'_> {
             delay_s: message.delay_s,
             record: record::created_at(now_us, &message.record),
             end_s: whole_seconds(now_us) + u64::from(message.ttl_s),
+            hold: None,
         });
         let keys = self.post(row.number, now_us, &records.collect::<Vec<_>>())?;
         if let Some(once) = &request.once {

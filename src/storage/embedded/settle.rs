@@ -13,6 +13,10 @@ const SETTLED_MESSAGES_MAX: usize = 500;
 impl Writing<'_> {
     /// Settles some hundreds of messages at most; true if there may be more of them.
     pub(super) fn settle(&mut self, number: u64, now_us: u64) -> Result<bool, Error> {
+        let state = self.state(number)?;
+        if !state.may_be_unsettled(now_us) {
+            return Ok(false);
+        }
         let over = self.view.until(number, Part::Lease, now_us, SETTLED_LEASES_MAX)?;
         let mut released = 0;
         for (end_us, lease) in &over {
@@ -25,10 +29,19 @@ impl Writing<'_> {
         for (end_s, key) in &ended {
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("the end of a message"))?;
             self.take(&keys::timed(number, Part::End, *end_s, &key))?;
-            self.remove(number, &key)?;
+            let state = self.state(number)?;
+            if let Some(place) = self.view.place(number, &state, &key)? {
+                self.remove_but_its_end(number, &place)?;
+            }
         }
         let more_let_in = self.let_in(number, now_us)?;
-        Ok(more_let_in || over.len() == SETTLED_LEASES_MAX || ended.len() == SETTLED_MESSAGES_MAX)
+        if more_let_in || over.len() == SETTLED_LEASES_MAX || ended.len() == SETTLED_MESSAGES_MAX {
+            return Ok(true);
+        }
+        let state = self.state(number)?;
+        let due = self.view.first_due(number, &state)?.first();
+        self.put_off(number, due);
+        Ok(false)
     }
 
     /// Lets in delayed messages that are due. A rank that was passed was due once, whatever the clock says now,
@@ -40,17 +53,17 @@ impl Writing<'_> {
         }
         let until = now_us.max(state.last);
         let mut due = Vec::new();
-        for key in self.view.keys(number, Part::Delayed, 0)?.take(SETTLED_MESSAGES_MAX) {
-            let key = key?;
-            if rank_of(&key) > until {
+        for place in self.view.places(number, Part::Delayed, 0)?.take(SETTLED_MESSAGES_MAX) {
+            let place = place?;
+            if rank_of(&place.key) > until {
                 break;
             }
-            due.push(key);
+            due.push(place);
         }
-        for key in &due {
-            self.move_to(number, key, Part::Delayed, Part::Ready)?;
+        for place in &due {
+            self.move_to(number, place, Part::Ready, place.hold)?;
         }
-        if let Some(last) = due.last().map(rank_of) {
+        if let Some(last) = due.last().map(|place| rank_of(&place.key)) {
             self.count(number, |state| state.last = state.last.max(last))?;
         }
         Ok(due.len() == SETTLED_MESSAGES_MAX)

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes};
 
 use super::failure::damaged;
+use super::keys::Part;
 use crate::domain::{QueueName, Revision};
 use crate::storage::Error;
 
@@ -33,7 +34,7 @@ pub(super) struct Letters {
 }
 
 /// What a queue holds, in numbers. Ranks in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     /// The last rank that is visible.
     pub(super) last: u64,
@@ -44,11 +45,19 @@ pub(super) struct State {
     /// How many of them are held, and how many delayed.
     pub(super) held: u64,
     pub(super) delayed: u64,
+    /// Before that nothing is due: no lease is over, no message ends and none is let in.
+    pub(super) due: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { last: 0, waiting: 0, total: 0, held: 0, delayed: 0, due: u64::MAX }
+    }
 }
 
 const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
-const STATE_BYTES: usize = 40;
+const STATE_BYTES: usize = 48;
 
 impl Row {
     /// The row with its policy, in bytes, and metadata.
@@ -103,7 +112,7 @@ impl Policy {
 impl State {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE_BYTES);
-        for number in [self.last, self.waiting, self.total, self.held, self.delayed] {
+        for number in [self.last, self.waiting, self.total, self.held, self.delayed, self.due] {
             bytes.put_u64(number);
         }
         bytes
@@ -114,7 +123,28 @@ impl State {
             return Err(damaged("the state of a queue"));
         }
         let number = |at: usize| u64::from_be_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
-        Ok(Self { last: number(0), waiting: number(1), total: number(2), held: number(3), delayed: number(4) })
+        Ok(Self {
+            last: number(0),
+            waiting: number(1),
+            total: number(2),
+            held: number(3),
+            delayed: number(4),
+            due: number(5),
+        })
+    }
+
+    /// How many messages are in a set.
+    pub(super) fn in_set(&self, set: Part) -> u64 {
+        match set {
+            Part::Held => self.held,
+            Part::Delayed => self.delayed,
+            _ => self.total.saturating_sub(self.held).saturating_sub(self.delayed),
+        }
+    }
+
+    /// Whether something may be due. What has a rank that was passed is due, whatever the clock says now.
+    pub(super) fn may_be_unsettled(&self, now_us: u64) -> bool {
+        now_us.max(self.last) >= self.due
     }
 
     /// The next rank: behind every other that is visible, and never before the clock.

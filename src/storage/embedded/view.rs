@@ -1,16 +1,13 @@
 //! What can be read of the store at one moment: by a transaction that reads, or one that writes.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
-use redb::{AccessGuard, StorageError};
 
 use super::claims::ClaimRow;
-use super::holds::Hold;
-use super::keys::{self, Key, Part, Slice, Table};
+use super::keys::{self, Part, Table};
+use super::places::{Found, Place, Records};
 use super::state::{Row, State};
 use crate::domain::{ClaimId, Message, Queue, QueueId};
-use crate::storage::key::{id_of, key};
+use crate::storage::key::{id_of, rank_of};
 use crate::storage::{Error, record};
 
 /// An answer has this many bytes of records at most, or one message.
@@ -43,35 +40,9 @@ impl<T: Table> View<T> {
         }
     }
 
-    pub(super) fn record(&self, number: u64, key: &Key) -> Result<Option<Bytes>, Error> {
-        let record = self.contents.get(&*keys::content(number, Part::Message, key))?;
-        Ok(record.map(|record| Bytes::copy_from_slice(record.value())))
-    }
-
-    pub(super) fn exists(&self, number: u64, key: &Key) -> Result<bool, Error> {
-        Ok(self.contents.get(&*keys::content(number, Part::Message, key))?.is_some())
-    }
-
-    pub(super) fn hold(&self, number: u64, key: &Key) -> Result<Option<Hold>, Error> {
-        let hold = self.contents.get(&*keys::content(number, Part::Hold, key))?;
-        hold.map(|hold| Hold::decode(hold.value())).transpose()
-    }
-
-    /// The claim that the message is under.
-    pub(super) fn holder(&self, number: u64, key: &Key) -> Result<Option<ClaimId>, Error> {
-        Ok(self.hold(number, key)?.and_then(|hold| hold.holder()))
-    }
-
     pub(super) fn claim(&self, number: u64, id: ClaimId) -> Result<Option<ClaimRow>, Error> {
         let claim = self.contents.get(&*keys::content(number, Part::Claim, id.as_bytes()))?;
         claim.map(|claim| ClaimRow::decode(claim.value())).transpose()
-    }
-
-    /// The messages of a set from a rank on, oldest first.
-    pub(super) fn keys(&self, number: u64, set: Part, from: u64) -> Result<Keys<'_>, Error> {
-        let from = keys::content(number, set, &key(from, [0; 5]));
-        let to = keys::behind(&keys::part(number, set));
-        Ok(Keys(self.contents.range::<&[u8]>((Bound::Included(&*from), Bound::Excluded(&*to)))?))
     }
 
     /// The entries of a part that have a time up to this one: the times, and what follows them.
@@ -86,71 +57,67 @@ impl<T: Table> View<T> {
 
     /// Whether a claim is over, a message has ended or one is due.
     pub(super) fn is_unsettled(&self, number: u64, state: &State, now_us: u64) -> Result<bool, Error> {
-        if !self.until(number, Part::Lease, now_us, 1)?.is_empty()
-            || !self.until(number, Part::End, now_us / 1_000_000, 1)?.is_empty()
-        {
-            return Ok(true);
-        }
-        if state.delayed == 0 {
+        if !state.may_be_unsettled(now_us) {
             return Ok(false);
         }
-        let first = self.keys(number, Part::Delayed, 0)?.next().transpose()?;
-        Ok(first.is_some_and(|first| crate::storage::key::rank_of(&first) <= now_us.max(state.last)))
+        let due = self.first_due(number, state)?;
+        Ok(due.lease <= now_us || due.end <= now_us || due.delay <= now_us.max(state.last))
     }
 
-    /// The message with that key, if it is there.
-    pub(super) fn message(
-        &self,
-        queue: &QueueId,
-        number: u64,
-        key: &Key,
-        now_us: u64,
-    ) -> Result<Option<Message>, Error> {
-        let record = self.record(number, key)?;
-        record.map(|record| self.message_of(queue, number, key, &record, now_us)).transpose()
+    /// When the first lease is over, the first message ends and the first delayed one is due.
+    pub(super) fn first_due(&self, number: u64, state: &State) -> Result<Due, Error> {
+        let first = |part| Ok::<_, Error>(self.until(number, part, u64::MAX, 1)?.first().map(|(time, _)| *time));
+        let delayed =
+            if state.delayed == 0 { None } else { self.places(number, Part::Delayed, 0)?.next().transpose()? };
+        Ok(Due {
+            lease: first(Part::Lease)?.unwrap_or(u64::MAX),
+            end: first(Part::End)?.map_or(u64::MAX, |second| second.saturating_mul(1_000_000)),
+            delay: delayed.map_or(u64::MAX, |delayed| rank_of(&delayed.key)),
+        })
     }
 
-    /// The message with that key and record.
-    pub(super) fn message_of(
-        &self,
-        queue: &QueueId,
-        number: u64,
-        key: &Key,
-        record: &Bytes,
-        now_us: u64,
-    ) -> Result<Message, Error> {
-        let hold = self.contents.get(&*keys::content(number, Part::Hold, key))?;
-        let hold = record::hold(hold.as_ref().map_or(&[], AccessGuard::value))?;
-        record::message(id_of(queue, key)?, record, hold, now_us)
-    }
-
-    /// The messages with those keys, without those that are gone.
+    /// The messages in those places.
     pub(super) fn messages(
         &self,
         queue: &QueueId,
         number: u64,
-        keys: &[Key],
+        places: impl IntoIterator<Item = Place>,
         now_us: u64,
     ) -> Result<Vec<Message>, Error> {
-        let mut messages = Vec::with_capacity(keys.len());
-        for key in keys {
-            messages.extend(self.message(queue, number, key, now_us)?);
-        }
-        Ok(messages)
+        let mut records = Records::new(self, number);
+        let show = |place: Place| {
+            let record = Bytes::copy_from_slice(records.of(&place.key)?.value());
+            show(queue, &place, &record, now_us)
+        };
+        places.into_iter().map(show).collect()
     }
 
     /// The oldest free messages, as many as fit into one answer.
-    pub(super) fn free(&self, number: u64, limit: usize) -> Result<Vec<Key>, Error> {
+    pub(super) fn free(&self, number: u64, limit: usize) -> Result<Vec<Found>, Error> {
         let (mut fitting, mut room) = (Vec::new(), Room::default());
-        for key in self.keys(number, Part::Ready, 0)?.take(limit) {
-            let key = key?;
-            let record = self.contents.get(&*keys::content(number, Part::Message, &key))?;
-            if !room.takes(record.map_or(0, |record| record.value().len())) {
+        let mut records = Records::new(self, number);
+        for place in self.places(number, Part::Ready, 0)?.take(limit) {
+            let place = place?;
+            let record = records.of(&place.key)?;
+            if !room.takes(record.value().len()) {
                 break;
             }
-            fitting.push(key);
+            fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
         }
         Ok(fitting)
+    }
+}
+
+/// When things are due in a queue, in microseconds; at the end of time if there is nothing.
+pub(super) struct Due {
+    pub(super) lease: u64,
+    pub(super) end: u64,
+    pub(super) delay: u64,
+}
+
+impl Due {
+    pub(super) fn first(&self) -> u64 {
+        self.lease.min(self.end).min(self.delay)
     }
 }
 
@@ -169,26 +136,9 @@ impl Room {
     }
 }
 
-/// Keys of messages.
-pub(super) struct Keys<'a>(redb::Range<'a, Slice, Slice>);
-
-impl Iterator for Keys<'_> {
-    type Item = Result<Key, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(read_key)
-    }
-}
-
-impl DoubleEndedIterator for Keys<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back().map(read_key)
-    }
-}
-
-fn read_key(entry: Result<(AccessGuard<'_, Slice>, AccessGuard<'_, Slice>), StorageError>) -> Result<Key, Error> {
-    let (entry, _) = entry?;
-    keys::rest(entry.value()).try_into().map_err(|_| super::failure::damaged("a message's key"))
+/// A message as it is shown.
+pub(super) fn show(queue: &QueueId, place: &Place, record: &Bytes, now_us: u64) -> Result<Message, Error> {
+    record::message(id_of(queue, &place.key)?, record, place.hold.map(|hold| hold.shown()), now_us)
 }
 
 /// The queue that a row of the registry holds.

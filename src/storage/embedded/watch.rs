@@ -39,7 +39,7 @@ impl<T: Table> View<T> {
     /// When the next delay or lease ends, in microseconds since 1970.
     fn next_due_us(&self, number: u64) -> Result<Option<u64>, Error> {
         let next_lease = self.until(number, Part::Lease, u64::MAX - 1, 1)?.first().map(|(end_us, _)| *end_us);
-        let next_delay = self.keys(number, Part::Delayed, 0)?.next().transpose()?.map(|key| rank_of(&key));
+        let next_delay = self.places(number, Part::Delayed, 0)?.next().transpose()?.map(|place| rank_of(&place.key));
         Ok(next_lease.into_iter().chain(next_delay).min())
     }
 }

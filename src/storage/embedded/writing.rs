@@ -8,10 +8,12 @@ use super::clock::Clock;
 use super::failure::damaged;
 use super::holds::Hold;
 use super::keys::{self, CONTENTS, Key, Part, REGISTRY, ROOM, Slice};
+use super::places::Place;
 use super::state::{Row, State};
 use super::view::View;
 use crate::domain::QueueId;
 use crate::storage::Error;
+use crate::storage::key::rank_of;
 
 /// More than a commit needs for the engine's own records, in bytes.
 const COMMIT_BYTES: usize = 250_000;
@@ -99,6 +101,13 @@ impl<'t> Writing<'t> {
         Ok(())
     }
 
+    /// Notes that nothing is due before then, which is told to others with the next change.
+    pub(super) fn put_off(&mut self, number: u64, due: u64) {
+        if let Some(counted) = self.states.get_mut(&number) {
+            counted.state.due = due;
+        }
+    }
+
     /// Lets what has this number go, in bounded time: it is reclaimed later.
     pub(super) fn let_go(&mut self, number: u64) -> Result<(), Error> {
         self.states.remove(&number);
@@ -141,74 +150,90 @@ impl<'t> Writing<'t> {
         Ok(taken)
     }
 
-    pub(super) fn put_hold(&mut self, number: u64, key: &Key, hold: &Hold) -> Result<(), Error> {
-        self.put(&keys::content(number, Part::Hold, key), &hold.encode())
+    /// Puts a message into a set, where it is or where it was not, with its hold.
+    fn put_place(&mut self, number: u64, place: &Place) -> Result<(), Error> {
+        let hold = place.hold.as_ref().map_or_else(Vec::new, Hold::encode);
+        self.put(&keys::of_message(number, place.set, &place.key), &hold)
     }
 
-    /// The hold of a message, or what it is before the first claim.
-    pub(super) fn hold_or_new(&self, number: u64, key: &Key) -> Result<Hold, Error> {
-        if let Some(hold) = self.view.hold(number, key)? {
-            return Ok(hold);
+    /// Changes what claims have changed about a message that stays in its set.
+    pub(super) fn put_hold(&mut self, number: u64, place: &Place, hold: Hold) -> Result<(), Error> {
+        self.put_place(number, &Place { hold: Some(hold), ..*place })
+    }
+
+    /// Moves a message to another of the three sets, with that hold.
+    pub(super) fn move_to(&mut self, number: u64, place: &Place, to: Part, hold: Option<Hold>) -> Result<(), Error> {
+        if !self.take(&keys::of_message(number, place.set, &place.key))? {
+            return Err(damaged("the place of a message"));
         }
-        let record = self.view.contents.get(&*keys::content(number, Part::Message, key))?;
-        Hold::of_record(record.ok_or_else(|| damaged("a message"))?.value())
+        self.put_place(number, &Place { key: place.key, set: to, hold })?;
+        self.tell(number, u64::from(to == Part::Ready));
+        self.count(number, |state| {
+            leave(state, place.set);
+            enter(state, to);
+        })
     }
 
-    /// Notes that a message ends then.
-    pub(super) fn note_end(&mut self, number: u64, key: &Key, end_s: u64) -> Result<(), Error> {
-        self.put(&keys::timed(number, Part::End, end_s, key), &[])
-    }
-
-    /// Moves a message from one of the three sets to another.
-    pub(super) fn move_to(&mut self, number: u64, key: &Key, from: Part, to: Part) -> Result<(), Error> {
-        if self.take(&keys::content(number, from, key))? {
-            self.put(&keys::content(number, to, key), &[])?;
-            self.tell(number, u64::from(to == Part::Ready));
-            self.count(number, |state| {
-                leave(state, from);
-                enter(state, to);
-            })?;
+    /// Notes that something is due then (µs).
+    pub(super) fn note_due(&mut self, number: u64, due: u64) -> Result<(), Error> {
+        if due < self.state(number)?.due {
+            self.count(number, |state| state.due = due)?;
         }
         Ok(())
     }
 
+    /// Notes that a message ends then.
+    pub(super) fn note_end(&mut self, number: u64, key: &Key, end_s: u64) -> Result<(), Error> {
+        self.note_due(number, end_s.saturating_mul(1_000_000))?;
+        self.put(&keys::timed(number, Part::End, end_s, key), &[])
+    }
+
     /// Puts a new message into one of the three sets.
-    pub(super) fn add(&mut self, number: u64, key: &Key, set: Part, record: &[u8], end_s: u64) -> Result<(), Error> {
-        self.put(&keys::content(number, Part::Message, key), record)?;
-        self.put(&keys::content(number, set, key), &[])?;
-        self.note_end(number, key, end_s)?;
-        self.tell(number, u64::from(set == Part::Ready));
+    pub(super) fn add(&mut self, number: u64, place: &Place, record: &[u8], end_s: u64) -> Result<(), Error> {
+        self.put(&keys::of_message(number, Part::Message, &place.key), record)?;
+        self.put_place(number, place)?;
+        self.note_end(number, &place.key, end_s)?;
+        if place.set == Part::Delayed {
+            self.note_due(number, rank_of(&place.key))?;
+        }
+        self.tell(number, u64::from(place.set == Part::Ready));
         self.count(number, |state| {
             state.total += 1;
-            enter(state, set);
+            enter(state, place.set);
         })
     }
 
-    /// Removes a message with all that is kept about it, if it is there.
-    pub(super) fn remove(&mut self, number: u64, key: &Key) -> Result<(), Error> {
-        let fresh = match self.view.contents.remove(&*keys::content(number, Part::Message, key))? {
-            Some(record) => Hold::of_record(record.value())?,
-            None => return Ok(()),
-        };
-        self.is_changed = true;
-        let hold = match self.view.contents.remove(&*keys::content(number, Part::Hold, key))? {
-            Some(hold) => Hold::decode(hold.value())?,
-            None => fresh,
-        };
-        self.take(&keys::timed(number, Part::End, hold.end_s, key))?;
-        for set in [Part::Ready, Part::Held, Part::Delayed] {
-            if self.take(&keys::content(number, set, key))? {
-                return self.count(number, |state| {
-                    state.total = state.total.saturating_sub(1);
-                    leave(state, set);
-                });
-            }
-        }
-        Err(damaged("the place of a message"))
+    /// Removes a message with all that is kept about it.
+    pub(super) fn remove(&mut self, number: u64, place: &Place) -> Result<(), Error> {
+        let end_s = self.remove_but_its_end(number, place)?;
+        self.take(&keys::timed(number, Part::End, end_s, &place.key))?;
+        Ok(())
     }
 
+    /// The same but for the entry that says when it ends; the second in which that is.
+    pub(super) fn remove_but_its_end(&mut self, number: u64, place: &Place) -> Result<u64, Error> {
+        self.take(&keys::of_message(number, place.set, &place.key))?;
+        let record = self.view.contents.remove(&keys::of_message(number, Part::Message, &place.key)[..])?;
+        let record = record.ok_or_else(|| damaged("a message"))?;
+        let hold = place.hold.map_or_else(|| Hold::of_record(record.value()), Ok)?;
+        drop(record);
+        self.is_changed = true;
+        self.count(number, |state| {
+            state.total = state.total.saturating_sub(1);
+            leave(state, place.set);
+        })?;
+        Ok(hold.end_s)
+    }
+
+    /// Removes those of the messages that are there.
     pub(super) fn remove_all(&mut self, number: u64, keys: &[Key]) -> Result<(), Error> {
-        keys.iter().try_for_each(|key| self.remove(number, key))
+        for key in keys {
+            let state = self.state(number)?;
+            if let Some(place) = self.view.place(number, &state, key)? {
+                self.remove(number, &place)?;
+            }
+        }
+        Ok(())
     }
 }
 

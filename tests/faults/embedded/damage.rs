@@ -4,15 +4,19 @@
 use std::fs;
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase, TableDefinition, TableHandle};
-use sukkal::storage::QueueStore;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
+use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
+use sukkal::storage::{ClaimStore, QueueStore, Upkeep};
 use tempfile::TempDir;
 
 use super::super::process::{Program, refused};
-use super::{metadata, queue};
+use super::{assert_whole, metadata, post, queue};
 
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
+const CONTENTS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("contents");
+/// Where in a key of `contents` its part stands: see `storage/embedded/keys.rs`.
+const PART: usize = 8;
 
 fn open(folder: &TempDir) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(folder.path(), Fsync::Group)
@@ -74,13 +78,13 @@ fn a_file_of_another_format_is_refused() {
     drop(open(&folder).unwrap());
     let database = Database::open(file(&folder)).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &2_u32.to_be_bytes()[..]).unwrap();
+    transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &1_u32.to_be_bytes()[..]).unwrap();
     transaction.commit().unwrap();
     drop(database);
 
     let refusal = open(&folder).err().unwrap().to_string();
 
-    assert!(refusal.contains("format 2") && !refusal.contains('\n'), "{refusal}");
+    assert!(refusal.contains("format 1") && !refusal.contains('\n'), "{refusal}");
 }
 
 #[test]
@@ -142,4 +146,48 @@ async fn a_check_tells_a_whole_store_from_a_damaged_one() {
     assert_eq!(refused(&check, &[]).0, Some(1));
     let (code, said) = refused(&["check", "--store", "embedded:/nowhere"], &[]);
     assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+}
+
+#[tokio::test]
+async fn a_check_finds_each_kind_of_damage() {
+    const STATE: u8 = 0;
+    for (part, becomes, finding) in [
+        (1, None, "a set has a message that is not there"),
+        (2, None, "is in no set or in two"),
+        (4, Some(Vec::new()), "is held by nothing"),
+        (4, None, "is in no set or in two"),
+        (5, None, "a claim never ends"),
+        (6, None, "is under a claim that does not have it"),
+        (7, None, "never ends"),
+        (STATE, Some([[0; 40].as_slice(), &[0xff; 8]].concat()), "something is due before anybody looks for it"),
+        (STATE, None, "is counted"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, work) = (open(&folder).unwrap(), queue("work"));
+        store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
+        let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+        post(&store, &work, seen, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
+        let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 } };
+        store.create_claim(&work, &claim).await.unwrap().unwrap();
+        assert_whole(&store).await;
+        drop(store);
+        let database = Database::open(file(&folder)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        {
+            let mut contents = transaction.open_table(CONTENTS).unwrap();
+            let mut keys = contents.iter().unwrap().map(|entry| entry.unwrap().0.value().to_vec());
+            let key = keys.find(|key| key[PART] == part).unwrap();
+            drop(keys);
+            match &becomes {
+                Some(value) => drop(contents.insert(&*key, &**value).unwrap()),
+                None => drop(contents.remove(&*key).unwrap()),
+            }
+        }
+        transaction.commit().unwrap();
+        drop(database);
+
+        let findings = open(&folder).unwrap().check().await.unwrap().findings;
+
+        assert!(findings.iter().any(|one| one.contains(finding)), "{part} {becomes:?}: {findings:?}");
+    }
 }
