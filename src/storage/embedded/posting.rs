@@ -98,16 +98,9 @@ impl Writing<'_> {
         }
     }
 
-    /// The first rank from this one on that no delayed message has.
+    /// A rank that no delayed message has: this one, or one behind a run of those that begins here.
     fn next_free(&self, number: u64, from: u64) -> Result<u64, Error> {
-        let mut free = from;
-        for place in self.view.places(number, Part::Delayed, from)? {
-            if rank_of(&place?.key) > free {
-                break;
-            }
-            free += 1;
-        }
-        Ok(free)
+        free_behind(from, |rank| self.next_taken(number, rank))
     }
 
     /// The first rank from this one on that a delayed message has.
@@ -120,5 +113,80 @@ impl Writing<'_> {
     fn room_at(&self, number: u64, rank: u64, wanted: u64) -> Result<u64, Error> {
         let next_taken = self.next_taken(number, rank)?;
         Ok(next_taken.map_or(wanted, |next_taken| (next_taken - rank).min(wanted)))
+    }
+}
+
+/// A free rank: this one, or one with a taken one before it. In steps that double, and then halve, because a run may be
+/// as long as the backlog; so it is the first one if the run has no gaps, and later posts do not come before earlier ones.
+fn free_behind<E>(from: u64, mut next_taken: impl FnMut(u64) -> Result<Option<u64>, E>) -> Result<u64, E> {
+    let mut is_taken = |rank| Ok::<_, E>(next_taken(rank)? == Some(rank));
+    if !is_taken(from)? {
+        return Ok(from);
+    }
+    let (mut taken, mut free) = (from, from + 1);
+    while is_taken(free)? {
+        (taken, free) = (free, free + 2 * (free - from));
+    }
+    while free - taken > 1 {
+        let middle = taken + (free - taken) / 2;
+        *(if is_taken(middle)? { &mut taken } else { &mut free }) = middle;
+    }
+    Ok(free)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// The free rank from 10 on beside those that are taken, and after how many looks.
+    fn free(taken: impl IntoIterator<Item = u64>) -> (u64, u32) {
+        let (taken, mut looks) = (taken.into_iter().collect::<BTreeSet<u64>>(), 0);
+        let found = free_behind(10, |rank| {
+            looks += 1;
+            Ok::<_, Infallible>(taken.range(rank..).next().copied())
+        });
+        (found.unwrap(), looks)
+    }
+
+    #[test]
+    fn a_free_rank_is_the_first_behind_a_run() {
+        assert_eq!(free([]).0, 10);
+        assert_eq!(free([9, 11]).0, 10);
+        for length in 1..100 {
+            assert_eq!(free(10..10 + length).0, 10 + length);
+        }
+    }
+
+    #[test]
+    fn a_free_rank_behind_a_run_with_gaps_is_free_and_behind_one_that_is_taken() {
+        for gap in 11..60 {
+            let taken = (10..60).filter(|rank| *rank != gap).chain(64..90);
+            let (found, _) = free(taken.clone());
+            let taken: BTreeSet<u64> = taken.collect();
+            assert!(!taken.contains(&found) && taken.contains(&(found - 1)), "{gap}: {found}");
+        }
+    }
+
+    #[test]
+    fn later_posts_stand_behind_earlier_ones() {
+        let mut taken: BTreeSet<u64> = (10..40).filter(|rank| rank % 7 != 0).collect();
+        let mut last = 0;
+        for _ in 0..100 {
+            let (found, _) = free(taken.iter().copied());
+            assert!(found > last, "{found} after {last}");
+            last = found;
+            taken.insert(found);
+        }
+    }
+
+    #[test]
+    fn a_long_run_costs_no_more_looks_than_its_length_has_digits() {
+        let (found, looks) = free(10..200_010);
+
+        assert_eq!(found, 200_010);
+        assert!(looks < 50, "{looks}");
     }
 }
