@@ -14,6 +14,7 @@ use redb::{BackendError, StorageBackend};
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
+use super::inline;
 use crate::storage::Error;
 
 /// The engine's header is somewhere in here.
@@ -210,7 +211,7 @@ impl StorageBackend for RoomyFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.pages.read(offset, out)
+        inline::read_file(&self.file, offset, out, |out| self.pages.read(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

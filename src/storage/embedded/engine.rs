@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,11 @@ use redb::{Database, DatabaseError, ReadableDatabase, StorageBackend, StorageErr
 use thiserror::Error;
 use tracing::{info, warn};
 
+use super::Reading;
 use super::disk::{Disk, DiskHandle, Room, RoomyFile};
 use super::failure::damaged;
 use super::keys::{CONTENTS, FORMAT, REGISTRY};
+use super::view::View;
 use crate::storage::Error;
 
 /// The file in a store's folder.
@@ -131,10 +133,26 @@ impl Engine {
         Ok(Self { place, source: Box::new(source), current: RwLock::new(current) })
     }
 
-    /// The engine, for reading.
-    pub(super) fn opened(&self) -> Result<Arc<Opened>, Error> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.opened.clone().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
+    /// The engine, unless it is just being opened again.
+    fn opened(&self) -> Result<Arc<Opened>, Error> {
+        let current = match self.current.try_read() {
+            Ok(current) => Some(current),
+            Err(TryLockError::Poisoned(current)) => Some(current.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let opened = current.and_then(|current| current.opened.clone());
+        opened.ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
+    }
+
+    /// Looks at the store as it is at one moment.
+    pub(super) fn look<T>(&self, look: impl Fn(&Reading) -> Result<T, Error>) -> Result<T, Error> {
+        let reading = || {
+            let opened = self.opened()?;
+            let transaction = opened.database.begin_read()?;
+            look(&View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? })
+        };
+        let broken = |_| Error::Corrupt("the engine or a reader broke down".to_owned());
+        catch_unwind(AssertUnwindSafe(reading)).map_err(broken)?
     }
 
     /// Begins to write, if the disk has room for all that it seems to have. The engine is opened again if it has

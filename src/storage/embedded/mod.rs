@@ -11,6 +11,7 @@ mod disk;
 mod engine;
 mod failure;
 mod holds;
+mod inline;
 mod keys;
 mod letters;
 mod messages;
@@ -26,19 +27,19 @@ mod watch;
 mod writer;
 mod writing;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redb::{DatabaseError, ReadOnlyTable, ReadableDatabase, StorageBackend};
+use redb::{DatabaseError, ReadOnlyTable, StorageBackend};
+use tokio::task::coop::consume_budget;
 
 pub use engine::OpenError;
 
 use self::clock::Clock;
 use self::disk::Room;
 use self::engine::Engine;
-use self::keys::{CONTENTS, REGISTRY, Slice};
+use self::keys::Slice;
 use self::state::Row;
 use self::view::View;
 use self::writer::{Step, Writer};
@@ -174,17 +175,19 @@ impl EmbeddedStore {
         &self,
         look: Arc<impl Fn(&Reading) -> Result<T, Error> + Send + Sync + 'static>,
     ) -> Result<T, Error> {
+        // What never waits must let others have their turn all the same.
+        consume_budget().await;
+        inline::read(|| self.parts.engine.look(&*look))
+    }
+
+    /// Reads the store at one moment, for as long as it takes.
+    async fn read_at_length<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Reading) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let engine = self.parts.engine.clone();
-        let broken = || Error::Corrupt("the engine or a reader broke down".to_owned());
-        let reading = move || {
-            let opened = engine.opened()?;
-            let transaction = opened.database.begin_read()?;
-            let view =
-                View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
-            look(&view)
-        };
-        let caught = move || catch_unwind(AssertUnwindSafe(reading)).map_err(|_| broken())?;
-        tokio::task::spawn_blocking(caught).await.map_err(|_| broken())?
+        let seen = tokio::task::spawn_blocking(move || engine.look(look));
+        seen.await.map_err(|_| Error::Corrupt("a reader broke down".to_owned()))?
     }
 
     /// Reads a queue that has nothing left to settle; `None` without such a queue. The look gets the number of the

@@ -30,7 +30,7 @@ impl Upkeep for EmbeddedStore {
     }
 
     async fn check(&self) -> Result<Check, Error> {
-        self.read(View::check).await
+        self.read_at_length(View::check).await
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
