@@ -34,6 +34,9 @@ pub enum Error {
     /// The store's file cannot be used.
     #[error("store: {0}")]
     OpenStore(#[from] OpenError),
+    /// The store has no file.
+    #[error("store: {0} is kept in no file of ours")]
+    NoFile(String),
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] storage::Error),
@@ -95,6 +98,15 @@ pub async fn check(config: &Config) -> Result<Check, Error> {
         StoreUri::Memory | StoreUri::Redis(_) => open(&uri, config)?,
     };
     Ok(store.check().await?)
+}
+
+/// Makes the file of the embedded store that the configuration names as short as it can be, if it is there and nobody
+/// else has it; how long it was and is, in bytes.
+pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
+    match config.store.parse()? {
+        StoreUri::Embedded(folder) => Ok(EmbeddedStore::compact(&folder)?),
+        StoreUri::Memory | StoreUri::Redis(_) => Err(Error::NoFile(config.store.clone())),
+    }
 }
 
 /// Serves until `stop` is over, then finishes what is under way.

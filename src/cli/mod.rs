@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod compact;
 mod serve;
 
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ enum Command {
     Serve(serve::Options),
     /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
     Check(check::Options),
+    /// Makes the file of an embedded store as short as it can be; nobody else may have it meanwhile.
+    Compact(compact::Options),
     /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
     Bench(Box<bench::Options>),
 }
@@ -37,6 +40,7 @@ pub fn run() -> ExitCode {
     match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
         Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Compact(options)) => compact::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         None => serve::run(&cli.serve),
     }

@@ -14,6 +14,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use super::Reading;
+use super::compact;
 use super::disk::{Disk, DiskHandle, Room, RoomyFile};
 use super::failure::damaged;
 use super::keys::{CONTENTS, FORMAT, REGISTRY};
@@ -111,6 +112,17 @@ impl Engine {
         Self::new(place, move || open_file(&file), Trust::Nothing)
     }
 
+    /// Compacts the file in that folder, which must be there; how long it was and is, in bytes.
+    pub(super) fn compact_in_folder(folder: &Path) -> Result<(u64, u64), OpenError> {
+        let file = folder.join(FILE);
+        let place = file.display().to_string();
+        if let Err(reason) = file.metadata() {
+            return Err(OpenError::Io { place, reason });
+        }
+        let mut opened = open(&place, &move || open_file(&file), Trust::CleanShutdown)?;
+        compact::compact(&mut opened, &place)
+    }
+
     pub(super) fn in_memory() -> Result<Self, OpenError> {
         Self::over("memory".to_owned(), || Ok((Box::new(InMemoryBackend::new()), Room::Endless)))
     }
@@ -128,7 +140,10 @@ impl Engine {
         source: impl Fn() -> Result<(Box<dyn StorageBackend>, Room), DatabaseError> + Send + Sync + 'static,
         trust: Trust,
     ) -> Result<Self, OpenError> {
-        let opened = open(&place, &source, trust)?;
+        let mut opened = open(&place, &source, trust)?;
+        if trust == Trust::CleanShutdown {
+            compact::at_start(&mut opened, &place);
+        }
         let current = Current { opened: Some(Arc::new(opened)), last_attempt: Instant::now() };
         Ok(Self { place, source: Box::new(source), current: RwLock::new(current) })
     }

@@ -7,6 +7,7 @@
 mod check;
 mod claims;
 mod clock;
+mod compact;
 mod disk;
 mod engine;
 mod failure;
@@ -95,6 +96,11 @@ impl EmbeddedStore {
     /// The store in that folder, which must be there, with every page of its file verified.
     pub fn open_verified(folder: &Path) -> Result<Self, OpenError> {
         Self::over(Engine::verified_in_folder(folder)?, Fsync::Group)
+    }
+
+    /// Makes the file of the store in that folder as short as it can be; how long it was and is, in bytes.
+    pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
+        Engine::compact_in_folder(folder)
     }
 
     /// A store that lasts as long as the process does.

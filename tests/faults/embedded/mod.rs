@@ -5,6 +5,7 @@ mod disk;
 mod full;
 mod kill;
 mod power_cut;
+mod size;
 
 use serde_json::json;
 use sukkal::domain::{Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision};

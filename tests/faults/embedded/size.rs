@@ -1,0 +1,129 @@
+//! How long the file is: in proportion to what was in it at once, and short again after a backlog.
+
+use std::path::Path;
+
+use serde_json::json;
+use sukkal::domain::{QueueId, Revision};
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal::storage::{MessageStore, Posting, QueueStore};
+use tempfile::TempDir;
+
+use super::super::process::refused;
+use super::{assert_whole, metadata, post, queue, texts_in};
+
+/// The file's bytes for each byte of messages of 1 KB that are alive at once, as ARCHITECTURE.md says.
+const TIMES_ALIVE: u64 = 6;
+const KB: usize = 1_024;
+const LARGE: usize = 100_000;
+
+struct Stage {
+    folder: TempDir,
+    queue: QueueId,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), queue: queue("work") }
+    }
+
+    fn open(&self) -> EmbeddedStore {
+        EmbeddedStore::open(self.folder.path(), Fsync::Group).unwrap()
+    }
+
+    async fn create(&self, store: &EmbeddedStore) -> Revision {
+        store.create_queue(&self.queue, &metadata(json!({}))).await.unwrap();
+        store.get_queue(&self.queue).await.unwrap().unwrap().revision
+    }
+
+    async fn post(&self, store: &EmbeddedStore, seen: Revision, count: usize, bytes: usize) {
+        let posting = post(store, &self.queue, seen, &vec!["x".repeat(bytes); count]).await.unwrap();
+        assert!(matches!(posting, Posting::Posted(_)));
+    }
+
+    async fn pop(&self, store: &EmbeddedStore, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            left -= store.pop_messages(&self.queue, left).await.unwrap().len();
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let file: &Path = &self.folder.path().join("sukkal.redb");
+        file.metadata().unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn under_a_steady_flow_the_file_stays_in_proportion() {
+    const ALIVE: usize = 4_000;
+    const AT_ONCE: usize = 200;
+    let stage = Stage::new();
+    let store = stage.open();
+    let seen = stage.create(&store).await;
+
+    for _ in 0..ALIVE / AT_ONCE {
+        stage.post(&store, seen, AT_ONCE, KB).await;
+    }
+    for _ in 0..10 * ALIVE / AT_ONCE {
+        stage.post(&store, seen, AT_ONCE, KB).await;
+        stage.pop(&store, AT_ONCE).await;
+    }
+
+    let (file, alive) = (stage.file_bytes(), ((ALIVE + AT_ONCE) * KB) as u64);
+    assert!(file <= TIMES_ALIVE * alive, "{file} bytes for {alive}");
+}
+
+#[tokio::test]
+async fn a_file_that_little_is_left_in_is_short_when_it_is_opened_again() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let seen = stage.create(&store).await;
+    for _ in 0..60 {
+        stage.post(&store, seen, 10, LARGE).await;
+    }
+    // What was posted last is at the end of the file.
+    stage.pop(&store, 590).await;
+    drop(store);
+    let before = stage.file_bytes();
+
+    let store = stage.open();
+
+    let after = stage.file_bytes();
+    assert!(before >= 64 << 20 && after < 4 << 20, "{before} bytes before, {after} now");
+    assert_eq!(texts_in(&store, &stage.queue).await, vec!["x".repeat(LARGE); 10]);
+    assert_whole(&store).await;
+}
+
+#[tokio::test]
+async fn a_file_is_as_short_as_it_can_be_once_it_was_compacted() {
+    let stage = Stage::new();
+    let uri = format!("embedded:{}", stage.folder.path().display());
+    let compact = ["compact", "--store", &uri];
+    let (code, said) = refused(&compact, &[]);
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+    let store = stage.open();
+    let seen = stage.create(&store).await;
+    for _ in 0..20 {
+        stage.post(&store, seen, 200, KB).await;
+    }
+    stage.pop(&store, 3_000).await;
+    let (code, said) = refused(&compact, &[]);
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+    drop(store);
+    let before = stage.file_bytes();
+
+    assert_eq!(refused(&compact, &[]), (Some(0), String::new()));
+
+    let after = stage.file_bytes();
+    assert!(after < before / 2, "{before} bytes before, {after} now");
+    let store = stage.open();
+    assert_eq!(texts_in(&store, &stage.queue).await.len(), 1_000);
+    assert_whole(&store).await;
+}
+
+#[test]
+fn a_store_without_a_file_cannot_be_compacted() {
+    let (code, said) = refused(&["compact", "--store", "memory:"], &[]);
+
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+}
