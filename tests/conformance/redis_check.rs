@@ -64,6 +64,27 @@ async fn a_check_finds_each_kind_of_damage() {
             ["messages", "ready"],
             "shares its rank",
         ),
+        ("redis.call('ZREMRANGEBYRANK', KEYS[1], 0, 0)", ["ends", "ready"], "should end in second"),
+        (
+            "local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+            redis.call('ZADD', KEYS[1], last[2] + 1, last[1])",
+            ["ends", "ready"],
+            "should end in second",
+        ),
+        ("redis.call('DEL', KEYS[1])", ["leases", "held"], "is held by a lease that is not there"),
+        ("redis.call('DEL', KEYS[1])", ["leases", "claims"], "never ends"),
+        (
+            "redis.call('ZINCRBY', KEYS[1], 1, redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
+            ["leases", "claims"],
+            "ends at another time than it should",
+        ),
+        ("redis.call('DEL', KEYS[1])", ["claims", "held"], "is under a claim that does not have it"),
+        ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "is not there and ends"),
+        (
+            "redis.call('HSET', KEYS[1], string.rep('\\0', 11) .. '1', redis.call('HVALS', KEYS[1])[1])",
+            ["holds", "held"],
+            "is held and has no record",
+        ),
     ] {
         let (server, subject, queue) = stage().await;
         let [one, other] = parts.map(|part| key(&queue, part));

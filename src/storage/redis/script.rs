@@ -114,7 +114,9 @@ scripts! {
     MESSAGE_POP = "message_pop" + [messages, compact, letters];
     MESSAGE_POST = "message_post" + [queue, record, posting];
     MESSAGE_RESTORE = "message_restore" + [messages, ends];
-    QUEUE_CHECK = "queue_check" + [queue, record, holds];
+    QUEUE_CHECK = "queue_check" + [messages];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" + [messages];
+    QUEUE_CHECK_ENDS = "queue_check_ends" + [queue];
     QUEUE_CREATE = "queue_create" + [queue, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];
