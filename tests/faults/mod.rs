@@ -1,6 +1,7 @@
 //! What breaks: Redis gone, full or silent, clients that hang up, processes that are told to stop.
 
 mod cluster;
+mod cuts;
 mod dice;
 mod drain;
 mod embedded;

@@ -15,6 +15,7 @@ use sukkal::storage::redis::RedisStore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Duration, sleep};
 
+use super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::half_done::work::drain;
 use super::stored::Stored;
 use crate::support::chronicle::choices::{self, Choices};
@@ -27,10 +28,6 @@ const DEAD: &str = "dead";
 const MESSAGES: &str = "/v2/queues/work/messages";
 
 const CUTS: u64 = 6;
-const PRODUCERS: usize = 3;
-const WORKERS: usize = 5;
-/// How many answers come between two cuts.
-const ANSWERS_PER_CUT: u64 = 200;
 /// Producers let workers catch up.
 const BACKLOG_MAX: i64 = 300;
 /// Longer than any claim and delay here, and by how much the clock is moved after a cut at most.
@@ -74,9 +71,9 @@ async fn what_was_acknowledged_survives_power_cuts_of_a_redis_that_keeps_every_w
     for number in 0..PRODUCERS {
         actors.spawn(produce(api(number), board.clone(), number, Choices::of(seed, 1, number)));
     }
-    for number in 0..WORKERS {
+    for number in 0..=WORKERS {
         // The last one takes care of the dead letters.
-        let queue = if number == WORKERS - 1 { DEAD } else { WORK };
+        let queue = if number == WORKERS { DEAD } else { WORK };
         actors.spawn(work(api(number), queue, board.clone(), Choices::of(seed, 2, number)));
     }
     let ahead_s = cut_power(&redis, &store, &board, Choices::of(seed, 3, 0)).await;
@@ -91,9 +88,8 @@ async fn what_was_acknowledged_survives_power_cuts_of_a_redis_that_keeps_every_w
 
 /// Kills Redis and starts it again, so often; says how far the clock has been moved then.
 async fn cut_power(redis: &Arc<RedisServer>, store: &RedisStore, board: &Board, mut choices: Choices) -> u64 {
-    let cuts = std::env::var("SUKKAL_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("it is a number"));
     let mut ahead_s = 0;
-    for _ in 0..cuts {
+    for _ in 0..cuts::count(CUTS) {
         let due = board.answers.load(Ordering::SeqCst) + choices.within(ANSWERS_PER_CUT / 2..=ANSWERS_PER_CUT);
         wait_until(|| board.answers.load(Ordering::SeqCst) >= due).await;
         let refused = board.refusals.load(Ordering::SeqCst);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::super::cuts;
 use crate::support::sukkal::{Api, Sukkal};
 
 const KILLS: u64 = 5;
@@ -16,7 +17,7 @@ const MESSAGES: &str = "/v2/queues/work/messages";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_the_death_of_the_process() {
-    let kills = std::env::var("SUKKAL_POWER_CUTS").map_or(KILLS, |kills| kills.parse().expect("it is a number"));
+    let kills = cuts::count(KILLS);
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
     let mut posted = BTreeSet::new();

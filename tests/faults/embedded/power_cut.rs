@@ -15,14 +15,12 @@ use sukkal::storage::{ClaimStore, Deletion, GivenClaim, MessageStore, Posting, Q
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::disk::Disk;
 use super::{assert_whole, metadata, post, queue, text, texts_in};
 use crate::support::chronicle::choices::{self, Choices};
 
 const CUTS: u64 = 40;
-const PRODUCERS: usize = 4;
-const WORKERS: usize = 3;
-const ANSWERS_PER_CUT: u64 = 120;
 /// Longer than any claim here: by so much the clock goes on with each cut.
 const STEP_S: i64 = 100;
 
@@ -77,7 +75,7 @@ impl Board {
 async fn what_was_acknowledged_survives_power_cuts() {
     let seed = choices::seed();
     println!("power cuts of an embedded store: SUKKAL_SEED={seed}");
-    let cuts = std::env::var("SUKKAL_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("it is a number"));
+    let cuts = cuts::count(CUTS);
     let (disk, board) = (Disk::new(), Arc::new(Board::default()));
     let mut choices = Choices::of(seed, 3, 0);
 
