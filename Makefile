@@ -35,7 +35,7 @@ run:
 	TEXT
 	wait -n
 
-test: lint unit docs
+test: lint docs unit
 
 lint: components
 	@cargo fmt --check
@@ -43,7 +43,9 @@ lint: components
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
 unit: redis python chromium
-	@cargo test $(TEST_FEATURES)
+	@mkdir -p target
+	cargo test $(TEST_FEATURES) | tee target/tests.log
+	awk -f tests/totals.awk target/tests.log
 
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet

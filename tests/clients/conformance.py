@@ -138,12 +138,14 @@ def main():
     suite_folder, sukkal, list_file, *flags = sys.argv[1:]
     list_file = pathlib.Path(list_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    good = [run(suite_folder, sukkal, list_file, flags, kind) for kind in STORES]
-    sys.exit(0 if all(good) else 1)
+    totals = {kind: run(suite_folder, sukkal, list_file, flags, kind) for kind in STORES}
+    for kind, (passed, lost) in totals.items():
+        print(f"over {kind}: {passed} passed, {lost} failed")
+    sys.exit(0 if all(passed and not lost for passed, lost in totals.values()) else 1)
 
 
 def run(suite_folder, sukkal, list_file, flags, kind):
-    """Runs all over one kind of store, prints what came of it, and says whether that is good."""
+    """Runs all over one kind of store, prints what came of it, and says how many passed and how many no longer do."""
     print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
@@ -168,8 +170,7 @@ def run(suite_folder, sukkal, list_file, flags, kind):
         print(f"{len(passed - expected)} tests pass that are not in {list_file} yet: run with --update")
     print_totals(rows, suite_folder)
     print(f"of {len(expected)} tests that have passed before, {len(expected) - len(lost)} do")
-    print(f"{len(passed)} passed, {len(lost)} failed")
-    return bool(passed) and not lost
+    return len(passed), len(lost)
 
 
 if __name__ == "__main__":
