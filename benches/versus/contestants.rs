@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::results::Sample;
 use crate::support::cluster::RedisCluster;
@@ -33,14 +34,12 @@ pub(crate) struct Contestant {
     pub(crate) place: Place,
     /// A way past its HTTP, to fill it.
     pub(crate) store: Option<RedisStore>,
-    _running: Running,
+    running: Running,
 }
 
 /// What keeps the service alive.
 pub(crate) enum Running {
-    Sukkal {
-        _process: Sukkal,
-    },
+    Sukkal(Sukkal),
     /// Our front, which nothing is lost with.
     Front(Child),
     /// It takes its own children along when asked, not when killed.
@@ -57,7 +56,7 @@ pub(crate) enum Place {
 impl Drop for Running {
     fn drop(&mut self) {
         match self {
-            Self::Sukkal { .. } => {}
+            Self::Sukkal(_) => {}
             Self::Front(process) => {
                 let _dead_already = process.kill();
                 let _reaped = process.wait();
@@ -133,7 +132,7 @@ impl Contestant {
             service: vec![process.id()],
             place,
             store: url.parse().ok().map(|url| RedisStore::open(&url).unwrap()),
-            _running: Running::Sukkal { _process: process },
+            running: Running::Sukkal(process),
         }
     }
 
@@ -171,7 +170,7 @@ impl Contestant {
             service: vec![process.id()],
             store: Some(RedisStore::open(&server.url().parse().unwrap()).unwrap()),
             place: Place::Redis(server),
-            _running: Running::Front(process),
+            running: Running::Front(process),
         }
     }
 
@@ -188,7 +187,7 @@ impl Contestant {
             service: vec![process.id()],
             place: Place::Redis(server),
             store: None,
-            _running: Running::Zaqar(process),
+            running: Running::Zaqar(process),
         }
     }
 
@@ -204,6 +203,19 @@ impl Contestant {
             let reply = api.put(&queue).send().await.unwrap();
             assert!(reply.status().is_success(), "{}: {}", self.name, reply.status());
         }
+    }
+
+    /// Kills Sukkal without a warning, starts it again on what it has left, and says after how many seconds it is ready.
+    pub(crate) async fn restart(&mut self) -> f64 {
+        let Running::Sukkal(process) = &mut self.running else {
+            panic!("{} is not ours to kill", self.name);
+        };
+        process.kill();
+        let start = Instant::now();
+        *process = Sukkal::start(&self.place.url());
+        (self.url, self.service) = (process.url(""), vec![process.id()]);
+        while self.api().get("/readyz").send().await.map_or(true, |reply| reply.status() != 204) {}
+        start.elapsed().as_secs_f64()
     }
 
     /// A caller with the headers that every request needs.

@@ -2,7 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod claims;
-mod embedded;
+pub(crate) mod embedded;
 pub(crate) mod idle;
 mod lists;
 pub(crate) mod posts;
