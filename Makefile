@@ -57,6 +57,8 @@ soak: redis
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
+	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wakeups --nocapture --test-threads 1
+	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::ghosts --nocapture --test-threads 1
 
 # Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
 # cargo bench --bench versus -- --quick (and --only NAME).
