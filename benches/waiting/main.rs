@@ -135,13 +135,13 @@ async fn wake_ups(text: &mut String, posts: usize) {
         for number in 0..posts {
             let path = format!("/v2/queues/q{}/messages", number % QUEUES);
             poster.request("POST", &path, "{\"messages\":[{\"ttl\":300,\"body\":1}]}").await;
-            let posted = Instant::now();
+            let stored = Instant::now();
             let at = answers.recv().await.unwrap();
-            delays_ms.push(at.saturating_duration_since(posted).as_secs_f64() * 1e3);
+            delays_ms.push(at.saturating_duration_since(stored).as_secs_f64() * 1e3);
         }
         delays_ms.sort_by(f64::total_cmp);
-        let at = |share: f64| delays_ms[((delays_ms.len() - 1) as f64 * share) as usize];
-        writeln!(text, "| {kind} | {:.2} | {:.2} | {:.2} |", at(0.5), at(0.99), at(1.0)).unwrap();
+        let at = |percent: usize| delays_ms[(delays_ms.len() - 1) * percent / 100];
+        writeln!(text, "| {kind} | {:.2} | {:.2} | {:.2} |", at(50), at(99), at(100)).unwrap();
     }
 }
 
@@ -225,22 +225,22 @@ async fn streams(text: &mut String, time: Duration) {
             let (redis_s, server_s) = (scene.redis_cpu_s(), scene.servers_cpu_s());
             let mut poster = Connection::open(&url).await;
             let mut beat = tokio::time::interval(Duration::from_secs(1) / rate);
-            let (begin, mut posted) = (Instant::now(), 0_u64);
+            let (begin, mut count) = (Instant::now(), 0_u64);
             while begin.elapsed() < time {
                 beat.tick().await;
                 let now_us = start.elapsed().as_micros();
                 let filler = "x".repeat(100);
                 let body = format!("{{\"messages\":[{{\"ttl\":300,\"body\":[\"at\",{now_us},\"{filler}\"]}}]}}");
                 poster.request("POST", "/v2/queues/q/messages", &body).await;
-                posted += 1;
+                count += 1;
             }
             let patience = Instant::now() + Duration::from_secs(30);
-            while delivered.load(Ordering::Relaxed) < posted * STREAMS as u64 && Instant::now() < patience {
+            while delivered.load(Ordering::Relaxed) < count * STREAMS as u64 && Instant::now() < patience {
                 sleep(Duration::from_millis(10)).await;
             }
             let took_s = begin.elapsed().as_secs_f64();
             let events = delivered.load(Ordering::Relaxed);
-            assert_eq!(events, posted * STREAMS as u64, "every stream has every message");
+            assert_eq!(events, count * STREAMS as u64, "every stream has every message");
             let mut delays_us = std::mem::take(&mut *delays_us.lock().unwrap());
             delays_us.sort_unstable();
             let at = |share: usize| delays_us[(delays_us.len() - 1) * share / 100] as f64 / 1e3;

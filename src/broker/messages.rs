@@ -101,7 +101,7 @@ impl MessageQuery {
             }
             (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::Behind(id.rank()))),
             (None, Some(Since::Now)) => Ok(Some(Start::Now)),
-            (None, Some(Since::Time(0))) | (None, None) => Ok(Some(Start::Oldest)),
+            (None, Some(Since::Time(0)) | None) => Ok(Some(Start::Oldest)),
             (None, Some(Since::Time(time_us))) => Ok(Some(Start::Behind(Rank::new(time_us - 1).unwrap_or(Rank::MAX)))),
         }
     }

@@ -58,7 +58,7 @@ async fn post_all(api: Api, count: usize) {
     }
 }
 
-/// Chromium without a window, driven by WebDriver (<https://www.w3.org/TR/webdriver2/>).
+/// Chromium without a window, driven by `WebDriver` (<https://www.w3.org/TR/webdriver2/>).
 struct Browser {
     driver: Child,
     http: reqwest::Client,

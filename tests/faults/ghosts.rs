@@ -134,9 +134,10 @@ impl Lane {
     }
 
     fn request(&self, pops: bool) -> String {
-        let (method, path) = match pops {
-            true => ("DELETE", format!("/v2/queues/{}/messages?pop=1&wait=20", self.queue)),
-            false => ("POST", format!("/v2/queues/{}/claims?limit=1&wait=20", self.queue)),
+        let (method, path) = if pops {
+            ("DELETE", format!("/v2/queues/{}/messages?pop=1&wait=20", self.queue))
+        } else {
+            ("POST", format!("/v2/queues/{}/claims?limit=1&wait=20", self.queue))
         };
         let body = if pops { "" } else { r#"{"ttl":60,"grace":60}"# };
         let length = body.len();
@@ -178,9 +179,9 @@ impl Lane {
 
 /// The document of an answer that is there to its last byte.
 fn whole_answer(heard: &[u8]) -> Option<Value> {
-    let head = heard.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let text = str::from_utf8(&heard[..head]).ok()?.to_ascii_lowercase();
+    let end = heard.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let text = str::from_utf8(&heard[..end]).ok()?.to_ascii_lowercase();
     assert!(text.starts_with("http/1.1 20"), "{text}");
     let length: usize = text.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse().ok()?;
-    serde_json::from_slice(heard.get(head..head + length)?).ok()
+    serde_json::from_slice(heard.get(end..end + length)?).ok()
 }

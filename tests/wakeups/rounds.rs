@@ -77,9 +77,8 @@ impl Lane {
                 assert!(has_something.unwrap(), "{kind:?}: nothing came, {}", self.place());
             }
         };
-        if timeout(PATIENCE, all).await.is_err() {
-            panic!("{kind:?}: somebody waits while there is something, {}", self.place());
-        }
+        let in_time = timeout(PATIENCE, all).await.is_ok();
+        assert!(in_time, "{kind:?}: somebody waits while there is something, {}", self.place());
         if kind == Kind::Readers {
             self.store().purge_messages(&self.queue).await.unwrap();
         }

@@ -64,7 +64,7 @@ fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
         check_representation(request.headers())?;
     }
     // A browser's EventSource can set no headers.
-    let query = is_stream.then(|| Query::parse(request.uri().query())).unwrap_or_default();
+    let query = if is_stream { Query::parse(request.uri().query()) } else { Query::default() };
     let caller = caller(request.headers(), &query, settings)?;
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(caller.project.clone(), name.parse()?)?),

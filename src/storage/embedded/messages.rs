@@ -29,8 +29,8 @@ impl MessageStore for EmbeddedStore {
         let page = self.read_settled_with(queue, move |view, row, now_us| {
             // What a queue that delays no more has left undue is no part of its feed.
             let delayed = listing.scope.delayed && row.policy.delays;
-            let messages = view.list_messages(&of, row.number, &listing, delayed, now_us)?;
-            Ok(Page { messages, delays: row.policy.delays, is_last: false })
+            let page = view.list_messages(&of, row.number, &listing, delayed, now_us)?;
+            Ok(Page { delays: row.policy.delays, ..page })
         });
         Ok(page.await?.unwrap_or_default())
     }
@@ -165,17 +165,18 @@ impl<T: Table> View<T> {
         listing: &Listing,
         delayed: bool,
         now_us: u64,
-    ) -> Result<Vec<Message>, Error> {
+    ) -> Result<Page, Error> {
         let not_from = listing.not_from.as_ref().map(ClientId::poster);
         let from = listing.after.map_or(0, |after| after.micros() + 1);
         let scope = [(Part::Ready, true), (Part::Held, listing.scope.claimed), (Part::Delayed, delayed)];
         let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
-        let (mut page, mut room) = (Vec::new(), Room::default());
+        let (mut page, mut room, mut is_last) = (Vec::new(), Room::default(), true);
         let mut records = Records::new(self, number);
         let feed = Merged::new(wanted.map(|set| self.places(number, set, from)).collect::<Result<_, _>>()?)?;
         for (looked_at, place) in feed.enumerate() {
             let place = place?;
             if page.len() == listing.limit || (looked_at >= LOOKED_AT_MAX.max(listing.limit) && !page.is_empty()) {
+                is_last = false;
                 break;
             }
             let stored = records.of(&place.key)?;
@@ -184,11 +185,12 @@ impl<T: Table> View<T> {
             }
             // What does not fit is the next page's; nothing behind it may come before it.
             if !room.takes(stored.value().len()) {
+                is_last = false;
                 break;
             }
             page.push(show(queue, &place, &Bytes::copy_from_slice(stored.value()), now_us)?);
         }
-        Ok(page)
+        Ok(Page { messages: page, delays: delayed, is_last })
     }
 
     /// The first message of all three sets.

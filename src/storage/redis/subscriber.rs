@@ -11,6 +11,7 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::Error as FredError;
 use fred::interfaces::{ClientLike, ClusterInterface, EventInterface, PubsubInterface};
+use fred::types::cluster::ClusterRouting;
 use fred::types::{ClusterHash, CustomCommand, Message, RespVersion, Value};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
@@ -162,22 +163,24 @@ impl Subscriber {
 
     fn tell_all(&self) {
         let queues: Vec<QueueId> = self.channels().values().cloned().collect();
-        queues.iter().for_each(|queue| self.watchers.tell_all(queue));
+        for queue in &queues {
+            self.watchers.tell_all(queue);
+        }
     }
 
     /// Subscribes to every queue again when a connection has come back, and has everybody look.
     async fn begin_anew(self) {
         let mut connections = self.client.reconnect_rx();
-        let mut changes = self.client.cluster_change_rx();
+        let mut moves = self.client.cluster_change_rx();
         // The first connections are none that came back.
         while self.client.wait_for_connect().await.is_err() {
             sleep(REST).await;
         }
-        while connections.try_recv().is_ok() || changes.try_recv().is_ok() {}
+        while connections.try_recv().is_ok() || moves.try_recv().is_ok() {}
         loop {
             let is_over = tokio::select! {
                 connected = connections.recv() => matches!(connected, Err(RecvError::Closed)),
-                changed = changes.recv() => matches!(changed, Err(RecvError::Closed)),
+                change = moves.recv() => matches!(change, Err(RecvError::Closed)),
             };
             if is_over {
                 return;
@@ -222,7 +225,7 @@ impl Subscriber {
         };
         let is: Option<HashSet<_>> = ranges.into_iter().map(read_range).collect();
         let known = self.client.cached_cluster_state();
-        let known = known.iter().flat_map(|known| known.slots());
+        let known = known.iter().flat_map(ClusterRouting::slots);
         let known = known.map(|range| (range.start, range.end, range.id.to_string())).collect();
         if is.is_some_and(|is| is != known) {
             // Which tells `begin_anew`.
