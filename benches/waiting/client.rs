@@ -21,12 +21,20 @@ impl Connection {
 
     /// Sends a request and waits for its answer, which has to be a good one.
     pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) {
+        self.send(method, path, body).await;
+        self.answer().await;
+    }
+
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
         let head = self.head(method, path);
         let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         self.stream.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn answer(&mut self) {
         let head = self.read_to(b"\r\n\r\n").await;
         let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-        assert!(head.starts_with("http/1.1 20"), "{method} {path}: {head}");
+        assert!(head.starts_with("http/1.1 20"), "{head}");
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().unwrap());
         while self.buffer.len() < length {

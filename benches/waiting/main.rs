@@ -160,19 +160,22 @@ async fn idle(text: &mut String, time: Duration) {
         Connection::open(&url).await.request("GET", "/v2/queues", "").await;
         let before = memory();
         let mut waiters = JoinSet::new();
-        let at_once = Arc::new(Semaphore::new(200));
+        let (at_once, sent) = (Arc::new(Semaphore::new(200)), Arc::new(AtomicU64::new(0)));
         for number in 0..IDLE_WAITERS {
-            let (url, at_once) = (url.clone(), at_once.clone());
+            let (url, at_once, sent) = (url.clone(), at_once.clone(), sent.clone());
             waiters.spawn(async move {
-                let mut connection = {
-                    let _turn = at_once.acquire().await.unwrap();
-                    Connection::open(&url).await
-                };
+                let turn = at_once.acquire().await.unwrap();
+                let mut connection = Connection::open(&url).await;
                 let claim = format!("/v2/queues/q{}/claims?limit=1&wait=3600", number % QUEUES);
-                connection.request("POST", &claim, "{\"ttl\":60,\"grace\":60}").await;
+                connection.send("POST", &claim, "{\"ttl\":60,\"grace\":60}").await;
+                sent.fetch_add(1, Ordering::Relaxed);
+                drop(turn);
+                connection.answer().await;
             });
         }
-        sleep(Duration::from_secs(3)).await;
+        while sent.load(Ordering::Relaxed) < IDLE_WAITERS as u64 {
+            sleep(Duration::from_millis(100)).await;
+        }
         let ids: Vec<u32> = scene.servers.iter().map(Sukkal::id).collect();
         tokio::task::spawn_blocking(move || processes::wait_until_idle(&ids)).await.unwrap();
         let memory_each = (memory() - before) / IDLE_WAITERS as f64 / 1e3;

@@ -29,7 +29,8 @@ pub struct Feed {
 }
 
 struct News {
-    watch: Watch,
+    /// Keeps the place among those who are told.
+    _watch: Watch,
     told: watch::Receiver<u64>,
 }
 
@@ -88,7 +89,7 @@ impl Feed {
             none => {
                 let watch = self.broker.store.watch(&self.place.queue).await?;
                 let told = watch.reader(self.place.scope.delayed);
-                none.insert(News { watch, told })
+                none.insert(News { _watch: watch, told })
             }
         };
         loop {
@@ -101,7 +102,6 @@ impl Feed {
             self.is_at_end = false;
             news.told.mark_unchanged();
             let page = self.broker.look_together(self.place.clone()).await?;
-            news.watch.looked();
             let of_others = |message: &&Message| self.not_from.is_none_or(|poster| message.poster != poster);
             let messages: Vec<Message> = page.messages.iter().filter(of_others).cloned().collect();
             let wanted = messages.len();

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use super::Broker;
 use crate::domain::{QueueId, Rank};
@@ -39,6 +40,11 @@ impl Looks {
         is_first
     }
 
+    /// How many wait for the next look.
+    fn gathered(&self, place: &Place) -> usize {
+        self.waiting().get(place).map_or(0, Vec::len)
+    }
+
     /// Those for whom the next look is; nobody when it is over.
     fn next(&self, place: &Place) -> Vec<oneshot::Sender<Told>> {
         let mut waiting = self.waiting();
@@ -62,12 +68,19 @@ impl Broker {
 
     async fn look_for_all(self, place: Place) {
         loop {
+            // Those who were called with the first one are on their way.
+            let mut gathered = 0;
+            while gathered < self.looks.gathered(&place) {
+                gathered = self.looks.gathered(&place);
+                yield_now().await;
+            }
             let waiting = self.looks.next(&place);
             if waiting.is_empty() {
                 return;
             }
             let listing = Listing { after: place.after, limit: place.limit, not_from: None, scope: place.scope };
             let page = self.store.list_messages(&place.queue, &listing).await.map(Arc::new);
+            self.store.looked(&place.queue);
             for tell in waiting {
                 let _gone_meanwhile = tell.send(page.clone());
             }

@@ -208,7 +208,7 @@ impl Broker {
             if !page.messages.is_empty() {
                 return Ok(page);
             }
-            watch.looked();
+            self.store.looked(queue);
             tokio::select! {
                 _changed = told.changed() => {}
                 () = sleep_until(until) => return Ok(page),

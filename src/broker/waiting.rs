@@ -53,7 +53,7 @@ impl Broker {
             called.as_mut().enable();
             let found = look().await?;
             call.0 = None;
-            watch.looked();
+            self.store.looked(queue);
             if found.is_some() {
                 return Ok(found);
             }

@@ -157,6 +157,10 @@ pub trait WatchStore: Send + Sync {
     /// whichever process has brought it.
     async fn watch(&self, queue: &QueueId) -> Result<Watch, Error>;
 
+    /// To be called after a look for somebody who waits for the queue, before they wait: only then it is known when to
+    /// look again.
+    fn looked(&self, queue: &QueueId);
+
     /// Where a queue stands. One that is not there has nothing.
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error>;
 }

@@ -107,6 +107,14 @@ impl Watchers {
         }
     }
 
+    /// Somebody has looked who waits for the queue.
+    pub(super) fn looked(&self, queue: &QueueId) {
+        let watched = self.all().get(queue).cloned();
+        if let Some(watched) = watched {
+            watched.keeper.notify_one();
+        }
+    }
+
     /// Has everybody look who waits for the queue: nobody knows what they were not told.
     pub(super) fn tell_all(&self, queue: &QueueId) {
         let watched = self.all().get(queue).cloned();
@@ -190,11 +198,6 @@ impl Watch {
     #[must_use]
     pub fn reader(&self, with_delayed: bool) -> watch::Receiver<u64> {
         if with_delayed { self.watched.any.subscribe() } else { self.watched.free.subscribe() }
-    }
-
-    /// To be called after each look, before the next wait.
-    pub fn looked(&self) {
-        self.watched.keeper.notify_one();
     }
 }
 

@@ -39,7 +39,7 @@ impl Subject {
         let mut claimer = pin!(watch.claimer());
         claimer.as_mut().enable();
         let mut reader = watch.reader(false);
-        watch.looked();
+        self.store().looked(queue);
 
         act(&watch).await;
 
@@ -89,13 +89,13 @@ pub(super) async fn the_end_of_a_claim_that_was_made_meanwhile_calls(subject: &S
     let queue = subject.queue("q").await;
     let watch = subject.watch(&queue).await;
     let mut reader = watch.reader(false);
-    watch.looked();
+    subject.store().looked(&queue);
     subject.post(&queue, &messages(LONG_S, 1)).await;
     timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
 
     subject.claim_shortly(&queue).await;
     // As one does who was called, and finds nothing.
-    watch.looked();
+    subject.store().looked(&queue);
 
     timeout(PATIENCE, reader.changed()).await.expect("the reader is called again").expect("it is watched");
 }

@@ -185,6 +185,10 @@ impl<P: Poster> WatchStore for Front<P> {
         self.store.watch(queue).await
     }
 
+    fn looked(&self, queue: &QueueId) {
+        self.store.looked(queue);
+    }
+
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
         self.store.sight(queue).await
     }

@@ -19,6 +19,10 @@ impl WatchStore for EmbeddedStore {
         self.parts.watchers.enter(&Known(Arc::downgrade(&self.parts)), queue).await
     }
 
+    fn looked(&self, queue: &QueueId) {
+        self.parts.watchers.looked(queue);
+    }
+
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
         let sight = self.read_settled(queue, |view, number, now_us| {
             let state = view.stored_state(number)?;

@@ -17,6 +17,10 @@ impl WatchStore for RedisStore {
         self.subscriber.watchers().enter(self, queue).await
     }
 
+    fn looked(&self, queue: &QueueId) {
+        self.subscriber.watchers().looked(queue);
+    }
+
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
         let (_sight, mut reply) = self.run_settled(&QUEUE_SIGHT, queue, &[]).await?;
         let (now_us, last, free) = (reply.number()?, rank(&mut reply)?, reply.number()?);
