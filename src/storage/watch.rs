@@ -2,7 +2,7 @@
 //!
 //! Whoever waits watches first, then looks, then waits to be called, then looks again: so nothing that turns up is
 //! missed. Each queue that is watched has a keeper, a task that knows when the next delay or lease ends there and has
-//! the store settle it then. A store tells its [`Watchers`] what has become free: many claimers are called one for each
+//! the store settle it then. A store tells its watchers what has become free: many claimers are called one for each
 //! message, because one alone can have it, and all readers at once.
 //!
 //! Why no end of a lease is missed: whatever begins to be free is told, and everybody who was called looks and then

@@ -160,3 +160,30 @@ async fn a_drain_answers_who_waits_and_others_take_over() {
         }
     }
 }
+
+/// Messages of 200 KB that nobody reads, far more than a page of them and the network hold.
+const UNREAD: usize = 400;
+const UNREAD_BYTES: usize = 200_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_nobody_reads_waits_for_its_reader() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    let api = sukkal.project(PROJECT);
+    let mut events = Events::open(api.get(FEED)).await;
+    let messages = json!({ "messages": [{ "body": "x".repeat(UNREAD_BYTES) }] });
+    let mut peak = 0;
+    for number in 0..UNREAD {
+        assert_eq!(api.post(MESSAGES, &messages).send().await.unwrap().status(), 201, "message {number}");
+        peak = peak.max(resident_bytes(sukkal.id()));
+    }
+
+    assert!(peak < UNREAD * UNREAD_BYTES / 2, "{peak} bytes: the server keeps what nobody reads");
+    assert_eq!(events.bodies(UNREAD).await.len(), UNREAD);
+}
+
+fn resident_bytes(process: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("proc(5) says so");
+    1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+}
