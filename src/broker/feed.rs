@@ -35,12 +35,18 @@ struct News {
 }
 
 impl Broker {
-    /// Follows the feed from where the query wants it. Asks the store for nothing yet.
-    pub fn follow(&self, caller: &Caller, queue: QueueId, query: &MessageQuery) -> Result<Feed, Error> {
+    /// Follows the feed from where the query wants it. Where that is now, it is when this returns; with a store that is
+    /// away, when that is back.
+    pub async fn follow(&self, caller: &Caller, queue: QueueId, query: &MessageQuery) -> Result<Feed, Error> {
         let limit = self.admit_page(query.limit)?;
         let start = query.start(&queue)?.ok_or_else(|| {
             Error::Limit("the position to start from is the id of no message of this queue".to_owned())
         })?;
+        let position = match start {
+            Start::Now => self.position(&queue, start).await.ok().flatten(),
+            Start::Oldest | Start::Behind(_) => None,
+        };
+        let start = position.map_or(start, Start::Behind);
         Ok(Feed {
             broker: self.clone(),
             place: Place { queue, after: None, limit, scope: query.scope },

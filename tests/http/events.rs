@@ -59,6 +59,12 @@ async fn a_stream_starts_where_it_is_told() {
 
     let mut behind = Events::open(api.get(&format!("{ECHO}&marker={}", ids[1]))).await;
     assert_eq!(behind.bodies(1).await, [2]);
+    // What is posted once the stream is open comes after now.
+    for number in 3..20 {
+        let mut now = Events::open(api.get(&format!("{ECHO}&since=now"))).await;
+        api.post_bodies("q", &numbers(number, number + 1)).await;
+        assert_eq!(now.bodies(1).await, [number]);
+    }
     let mut since = Events::open(api.get(&format!("{ECHO}&since=1970-01-01T00:00:00Z"))).await;
     assert_eq!(since.bodies(3).await, numbers(0, 3));
 }

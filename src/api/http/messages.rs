@@ -95,7 +95,7 @@ async fn list(
         if let Some(last) = headers.get(LAST_EVENT_ID) {
             (wanted.marker, wanted.since) = (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
-        let feed = broker.follow(&caller, queue, &wanted)?;
+        let feed = broker.follow(&caller, queue, &wanted).await?;
         return Ok(stream::respond(feed, view, settings.stream_heartbeat));
     }
     let Listed { page, position } = broker.list_messages(&caller, &queue, &wanted).await?;
