@@ -8,7 +8,7 @@ BEGIN {
 
 /^test .* ok$/ {
     split($2, path, "::")
-    by_name = $2 ~ /_a_cluster$/ ? "cluster" : $2 ~ /_a_file$/ ? "embedded" : "standalone"
+    by_name = $2 ~ /_a_cluster$/ ? "cluster" : $2 ~ /_a_file$/ ? "embedded" : $2 ~ /_memory$/ ? "memory" : "standalone"
     if (path[1] == "conformance" && path[2] in store_of) suite[store_of[path[2]]]++
     if ($2 ~ /^race::every_/) race[by_name]++
     if ($2 ~ /^exclusive::a_message_/) exclusive[by_name]++

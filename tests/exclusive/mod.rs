@@ -85,14 +85,24 @@ async fn a_message_is_under_one_live_claim_in_a_file() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
 
-    let place = Place {
+    exclude("embedded", in_this_process(store)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_in_memory() {
+    let store = EmbeddedStore::in_memory().expect("there is memory");
+
+    exclude("memory", in_this_process(store)).await;
+}
+
+fn in_this_process(store: EmbeddedStore) -> Place {
+    Place {
         store: Ground::Embedded(store),
         letters: "letters".to_owned(),
         letter_ttl_s: Some(LETTER_TTL_S),
         // They go at once.
         outbox_length: Arc::new(|| 0),
-    };
-    exclude("embedded", place).await;
+    }
 }
 
 fn key(queue: &str, part: &str) -> String {

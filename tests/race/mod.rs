@@ -99,6 +99,20 @@ async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_a_fil
     race_with_delays("delayed-embedded", Ground::Embedded(store), observed(150_000)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("there is memory");
+
+    race_without_delays("memory", Ground::Embedded(store), observed(75_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("there is memory");
+
+    race_with_delays("delayed-memory", Ground::Embedded(store), observed(75_000)).await;
+}
+
 async fn race_with_delays(name: &str, store: Ground, target: usize) {
     let summary = race(name, store, DELAYED, target).await;
 
