@@ -14,7 +14,7 @@ use fred::interfaces::{ClientLike, ClusterInterface, EventInterface, PubsubInter
 use fred::types::cluster::ClusterRouting;
 use fred::types::{ClusterHash, CustomCommand, Message, RespVersion, Value};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use super::connection::manner;
@@ -29,8 +29,8 @@ const NEWS_WAITING_MAX: usize = 8_192;
 /// How long one command may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// How long attempts to subscribe go on.
-const ATTEMPTS: usize = 4;
-const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(5);
 /// How long a client rests that has given up.
 const REST: Duration = Duration::from_secs(1);
 /// How often the other side is asked whether it lives.
@@ -88,16 +88,17 @@ impl Subscriber {
         self.connect();
         let channel = channel(queue);
         self.channels().insert(channel.clone(), queue.clone());
-        let mut failure = None;
-        for _ in 0..ATTEMPTS {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
             match self.try_to_subscribe(&channel).await {
                 Ok(()) => return Ok(()),
-                Err(error) => failure = Some(error),
+                Err(error) if Instant::now() >= give_up => {
+                    return Err(Error::Unavailable(format!("subscribe: {error}")));
+                }
+                // As a rule the connection is being made.
+                Err(_) => sleep(PAUSE_BETWEEN_ATTEMPTS).await,
             }
-            sleep(PAUSE_BETWEEN_ATTEMPTS).await;
         }
-        let reason = failure.map(|error| error.to_string()).unwrap_or_default();
-        Err(Error::Unavailable(format!("subscribe: {reason}")))
     }
 
     pub(super) async fn unsubscribe(&self, queue: &QueueId) {
