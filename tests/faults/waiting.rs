@@ -70,22 +70,17 @@ async fn a_redis_that_restarts_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_connection_for_news_is_made_again() {
-    let redis = RedisServer::start();
-    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
-    let sukkal = Sukkal::start(&proxy.url("redis"));
-    let (api, elsewhere) = (sukkal.project(PROJECT), Sukkal::start(&redis.url()));
-    let mut events = Events::open(api.get(FEED)).await;
-    poll_until("somebody waits", || subscribers(&redis) == 1);
-
-    proxy.cut();
-    // Told to nobody, as long as nobody is subscribed.
-    post(&elsewhere.project(PROJECT), "meanwhile").await;
-
-    assert_eq!(events.bodies(1).await, ["meanwhile"]);
+    // What is posted then is told to nobody, as long as nobody is subscribed.
+    news_arrive_though(Proxy::cut, |_| {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_for_news_that_is_silent_is_replaced() {
+    news_arrive_though(Proxy::black_hole, Proxy::restore).await;
+}
+
+/// Breaks the network of a server with a stream, posts at another server, and mends the network.
+async fn news_arrive_though(breaks: impl Fn(&Proxy), mend: impl Fn(&Proxy)) {
     let redis = RedisServer::start();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
     let sukkal = Sukkal::start(&proxy.url("redis"));
@@ -93,9 +88,9 @@ async fn a_connection_for_news_that_is_silent_is_replaced() {
     let mut events = Events::open(api.get(FEED)).await;
     poll_until("somebody waits", || subscribers(&redis) == 1);
 
-    proxy.black_hole();
+    breaks(&proxy);
     post(&elsewhere.project(PROJECT), "meanwhile").await;
-    proxy.restore();
+    mend(&proxy);
 
     assert_eq!(events.bodies(1).await, ["meanwhile"]);
 }
