@@ -9,7 +9,7 @@ use tracing::{error, warn};
 
 use super::Broker;
 use crate::domain::{ClaimId, QueueId};
-use crate::storage::{self, Popped};
+use crate::storage::Popped;
 
 /// How long what goes back rests between two attempts.
 const PUT_BACK_PAUSE: Duration = Duration::from_secs(1);
@@ -108,13 +108,9 @@ impl Broker {
 
     /// Puts back what was popped in vain, until it is stored: nobody else has it any more.
     pub(super) async fn put_back(self, queue: QueueId, popped: Vec<Popped>) {
-        while let Err(error) = self.try_to_put_back(&queue, &popped).await {
+        while let Err(error) = self.store.restore_messages(&queue, &popped).await {
             error!(%error, %queue, messages = popped.len(), "popped messages are not put back yet");
             sleep(PUT_BACK_PAUSE).await;
         }
-    }
-
-    async fn try_to_put_back(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), storage::Error> {
-        self.store.restore_messages(queue, popped).await
     }
 }

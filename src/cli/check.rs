@@ -1,30 +1,16 @@
 //! `sukkal check`: exits with 0 if the store is what it should be, with 1 if not, with 2 on a bad option.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-
-use super::{BAD_OPTION, fail, serve};
+use super::{BAD_OPTION, fail, store};
 use crate::app::{self, Check};
 use crate::config::Config;
 
-#[derive(Args, Debug)]
-pub(super) struct Options {
-    /// A TOML file with options; config/default.toml explains each
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Where messages are kept, such as `embedded:./sukkal-data`
-    #[arg(long, value_name = "URI")]
-    store: Option<String>,
-}
-
-pub(super) fn run(options: &Options) -> ExitCode {
-    let flags = [("store", options.store.clone())];
-    let config = match Config::load(options.config.as_deref(), serve::environment(), &flags) {
+pub(super) fn run(options: &store::Options) -> ExitCode {
+    let config = match options.load() {
         Ok(config) => config,
-        Err(error) => return fail(BAD_OPTION, &error.to_string()),
+        Err(end) => return end,
     };
     match check(&config) {
         Ok(check) => match show(&check) {

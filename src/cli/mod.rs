@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod compact;
 mod serve;
+mod store;
 
 use std::process::ExitCode;
 
@@ -26,9 +27,9 @@ enum Command {
     /// Serves the API until SIGTERM or SIGINT; the same as no command at all.
     Serve(serve::Options),
     /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
-    Check(check::Options),
+    Check(store::Options),
     /// Makes the file of an embedded store as short as it can be; nobody else may have it meanwhile.
-    Compact(compact::Options),
+    Compact(store::Options),
     /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
     Bench(Box<bench::Options>),
 }

@@ -101,26 +101,27 @@ impl Watchers {
     /// Tells who waits for the queue that so many messages have become free; with 0 that something is delayed or
     /// leased that may be due sooner than what was known.
     pub(super) fn tell(&self, queue: &QueueId, freed: u64) {
-        let watched = self.all().get(queue).cloned();
-        if let Some(watched) = watched {
+        if let Some(watched) = self.known(queue) {
             watched.tell(freed);
         }
     }
 
     /// Somebody has looked who waits for the queue.
     pub(super) fn looked(&self, queue: &QueueId) {
-        let watched = self.all().get(queue).cloned();
-        if let Some(watched) = watched {
+        if let Some(watched) = self.known(queue) {
             watched.keeper.notify_one();
         }
     }
 
     /// Has everybody look who waits for the queue: nobody knows what they were not told.
     pub(super) fn tell_all(&self, queue: &QueueId) {
-        let watched = self.all().get(queue).cloned();
-        if let Some(watched) = watched {
+        if let Some(watched) = self.known(queue) {
             watched.tell_all();
         }
+    }
+
+    fn known(&self, queue: &QueueId) -> Option<Arc<Watched>> {
+        self.all().get(queue).cloned()
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<Watched>>> {

@@ -34,14 +34,14 @@ impl Subject {
     }
 
     /// Does something and waits until a claimer and a reader who wait are called.
-    async fn assert_calls(&self, queue: &QueueId, act: impl AsyncFnOnce(&Watch)) {
+    async fn assert_calls(&self, queue: &QueueId, act: impl AsyncFnOnce()) {
         let watch = self.watch(queue).await;
         let mut claimer = pin!(watch.claimer());
         claimer.as_mut().enable();
         let mut reader = watch.reader(false);
         self.store().looked(queue);
 
-        act(&watch).await;
+        act().await;
 
         timeout(PATIENCE, claimer).await.expect("the claimer is called");
         timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
@@ -51,12 +51,12 @@ impl Subject {
 pub(super) async fn a_post_calls(subject: &Subject) {
     let queue = subject.queue("q").await;
 
-    subject.assert_calls(&queue, async |_| drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
+    subject.assert_calls(&queue, async || drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
 }
 
 pub(super) async fn a_queue_that_is_not_there_yet_can_be_waited_for(subject: &Subject) {
     let queue = subject.id("q");
-    let act = async |_: &Watch| {
+    let act = async || {
         subject.create(&queue).await;
         subject.post(&queue, &messages(LONG_S, 1)).await;
     };
@@ -67,14 +67,14 @@ pub(super) async fn a_queue_that_is_not_there_yet_can_be_waited_for(subject: &Su
 pub(super) async fn the_end_of_a_delay_calls(subject: &Subject) {
     let queue = subject.queue("q").await;
 
-    subject.assert_calls(&queue, async |_| subject.post_delayed(&queue, 1).await).await;
+    subject.assert_calls(&queue, async || subject.post_delayed(&queue, 1).await).await;
 }
 
 pub(super) async fn the_end_of_a_delay_that_is_known_calls(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post_delayed(&queue, 1).await;
 
-    subject.assert_calls(&queue, async |_| {}).await;
+    subject.assert_calls(&queue, async || {}).await;
 }
 
 pub(super) async fn the_end_of_a_claim_calls(subject: &Subject) {
@@ -82,7 +82,7 @@ pub(super) async fn the_end_of_a_claim_calls(subject: &Subject) {
     subject.post(&queue, &messages(LONG_S, 1)).await;
     subject.claim_shortly(&queue).await;
 
-    subject.assert_calls(&queue, async |_| {}).await;
+    subject.assert_calls(&queue, async || {}).await;
 }
 
 pub(super) async fn the_end_of_a_claim_that_was_made_meanwhile_calls(subject: &Subject) {
@@ -106,7 +106,7 @@ pub(super) async fn a_release_calls(subject: &Subject) {
     let claim = subject.claim(&queue, 1, 600).await.id;
 
     subject
-        .assert_calls(&queue, async |_| subject.store().release_claim(&queue, claim).await.expect("the store answers"))
+        .assert_calls(&queue, async || subject.store().release_claim(&queue, claim).await.expect("the store answers"))
         .await;
 }
 
@@ -119,16 +119,16 @@ pub(super) async fn a_message_that_is_given_back_calls(subject: &Subject) {
         change.expect("the store answers");
     };
 
-    subject.assert_calls(&queue, async |_| give_back(0, 0).await).await;
+    subject.assert_calls(&queue, async || give_back(0, 0).await).await;
     subject.pop(&queue, 1).await;
-    subject.assert_calls(&queue, async |_| give_back(1, 1).await).await;
+    subject.assert_calls(&queue, async || give_back(1, 1).await).await;
 }
 
 pub(super) async fn a_shorter_renewal_calls_sooner(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 1)).await;
     let claim = subject.claim(&queue, 1, 600).await.id;
-    let renew = async |_: &Watch| {
+    let renew = async || {
         // It is known by then that the claim ends in ten minutes.
         subject.sight(&queue).await;
         let term = sukkal::domain::Term { ttl_s: 1, grace_s: 60 };
@@ -187,7 +187,7 @@ pub(super) async fn a_delayed_message_calls_who_reads_those_too(subject: &Subjec
 pub(super) async fn a_queue_can_be_watched_again(subject: &Subject) {
     let queue = subject.queue("q").await;
     for _ in 0..3 {
-        subject.assert_calls(&queue, async |_| drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
+        subject.assert_calls(&queue, async || drop(subject.post(&queue, &messages(LONG_S, 1)).await)).await;
         subject.pop(&queue, 1).await;
     }
 }

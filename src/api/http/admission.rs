@@ -82,11 +82,7 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
 /// Whether the client asks for events: it names them, as nobody does by chance.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accept.flat_map(|value| value.split(',')).any(|range| {
-        let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
-        parts.next().is_some_and(|range| range == EVENT_STREAM)
-            && parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok()).is_none_or(|weight| weight > 0.0)
-    })
+    accept.flat_map(|value| value.split(',')).map(accepted).any(|(range, is_wanted)| is_wanted && range == EVENT_STREAM)
 }
 
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
@@ -182,6 +178,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
+/// A media range of `Accept`, and whether its weight is above zero.
+fn accepted(range: &str) -> (String, bool) {
+    let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+    let range = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+    (range, weight.unwrap_or(1.0) > 0.0)
+}
+
 /// Whether the most specific of the accepted ranges that JSON falls into has a weight above zero.
 fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
     let specificity = |range: &str| match range {
@@ -191,12 +195,8 @@ fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
         _ => None,
     };
     ranges
-        .filter_map(|range| {
-            let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
-            let specificity = specificity(&parts.next()?)?;
-            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
-            Some((specificity, weight.unwrap_or(1.0) > 0.0))
-        })
+        .map(accepted)
+        .filter_map(|(range, is_wanted)| Some((specificity(&range)?, is_wanted)))
         .max_by_key(|(specificity, _)| *specificity)
         .is_some_and(|(_, wanted)| wanted)
 }

@@ -9,7 +9,6 @@ use super::holds::{Hold, Lease, whole_seconds};
 use super::keys::{self, Key, Part, Table};
 use super::places::Place;
 use super::view::{View, show};
-use super::writer::Step;
 use super::writing::Writing;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
 use crate::storage::key::{KEY_BYTES, key_of};
@@ -59,19 +58,12 @@ impl ClaimRow {
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
-        let (queue, new) = (queue.clone(), *new);
-        self.write(0, move |store| {
-            let now_us = store.now_us(&queue);
-            let Some(row) = store.row(&queue)? else {
-                return Ok(Step::Done(None));
-            };
-            if store.settle(row.number, now_us)? {
-                return Ok(Step::Again);
-            }
+        let (of, new) = (queue.clone(), *new);
+        self.write_settled_with(queue, None, move |store, row, now_us| {
             let free = store.view.free(row.number, new.limit)?;
-            let given = store.worth_giving_out(&queue, &row, free, now_us)?;
+            let given = store.worth_giving_out(&of, row, free, now_us)?;
             if given.is_empty() {
-                return Ok(Step::Done(None));
+                return Ok(None);
             }
             let id = ClaimId::random();
             // It is counted where it is bounded.
@@ -82,11 +74,11 @@ impl ClaimStore for EmbeddedStore {
                 hold.count = hold.count.saturating_add(count);
                 let hold = store.hold_for(row.number, &found.place.key, hold, id, new.term, now_us)?;
                 store.move_to(row.number, &found.place, Part::Held, Some(hold))?;
-                messages.push(show(&queue, &Place { hold: Some(hold), ..found.place }, &found.record, now_us)?);
+                messages.push(show(&of, &Place { hold: Some(hold), ..found.place }, &found.record, now_us)?);
             }
             let keys = given.iter().map(|found| found.place.key).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
-            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages })))
+            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages }))
         })
         .await
     }
@@ -151,17 +143,9 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        let queue = queue.clone();
-        self.write(0, move |store| {
-            let now_us = store.now_us(&queue);
-            let Some(row) = store.row(&queue)? else {
-                return Ok(Step::Done(()));
-            };
-            if store.settle(row.number, now_us)? {
-                return Ok(Step::Again);
-            }
+        self.write_settled_with(queue, (), move |store, row, _now_us| {
             let Some(claim) = store.view.claim(row.number, id)? else {
-                return Ok(Step::Done(()));
+                return Ok(());
             };
             if row.policy.letters.is_some() {
                 for (place, hold) in store.view.still_held(row.number, Lease::Claim(id), &claim.keys)? {
@@ -169,7 +153,7 @@ impl ClaimStore for EmbeddedStore {
                 }
             }
             store.release(row.number, Lease::Claim(id), claim.end_us)?;
-            Ok(Step::Done(()))
+            Ok(())
         })
         .await
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::EmbeddedStore;
 use super::holds::Hold;
 use super::keys::{Key, Part, Table};
-use super::places::{Merged, Place, Records};
+use super::places::{Found, Merged, Place, Records};
 use super::view::{Room, View, show};
 use super::writer::Step;
 use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId};
@@ -99,25 +99,17 @@ impl MessageStore for EmbeddedStore {
     }
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
-        let queue = queue.clone();
-        self.write(0, move |store| {
-            let now_us = store.now_us(&queue);
-            let Some(row) = store.row(&queue)? else {
-                return Ok(Step::Done(Vec::new()));
-            };
-            if store.settle(row.number, now_us)? {
-                return Ok(Step::Again);
-            }
+        let of = queue.clone();
+        self.write_settled_with(queue, Vec::new(), move |store, row, now_us| {
             let free = store.view.free(row.number, limit)?;
-            let given = store.worth_giving_out(&queue, &row, free, now_us)?;
+            let given = store.worth_giving_out(&of, row, free, now_us)?;
             let mut popped = Vec::with_capacity(given.len());
             for found in &given {
                 store.remove(row.number, &found.place)?;
-                let message = show(&queue, &found.place, &found.record, now_us)?;
-                let hold = found.place.hold.as_ref().map_or_else(Vec::new, Hold::encode).into();
-                popped.push(Popped { message, record: found.record.clone(), hold });
+                let message = show(&of, &found.place, &found.record, now_us)?;
+                popped.push(Popped { message, record: found.record.clone(), hold: found.place.encoded_hold().into() });
             }
-            Ok(Step::Done(popped))
+            Ok(popped)
         })
         .await
     }
@@ -128,8 +120,8 @@ impl MessageStore for EmbeddedStore {
             for one in &popped {
                 let key = key_of(one.message.id);
                 let place = Place { key, set: Part::Ready, hold: Hold::stored(&one.hold)? };
-                let end_s = place.hold.map_or_else(|| Hold::of_record(&one.record), Ok)?.end_s;
-                store.add(number, &place, &one.record, end_s)?;
+                let found = Found { place, record: one.record.clone() };
+                store.add(number, &found.place, &found.record, found.hold()?.end_s)?;
             }
             Ok(())
         })

@@ -147,6 +147,15 @@ impl EmbeddedStore {
         absent: T,
         mut work: impl FnMut(&mut Writing<'_>, u64, u64) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        self.write_settled_with(queue, absent, move |store, row, now_us| work(store, row.number, now_us)).await
+    }
+
+    async fn write_settled_with<T: Clone + Send + 'static>(
+        &self,
+        queue: &QueueId,
+        absent: T,
+        mut work: impl FnMut(&mut Writing<'_>, &Row, u64) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let queue = queue.clone();
         self.write(0, move |store| {
             let now_us = store.now_us(&queue);
@@ -156,7 +165,7 @@ impl EmbeddedStore {
             if store.settle(row.number, now_us)? {
                 return Ok(Step::Again);
             }
-            work(store, row.number, now_us).map(Step::Done)
+            work(store, &row, now_us).map(Step::Done)
         })
         .await
     }

@@ -40,6 +40,11 @@ impl Found {
 }
 
 impl Place {
+    /// What is stored of its hold.
+    pub(super) fn encoded_hold(&self) -> Vec<u8> {
+        self.hold.as_ref().map_or_else(Vec::new, Hold::encode)
+    }
+
     /// The claim that the message is under.
     pub(super) fn holder(&self) -> Option<ClaimId> {
         self.hold.and_then(|hold| hold.holder())

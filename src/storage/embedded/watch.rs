@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::keys::{Part, Table};
-use super::view::View;
 use super::{EmbeddedStore, Parts};
 use crate::domain::{QueueId, Rank};
-use crate::storage::key::rank_of;
 use crate::storage::watch::Source;
 use crate::storage::{Error, Sight, Watch, WatchStore};
 
@@ -26,7 +23,8 @@ impl WatchStore for EmbeddedStore {
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
         let sight = self.read_settled(queue, |view, number, now_us| {
             let state = view.stored_state(number)?;
-            let next_due = view.next_due_us(number)?;
+            let due = view.first_due(number, &state)?;
+            let next_due = Some(due.lease.min(due.delay)).filter(|due_us| *due_us < u64::MAX);
             Ok(Sight {
                 now_us,
                 last: Rank::new(state.last).unwrap_or(Rank::MAX),
@@ -36,15 +34,6 @@ impl WatchStore for EmbeddedStore {
         });
         let absent = || Sight { now_us: self.parts.clock.now_us(queue), ..Sight::default() };
         Ok(sight.await?.unwrap_or_else(absent))
-    }
-}
-
-impl<T: Table> View<T> {
-    /// When the next delay or lease ends, in microseconds since 1970.
-    fn next_due_us(&self, number: u64) -> Result<Option<u64>, Error> {
-        let next_lease = self.until(number, Part::Lease, u64::MAX - 1, 1)?.first().map(|(end_us, _)| *end_us);
-        let next_delay = self.places(number, Part::Delayed, 0)?.next().transpose()?.map(|place| rank_of(&place.key));
-        Ok(next_lease.into_iter().chain(next_delay).min())
     }
 }
 

@@ -152,8 +152,7 @@ impl<'t> Writing<'t> {
 
     /// Puts a message into a set, where it is or where it was not, with its hold.
     fn put_place(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        let hold = place.hold.as_ref().map_or_else(Vec::new, Hold::encode);
-        self.put(&keys::of_message(number, place.set, &place.key), &hold)
+        self.put(&keys::of_message(number, place.set, &place.key), &place.encoded_hold())
     }
 
     /// Changes what claims have changed about a message that stays in its set.
