@@ -122,14 +122,14 @@ async fn take_and_delete(api: &Api, queue: &QueueId) {
 }
 
 async fn claim(store: &RedisStore, queue: &QueueId, limit: usize) -> Vec<sukkal::domain::Message> {
-    let new = NewClaim { limit, term: Term { ttl_s: 43_200, grace_s: 60 } };
+    let new = NewClaim { limit, term: Term { ttl_s: 43_200, grace_s: 60 }, prefer: Vec::new() };
     store.create_claim(queue, &new).await.unwrap().expect("enough was posted").messages
 }
 
 async fn post(store: &RedisStore, queue: &QueueId, count: usize) {
     let seen: Revision = store.get_queue(queue).await.unwrap().unwrap().revision;
     let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
-    let message = NewMessage { ttl_s: 86_400, delay_s: 0, body: Body::from_msgpack(body.into()) };
+    let message = NewMessage { ttl_s: 86_400, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None };
     for _ in 0..count.div_ceil(BATCH) {
         let messages = vec![message.clone(); BATCH];
         store.post_messages(queue, &Post { seen, client: &client(), messages: &messages, once: None }).await.unwrap();

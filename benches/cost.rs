@@ -134,5 +134,5 @@ fn client() -> ClientId {
 
 fn message() -> NewMessage {
     let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
-    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()) }
+    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None }
 }

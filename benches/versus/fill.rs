@@ -98,7 +98,7 @@ pub(crate) fn queue(name: &str) -> QueueId {
 
 pub(crate) fn message(bytes: usize) -> NewMessage {
     let body = rmp_serde::to_vec(&"x".repeat(bytes)).unwrap();
-    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()) }
+    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None }
 }
 
 fn client() -> ClientId {

@@ -142,7 +142,7 @@ impl Error {
             Self::Request(_) | Self::IdempotencyKey(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid API request")
             }
-            Self::Body(_) | Self::PatchedMetadata(_) | Self::Broker(Broker::DelayType) => {
+            Self::Body(_) | Self::PatchedMetadata(_) | Self::Broker(Broker::DelayType | Broker::TenantType) => {
                 (StatusCode::BAD_REQUEST, "Invalid request body")
             }
             Self::Broker(Broker::OtherContent) => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused"),

@@ -3,7 +3,7 @@
 use super::taken::{Taken, WayBack};
 use super::{Broker, Error, check_range};
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
 use crate::storage::ClaimChange;
 
 /// How long a worker wants a claim; the service's defaults where it does not say.
@@ -15,25 +15,45 @@ pub struct TermDraft {
     pub grace_s: Option<i64>,
 }
 
+/// From where in a fair queue a worker would rather be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// From that shard.
+    Shard(Shard),
+    /// From the shards of that tenant.
+    Tenant(Tenant),
+}
+
+/// A claim as a worker asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// How many messages at most; the service's default without it.
+    pub limit: Option<i64>,
+    /// How long the worker wants it.
+    pub term: TermDraft,
+    /// How long to wait for a message where there is none, in seconds.
+    pub wait_s: Option<i64>,
+    /// From where the worker would rather be served; a queue that is not fair does not look at it.
+    pub prefer: Option<Preference>,
+}
+
 impl Broker {
-    /// Claims the oldest free messages; `None` when there are none, and none turn up while the caller waits, in
-    /// seconds.
-    pub async fn create_claim(
-        &self,
-        queue: QueueId,
-        limit: Option<i64>,
-        term: TermDraft,
-        wait_s: Option<i64>,
-    ) -> Result<Option<Taken<Claim>>, Error> {
-        let limit = match limit {
+    /// Claims the free messages that are next; `None` when there are none, and none turn up while the caller waits.
+    pub async fn create_claim(&self, queue: QueueId, request: ClaimRequest) -> Result<Option<Taken<Claim>>, Error> {
+        let limit = match request.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
             None => self.limits.messages_per_claim(),
         };
-        let term = self.admit_term(term, CLAIM_TERM_S_MIN)?;
-        let wait = self.admit_wait(wait_s)?;
+        let term = self.admit_term(request.term, CLAIM_TERM_S_MIN)?;
+        let wait = self.admit_wait(request.wait_s)?;
+        let prefer = match &request.prefer {
+            Some(preference) => self.preferred(&queue, preference).await?,
+            None => Vec::new(),
+        };
+        let new = NewClaim { limit: limit as usize, term, prefer };
         let look = || {
-            let (this, queue) = (self.clone(), queue.clone());
-            self.to_the_end(async move { this.claim_once(&queue, limit as usize, term, !wait.is_zero()).await })
+            let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
+            self.to_the_end(async move { this.claim_once(&queue, new, !wait.is_zero()).await })
         };
         self.look_in_turn(&queue, wait, look).await
     }
@@ -41,17 +61,27 @@ impl Broker {
     async fn claim_once(
         &self,
         queue: &QueueId,
-        limit: usize,
-        term: Term,
+        new: NewClaim,
         may_go_back: bool,
     ) -> Result<Option<Taken<Claim>>, Error> {
-        let new = NewClaim { limit: self.look_ahead(queue, limit).await?, term };
+        let new = NewClaim { limit: self.look_ahead(queue, new.limit).await?, ..new };
         let Some(claim) = self.store.create_claim(queue, &new).await? else {
             return Ok(None);
         };
         let way_back = if may_go_back { WayBack::of_claim(self, queue, claim.id) } else { WayBack::none() };
         let value = self.open_claim(queue, claim).await?;
         Ok(Some(Taken { value, way_back }))
+    }
+
+    /// The shards that somebody prefers, in a queue as it is divided now.
+    async fn preferred(&self, queue: &QueueId, preference: &Preference) -> Result<Vec<Shard>, Error> {
+        let tenant = match preference {
+            Preference::Shard(shard) => return Ok(vec![*shard]),
+            Preference::Tenant(tenant) => tenant,
+        };
+        let queue = self.store.get_queue(queue).await?;
+        let sharding = queue.and_then(|queue| queue.metadata.sharding());
+        Ok(sharding.map(|sharding| sharding.draw(tenant).shards).unwrap_or_default())
     }
 
     /// The claim with the messages that it still holds.

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::domain::QueueId;
+use crate::domain::fairness::TENANT_CHARS_MAX;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::patch::PatchConflict;
 use crate::storage;
@@ -16,6 +17,9 @@ pub enum Error {
     /// A message's delay is no integer.
     #[error("The value of the \"delay\" field must be a int.")]
     DelayType,
+    /// A message's tenant is none.
+    #[error("The value of the \"tenant\" field must be a text of 1 to {TENANT_CHARS_MAX} characters.")]
+    TenantType,
     /// An idempotency key was given to another request before.
     #[error("the idempotency key came with another request before: give each request one of its own")]
     OtherContent,

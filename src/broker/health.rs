@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use super::claims::TermDraft;
-use super::messages::{Delay, Draft, MessageQuery, PostRequest};
+use super::claims::{ClaimRequest, TermDraft};
+use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
@@ -59,10 +59,14 @@ impl Broker {
         let project = ProjectId::new(PROJECT).expect("the text is not empty");
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
-        let drafts = vec![Draft { ttl_s: None, delay: Delay::Unset, body: nothing() }; MESSAGES_POSTED];
+        let drafts = vec![
+            Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: nothing() };
+            MESSAGES_POSTED
+        ];
         let request = PostRequest { drafts, bytes: 0, once: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
-        let term = TermDraft { ttl_s: Some(60), grace_s: Some(300) };
+        let wanted =
+            ClaimRequest { term: TermDraft { ttl_s: Some(60), grace_s: Some(300) }, ..ClaimRequest::default() };
         let mut ids = Vec::new();
         let mut claim = None;
 
@@ -76,7 +80,7 @@ impl Broker {
         })
         .await;
         let claiming = tried("claim_messages", async {
-            claim = self.create_claim(queue.clone(), None, term, None).await?.map(|taken| taken.value);
+            claim = self.create_claim(queue.clone(), wanted).await?.map(|taken| taken.value);
             Ok(())
         })
         .await;

@@ -9,7 +9,10 @@ use super::taken::{Taken, WayBack};
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Once, QueueId, Rank, Revision};
+use crate::domain::{
+    Body, ClaimId, ClientId, Lot, Message, MessageId, Metadata, NewMessage, Once, QueueId, Rank, Revision, Sharding,
+    Tenant,
+};
 use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Popped, Post, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
@@ -22,6 +25,8 @@ pub struct Draft {
     pub ttl_s: Option<i64>,
     /// How long it shall be kept from everybody first.
     pub delay: Delay,
+    /// Whom it is for.
+    pub tenant: TenantDraft,
     /// What it says.
     pub body: Body,
 }
@@ -35,6 +40,18 @@ pub enum Delay {
     /// So many seconds.
     Seconds(i64),
     /// Something that is no integer.
+    Malformed,
+}
+
+/// A tenant as a poster names it. Only fair queues look at it, so it may be anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TenantDraft {
+    /// The client that posts.
+    #[default]
+    Unset,
+    /// That one.
+    Named(Tenant),
+    /// Something that is no tenant.
     Malformed,
 }
 
@@ -121,7 +138,7 @@ impl Broker {
         // A queue that is as it was last seen takes one step, which a store does to its end by itself.
         let seen = self.seen.get(&queue);
         if let Some(known) = &seen
-            && let Ok(messages) = self.prepare(&queue, &known.metadata, &request)
+            && let Ok(messages) = self.prepare(caller, &queue, &known.metadata, &request)
         {
             match self.try_to_post(caller, &queue, known.revision, &messages, &request).await? {
                 Posting::Posted(ids) => return Ok(ids),
@@ -146,7 +163,7 @@ impl Broker {
         for _ in 0..TRIES_MAX {
             let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
             // Before the queue is created: a refused request changes nothing.
-            let messages = self.prepare(&queue, metadata, request)?;
+            let messages = self.prepare(caller, &queue, metadata, request)?;
             let Some(current) = known else {
                 self.store.create_queue(&queue, &unset).await?;
                 known = self.store.get_queue(&queue).await?;
@@ -275,7 +292,7 @@ impl Broker {
         outcome(deletion)
     }
 
-    /// Hands out the oldest messages and deletes them in the same step; waits so long for some, in seconds.
+    /// Hands out the messages that are next and deletes them in the same step; waits so long for some, in seconds.
     pub async fn pop_messages(
         &self,
         queue: QueueId,
@@ -333,8 +350,18 @@ impl Broker {
     }
 
     /// The messages as they are stored in a queue with this metadata.
-    fn prepare(&self, queue: &QueueId, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
-        self.sealing.seal(queue, metadata, self.admit(metadata, request)?)
+    fn prepare(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        metadata: &Metadata,
+        request: &PostRequest,
+    ) -> Result<Vec<NewMessage>, Error> {
+        let mut messages = self.admit(metadata, request)?;
+        if let Some(sharding) = metadata.sharding() {
+            draw_lots(sharding, &caller.client, &request.drafts, &mut messages)?;
+        }
+        self.sealing.seal(queue, metadata, messages)
     }
 
     /// The messages with what a queue with this metadata gives them, if it takes them.
@@ -357,7 +384,7 @@ impl Broker {
                 (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
                 (default, _) => default.unwrap_or(0),
             };
-            Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone() })
+            Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone(), lot: None })
         };
         request.drafts.iter().map(admit).collect()
     }
@@ -370,6 +397,26 @@ impl Broker {
         }
         Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
     }
+}
+
+/// Gives each message the lot of its tenant, who is the client unless it names one.
+fn draw_lots(
+    sharding: Sharding,
+    client: &ClientId,
+    drafts: &[Draft],
+    messages: &mut [NewMessage],
+) -> Result<(), Error> {
+    let unnamed = Tenant::of_client(client);
+    let mut lots: HashMap<&Tenant, Arc<Lot>> = HashMap::new();
+    for (draft, message) in drafts.iter().zip(messages) {
+        let tenant = match &draft.tenant {
+            TenantDraft::Unset => &unnamed,
+            TenantDraft::Named(tenant) => tenant,
+            TenantDraft::Malformed => return Err(Error::TenantType),
+        };
+        message.lot = Some(lots.entry(tenant).or_insert_with(|| Arc::new(sharding.draw(tenant))).clone());
+    }
+    Ok(())
 }
 
 fn outcome(deletion: Deletion) -> Result<(), Error> {

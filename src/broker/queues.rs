@@ -117,9 +117,9 @@ impl Broker {
         self.to_the_end(async move { Ok(store.purge_messages(&queue).await?) }).await
     }
 
-    /// What the queue holds; nothing, when it does not exist.
-    pub async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
-        Ok(self.store.get_stats(queue).await?)
+    /// What the queue holds, on demand shard by shard; nothing, when it does not exist.
+    pub async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
+        Ok(self.store.get_stats(queue, detailed).await?)
     }
 
     /// How many queues the project has.

@@ -1,22 +1,25 @@
 //! A claim: a lease on messages, so that one worker at a time has them.
 
 use std::fmt;
+use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Message;
+use super::{Message, Shard};
 
 /// The id of a claim: a random UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimId(Uuid);
 
 /// A claim to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewClaim {
     /// How many messages at most.
     pub limit: usize,
     /// How long it lasts.
     pub term: Term,
+    /// From which shards of a fair queue it would rather be served, if from any.
+    pub prefer: Vec<Shard>,
 }
 
 /// How long a claim lasts, and the messages under it.
@@ -37,8 +40,10 @@ pub struct Claim {
     pub ttl_s: u32,
     /// How long ago that was, in whole seconds of the store's clock.
     pub age_s: u64,
-    /// What it holds, oldest first.
+    /// What it holds: oldest first, and in the order of their turns in a fair queue.
     pub messages: Vec<Message>,
+    /// How long those of them were there to be claimed that nobody had claimed before. Only a new claim says so.
+    pub waited: Vec<Duration>,
 }
 
 impl ClaimId {

@@ -1,11 +1,12 @@
 //! A message, and its identity: the id is the position in the feed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use uuid::{Builder, Uuid, Variant, Version};
 
 use super::client::Poster;
-use super::{Body, ClaimId, QueueId, QueueName};
+use super::{Body, ClaimId, Lot, QueueId, QueueName};
 
 /// A position in a queue's feed: microseconds since 1970, never given twice in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,8 @@ pub struct NewMessage {
     pub delay_s: u32,
     /// What it says.
     pub body: Body,
+    /// Whom it is for in a fair queue; one that is not fair does not look at it.
+    pub lot: Option<Arc<Lot>>,
 }
 
 /// Where a dead letter comes from.

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::fairness::{SHARDS_MAX, SHARDS_PER_TENANT};
 use super::integer::integer;
 use super::limits::MESSAGE_TTL_S_MIN;
 use super::queue::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
-use super::{Limits, QueueName};
+use super::{Limits, QueueName, Sharding};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
@@ -17,6 +18,8 @@ const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
 const RETRY_POLICY: &str = "_retry_policy";
+const SHARDS: &str = "_shards";
+const OWN_SHARDS: &str = "_shards_per_tenant";
 
 /// The keys that every queue shows, set or not.
 pub const SHOWN_KEYS: [&str; 7] =
@@ -79,6 +82,9 @@ impl Metadata {
         check_range(&keys, DEAD_LETTER_TTL, ttl)?;
         check_range(&keys, MAX_POST_SIZE, (1, limits.max_messages_post_size))?;
         check_range(&keys, DEFAULT_DELAY, (0, u64::from(limits.max_message_delay)))?;
+        check_range(&keys, SHARDS, (1, SHARDS_MAX.into()))?;
+        let shards = integer_of(&keys, SHARDS)?.and_then(|shards| u64::try_from(shards).ok()).unwrap_or(1);
+        check_range(&keys, OWN_SHARDS, (1, shards))?;
         integer_of(&keys, MAX_CLAIM_COUNT)?;
         if let Some(queue) = set(&keys, DEAD_LETTER_QUEUE) {
             let name: Result<QueueName, _> = queue.as_str().unwrap_or_default().parse();
@@ -149,6 +155,14 @@ impl Metadata {
     #[must_use]
     pub fn encrypts(&self) -> bool {
         self.0.get(ENCRYPT) == Some(&Value::Bool(true))
+    }
+
+    /// How the queue is divided, if it is a fair one.
+    #[must_use]
+    pub fn sharding(&self) -> Option<Sharding> {
+        let shards = u16::try_from(self.positive(SHARDS)?).ok()?;
+        let own = self.positive(OWN_SHARDS).and_then(|own| u16::try_from(own).ok());
+        Sharding::new(shards, own.unwrap_or(SHARDS_PER_TENANT.min(shards)))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {

@@ -3,6 +3,7 @@
 pub mod body;
 pub mod claim;
 pub mod client;
+pub mod fairness;
 pub mod integer;
 pub mod limits;
 pub mod message;
@@ -17,6 +18,7 @@ pub mod secret;
 pub use body::Body;
 pub use claim::{Claim, ClaimId, NewClaim, Term};
 pub use client::{ClientId, ClientIdRule};
+pub use fairness::{Lot, Shard, Sharding, Tenant};
 pub use limits::Limits;
 pub use message::{Message, MessageId, NewMessage, Origin, Rank};
 pub use metadata::{DeadLetters, Metadata};

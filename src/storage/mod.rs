@@ -25,7 +25,7 @@ pub use watch::Watch;
 
 use crate::domain::{
     Claim, ClaimId, ClientId, Message, MessageId, Metadata, NewClaim, NewMessage, Once, ProjectId, Queue, QueueId,
-    QueueName, Rank, Revision, Term,
+    QueueName, Rank, Revision, Shard, Tenant, Term,
 };
 
 /// A complete store.
@@ -70,6 +70,9 @@ pub trait MessageStore: Send + Sync {
     /// and claimers do not say otherwise, until it is due, never earlier; then it stands in the feed
     /// where it became due. An answer that was lost on the way does not double them.
     ///
+    /// In a fair queue each goes to the first of its lot's shards that has no message to give, now or later; else to the
+    /// one that has the fewest, claimed ones not counted.
+    ///
     /// Only if the queue is at the revision `seen`: its metadata decides what may be posted. A post with
     /// the key of an earlier one, by the same client, has that one's answer and does nothing. What has begun runs
     /// to its end though nobody waits for it any more.
@@ -97,27 +100,36 @@ pub trait MessageStore: Send + Sync {
     /// none of them.
     async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error>;
 
-    /// Hands out up to `limit` of the oldest free messages, fewer where they are large, and deletes them in
-    /// the same step. Those of them that were given out as often as the queue allows become dead letters
+    /// Hands out up to `limit` of the free messages that are next, as a claim does, fewer where they are large, and
+    /// deletes them in the same step. Those of them that were given out as often as the queue allows become dead letters
     /// instead, as with a claim.
     /// Of a pop whose answer is lost nobody can say whether it happened: it is not tried again.
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error>;
 
-    /// Puts back what was popped and reached nobody, as it was and in its old place, if the queue is still there.
+    /// Puts back what was popped and reached nobody, as it was and in its old place and shard, if the queue is still
+    /// there.
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error>;
 
     /// Deletes all messages of the queue, claimed ones too, and its claims. Takes no longer for a million
     /// messages than for one.
     async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error>;
 
-    /// How many messages there are, and the first and last of them. Exact, and does not scan.
-    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error>;
+    /// How many messages there are, and the first and last of them; with `detailed` what each shard has too. Exact, and
+    /// does not scan.
+    async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error>;
 }
 
 /// Keeps claims: leases on messages.
 #[async_trait]
 pub trait ClaimStore: Send + Sync {
-    /// Claims up to `new.limit` of the oldest free messages, fewer where they are large, in one atomic step.
+    /// Claims up to `new.limit` of the free messages that are next, fewer where they are large, in one atomic step:
+    /// the oldest ones. In a fair queue one of each shard that has any, the oldest there, shard by shard round and round
+    /// from behind the one that was served last, whoever it was for. Messages without a shard, from when the queue was
+    /// not fair, have a turn like those of a shard.
+    ///
+    /// A claim with a preference is served from those shards alone while they have any, and leaves the turn where it
+    /// was; but of every [`PREFERRED_IN_A_ROW_MAX`] and one claims in a row one is served like those without.
+    ///
     /// Those of them that were given out as often as the queue allows become dead letters instead, which
     /// go on to the queue for those, once each, whatever crashes.
     ///
@@ -264,6 +276,9 @@ pub enum ClaimChange {
     Gone,
 }
 
+/// So many claims in a row may be served as they prefer.
+pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
+
 /// What a queue holds at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
@@ -275,6 +290,33 @@ pub struct Stats {
     pub oldest: Option<Message>,
     /// The last.
     pub newest: Option<Message>,
+    /// What each shard has, if that was asked for.
+    pub details: Option<Details>,
+}
+
+/// What the shards of a queue hold at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Those that hold anything, in their order.
+    pub shards: Vec<(Shard, Holding)>,
+    /// What has no shard: all of a queue that was never fair.
+    pub unsharded: Holding,
+    /// The tenants that posted most of late, with their share of all posted messages, the busiest first. About: of the
+    /// share of one that posts little, others' may be a part.
+    pub tenants: Vec<(Tenant, f64)>,
+}
+
+/// How many messages some part of a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// How many are free.
+    pub available: u64,
+    /// How many are not due yet.
+    pub delayed: u64,
+    /// How many are under a live claim, or kept from everybody for a while.
+    pub claimed: u64,
+    /// For how long the oldest of the free ones could have been claimed, in whole seconds.
+    pub oldest_age_s: Option<u64>,
 }
 
 /// A message that was popped, and what it takes to put it back.
@@ -282,8 +324,11 @@ pub struct Stats {
 pub struct Popped {
     /// The message.
     pub message: Message,
+    /// How long it was there to be claimed, if nobody had claimed it before.
+    pub waited: Option<Duration>,
     record: Bytes,
     hold: Bytes,
+    shard: Option<u16>,
 }
 
 /// Where a queue stands at one moment.
@@ -336,6 +381,8 @@ pub struct Page {
     pub messages: Vec<Message>,
     /// Whether messages are delayed in this queue.
     pub delays: bool,
+    /// Whether the queue is fair, so that what is given out next need not be the oldest.
+    pub is_fair: bool,
     /// Whether it is known that the listing lets nothing through behind these messages.
     pub is_last: bool,
 }

@@ -35,6 +35,10 @@ const TTL: std::ops::Range<usize> = 12..16;
 const CLIENT: std::ops::Range<usize> = 18..BODY;
 const BODY: usize = 34;
 
+/// The flags of a policy: messages are delayed, the queue is fair.
+pub(super) const DELAYS: u8 = 1;
+pub(super) const FAIR: u8 = 2;
+
 /// The record of a message that is created as long before its rank as it is delayed.
 #[must_use]
 pub(super) fn ranked(message: &NewMessage, poster: Poster) -> Bytes {
@@ -160,19 +164,22 @@ impl TryFrom<OriginRecord> for Origin {
     }
 }
 
-/// What scripts obey of a queue's metadata: whether messages are delayed (`u8`), how often they are given out
-/// (`u32`) and how long dead letters live (`u32`, 0: not set), big-endian, and the queue for those. Empty
-/// where there is nothing to obey.
+/// What stores obey of a queue's metadata: flags (`u8`, see below), how often messages are given out (`u32`) and how
+/// long dead letters live (`u32`, 0: not set); in a fair queue how many shards it has and how many of them a tenant
+/// (`u16` each), all big-endian; and the queue for dead letters. Empty where there is nothing to obey.
 #[must_use]
 pub(super) fn policy(metadata: &Metadata) -> Bytes {
     let delays = metadata.default_message_delay_s().is_some();
     let letters = metadata.dead_letters();
-    if !delays && letters.is_none() {
+    let sharding = metadata.sharding();
+    if !delays && letters.is_none() && sharding.is_none() {
         return Bytes::new();
     }
-    let mut policy = vec![u8::from(delays)];
+    let mut policy = vec![if delays { DELAYS } else { 0 } | if sharding.is_some() { FAIR } else { 0 }];
     policy.extend(letters.as_ref().map_or(0, |letters| letters.claim_count_max).to_be_bytes());
     policy.extend(letters.as_ref().and_then(|letters| letters.ttl_s).unwrap_or(0).to_be_bytes());
+    policy.extend(sharding.iter().flat_map(|sharding| sharding.shards().to_be_bytes()));
+    policy.extend(sharding.iter().flat_map(|sharding| sharding.per_tenant().to_be_bytes()));
     policy.extend(letters.iter().flat_map(|letters| letters.queue.as_str().bytes()));
     policy.into()
 }

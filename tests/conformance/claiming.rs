@@ -15,7 +15,7 @@ impl Subject {
     }
 
     pub(super) async fn claim_for(&self, queue: &QueueId, limit: usize, ttl_s: u32, grace_s: u32) -> Option<Claim> {
-        let new = NewClaim { limit, term: Term { ttl_s, grace_s } };
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, prefer: Vec::new() };
         let claim = self.store().create_claim(queue, &new).await.expect(OK);
         if let Some(claim) = &claim {
             let holders: Vec<_> = claim.messages.iter().map(|message| message.claim).collect();

@@ -12,7 +12,7 @@ async fn filled(subject: &Subject) -> (QueueId, Vec<sukkal::domain::MessageId>) 
     let mut posted = Vec::new();
     for _ in 0..COUNT {
         let body = rmp_serde::to_vec(&"x".repeat(BYTES)).expect("a string has a form");
-        let message = NewMessage { ttl_s: LONG_S, delay_s: 0, body: Body::from_msgpack(body.into()) };
+        let message = NewMessage { ttl_s: LONG_S, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None };
         posted.extend(subject.post(&queue, &[message]).await);
     }
     (queue, posted)
@@ -50,7 +50,7 @@ pub(super) async fn pops_of_large_messages_are_short_and_lose_nothing(subject: &
 
 pub(super) async fn claims_of_large_messages_leave_the_rest_free(subject: &Subject) {
     let (queue, posted) = filled(subject).await;
-    let new = NewClaim { limit: COUNT, term: Term { ttl_s: 60, grace_s: 60 } };
+    let new = NewClaim { limit: COUNT, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
 
     let claim = subject.store().create_claim(&queue, &new).await.expect("the store is there").expect("all are free");
 

@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
         let batch: Vec<_> = (first..first + count)
             .map(|number| {
                 let delay_s = if number % 3 == 0 { 0 } else { delay_s };
-                NewMessage { ttl_s, delay_s, body: body(&json!({"n": number})) }
+                NewMessage { ttl_s, delay_s, body: body(&json!({"n": number})), lot: None }
             })
             .collect();
         let seen = self.last_revision;

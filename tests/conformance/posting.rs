@@ -160,7 +160,7 @@ pub(super) async fn bodies_survive_whatever_json_they_are(subject: &Subject) {
         deep,
     ];
     let posted: Vec<_> =
-        values.iter().map(|value| NewMessage { ttl_s: LONG_S, delay_s: 0, body: body(value) }).collect();
+        values.iter().map(|value| NewMessage { ttl_s: LONG_S, delay_s: 0, body: body(value), lot: None }).collect();
 
     let ids = subject.post(&queue, &posted).await;
 

@@ -22,7 +22,7 @@ async fn stage() -> (Arc<RedisServer>, Subject, QueueId) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, READY + HELD)).await;
     subject.post(&queue, &vec![NewMessage { delay_s: 60, ..message(LONG_S, 1) }; DELAYED]).await;
-    let claim = NewClaim { limit: HELD, term: Term { ttl_s: 300, grace_s: 60 } };
+    let claim = NewClaim { limit: HELD, term: Term { ttl_s: 300, grace_s: 60 }, prefer: Vec::new() };
     subject.store().create_claim(&queue, &claim).await.unwrap().expect("there are free messages");
     (server, subject, queue)
 }

@@ -210,7 +210,7 @@ impl Subject {
     }
 
     pub(super) async fn stats(&self, queue: &QueueId) -> Stats {
-        self.store().get_stats(queue).await.expect(OK)
+        self.store().get_stats(queue, false).await.expect(OK)
     }
 
     pub(super) async fn count_queues(&self) -> usize {
@@ -267,7 +267,7 @@ pub(super) fn body(value: &Value) -> Body {
 
 /// A message that says its number.
 pub(super) fn message(ttl_s: u32, number: usize) -> NewMessage {
-    NewMessage { ttl_s, delay_s: 0, body: body(&json!(number)) }
+    NewMessage { ttl_s, delay_s: 0, body: body(&json!(number)), lot: None }
 }
 
 /// So many messages that say their numbers, from 0.

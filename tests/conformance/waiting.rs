@@ -24,7 +24,7 @@ impl Subject {
     }
 
     async fn post_delayed(&self, queue: &QueueId, delay_s: u32) {
-        self.post(queue, &[NewMessage { ttl_s: LONG_S, delay_s, body: body(&json!(0)) }]).await;
+        self.post(queue, &[NewMessage { ttl_s: LONG_S, delay_s, body: body(&json!(0)), lot: None }]).await;
     }
 
     /// Claims one message for a second.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal::auth::Caller;
 use sukkal::broker::Broker;
-use sukkal::broker::claims::TermDraft;
-use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since};
+use sukkal::broker::claims::ClaimRequest;
+use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
 use sukkal::domain::{Body, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
 use sukkal::storage::{Driver, Post};
 use tokio::task::JoinSet;
@@ -109,9 +109,8 @@ impl Lane {
                 taken.way_back.delivered();
                 return !taken.value.is_empty();
             }
-            let Some(taken) =
-                broker.create_claim(queue.clone(), Some(1), TermDraft::default(), Some(WAIT_S)).await.unwrap()
-            else {
+            let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
+            let Some(taken) = broker.create_claim(queue.clone(), wanted).await.unwrap() else {
                 return false;
             };
             taken.way_back.delivered();
@@ -129,7 +128,7 @@ impl Lane {
             Kind::Takers | Kind::Readers | Kind::Delays => return None,
         };
         self.post(parties).await;
-        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 } };
+        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 }, prefer: Vec::new() };
         let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are free");
         assert_eq!(claim.messages.len(), parties);
         Some(claim)
@@ -151,7 +150,7 @@ impl Lane {
                 }
             }
             Kind::Delays => {
-                let message = NewMessage { ttl_s: 600, delay_s: 1, body: body() };
+                let message = NewMessage { ttl_s: 600, delay_s: 1, body: body(), lot: None };
                 let store = self.store();
                 let seen = self.revision().await;
                 for _ in 0..parties {
@@ -187,7 +186,7 @@ impl Lane {
     }
 
     async fn post(&mut self, count: usize) {
-        let draft = Draft { ttl_s: None, delay: Delay::Unset, body: body() };
+        let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
         let request = PostRequest { drafts: vec![draft; count], bytes: 0, once: None };
         let broker = self.services[self.below(2)].0.clone();
         broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sukkal::api::Error;
 use sukkal::api::wire;
-use sukkal::broker::messages::{Delay, Draft};
-use sukkal::domain::{Body, Message, QueueId};
+use sukkal::broker::messages::{Delay, Draft, TenantDraft};
+use sukkal::domain::{Body, Message, QueueId, Tenant};
 
 pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
     let no_messages = || Error::Request("No messages were found in the request body.".to_owned());
@@ -30,8 +30,15 @@ fn parse_draft(message: Value) -> Result<Draft, Error> {
         None => Delay::Unset,
         Some(delay) => wire::json::integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds),
     };
+    let tenant = match fields.get("tenant") {
+        None => TenantDraft::Unset,
+        Some(tenant) => {
+            let tenant = Tenant::new(tenant.as_str().unwrap_or_default());
+            tenant.map_or(TenantDraft::Malformed, TenantDraft::Named)
+        }
+    };
     let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
-    Ok(Draft { ttl_s, delay, body: to_body(body) })
+    Ok(Draft { ttl_s, delay, tenant, body: to_body(body) })
 }
 
 pub(crate) fn to_body(value: &Value) -> Body {

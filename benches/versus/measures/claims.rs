@@ -52,10 +52,11 @@ pub(super) async fn behind_claimed(pace: Pace) -> Measure {
             sukkal.reset(1).await;
             sukkal.fill(ahead, KB).await;
             let queue = fill::queue("q-0");
-            let claim = NewClaim { limit: CLAIMED_AT_ONCE, term: Term { ttl_s: 43_200, grace_s: 60 } };
+            let claim =
+                NewClaim { limit: CLAIMED_AT_ONCE, term: Term { ttl_s: 43_200, grace_s: 60 }, prefer: Vec::new() };
             // As many claims as it takes: one is shorter where messages are large.
             while let Some(_claimed) = store.create_claim(&queue, &claim).await.unwrap() {}
-            assert_eq!(store.get_stats(&queue).await.unwrap().claimed, ahead as u64);
+            assert_eq!(store.get_stats(&queue, false).await.unwrap().claimed, ahead as u64);
             sukkal.fill(TAKEN_PER_S * (warmup.seconds + load.seconds) as usize, KB).await;
             sukkal.run(&warmup);
             measure.add(row, sukkal.run(&load));

@@ -109,8 +109,8 @@ impl<P: Poster> MessageStore for Front<P> {
         self.store.purge_messages(queue).await
     }
 
-    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
-        self.store.get_stats(queue).await
+    async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
+        self.store.get_stats(queue, detailed).await
     }
 }
 

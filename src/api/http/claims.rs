@@ -19,7 +19,7 @@ use crate::api::wire::messages::{self, ListDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::broker::Broker;
-use crate::broker::claims::TermDraft;
+use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::taken::Taken;
 use crate::domain::QueueId;
 
@@ -54,11 +54,12 @@ async fn create(
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
+    let prefer = query.last("prefer").map(claims::parse_preference).transpose()?;
     let term = match body::read(&headers, body, BODY_BYTES_MAX, Error::Request).await? {
         Some(body) => claims::parse_term(&body)?,
         None => TermDraft::default(),
     };
-    Ok(match broker.create_claim(queue.clone(), limit, term, wait_s).await? {
+    Ok(match broker.create_claim(queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
         Some(Taken { value: claim, way_back }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };

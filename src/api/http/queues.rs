@@ -120,8 +120,9 @@ async fn update(
 }
 
 /// What a queue holds, whether it exists or not.
-async fn stats(State(broker): State<Broker>, queue: QueueId) -> Result<Json<Value>, Error> {
-    let stats = broker.get_stats(&queue).await?;
+async fn stats(State(broker): State<Broker>, queue: QueueId, RawQuery(query): RawQuery) -> Result<Json<Value>, Error> {
+    let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
+    let stats = broker.get_stats(&queue, detailed == Some(true)).await?;
     Ok(Json(wire::stats::document(&queue, &stats)))
 }
 

@@ -7,8 +7,8 @@ use super::json;
 use super::messages::{self, MessageDocument};
 use super::view::View;
 use crate::api::Error;
-use crate::broker::claims::TermDraft;
-use crate::domain::{Claim, ClaimId, QueueId};
+use crate::broker::claims::{Preference, TermDraft};
+use crate::domain::{Claim, ClaimId, QueueId, Shard, Tenant};
 
 /// A claim as it is shown.
 #[derive(Debug, Serialize)]
@@ -36,6 +36,19 @@ impl<'a> ClaimDocument<'a> {
 #[must_use]
 pub fn href(queue: &QueueId, id: ClaimId) -> String {
     format!("/v2/queues/{}/claims/{id}", queue.name())
+}
+
+/// Reads `shard:NUMBER` or `tenant:NAME`.
+pub fn parse_preference(text: &str) -> Result<Preference, Error> {
+    let parsed = match text.split_once(':') {
+        Some(("shard", number)) => number.parse().ok().and_then(Shard::new).map(Preference::Shard),
+        Some(("tenant", name)) => Tenant::new(name).ok().map(Preference::Tenant),
+        _ => None,
+    };
+    parsed.ok_or_else(|| Error::Parameter {
+        name: "prefer".to_owned(),
+        expected: "\"shard:\" and a number up to 1023, or \"tenant:\" and a name of 1 to 128 characters",
+    })
 }
 
 /// Reads `{"ttl": …, "grace": …}`; both may be missing, other fields are dropped.

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::checksum::Checksum;
@@ -13,8 +14,8 @@ use super::msgpack::{Reader, Token};
 use super::text::Text;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
-use crate::broker::messages::{Delay, Draft};
-use crate::domain::{Body, ClaimId, Message, MessageId, QueueId, QueueName};
+use crate::broker::messages::{Delay, Draft, TenantDraft};
+use crate::domain::{Body, ClaimId, Message, MessageId, QueueId, QueueName, Tenant};
 
 /// The longest list of ids in a `Location` header: clients and proxies refuse long header lines.
 const LOCATION_IDS_MAX: usize = 100;
@@ -169,7 +170,7 @@ pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
     location
 }
 
-/// Reads `{"messages": [{"body": …, "ttl": …, "delay": …}, …]}`; other fields are dropped.
+/// Reads `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`; other fields are dropped.
 pub fn parse_drafts(json: &[u8]) -> Result<Vec<Draft>, Error> {
     let document = Bytes::from(json::parse_to_msgpack(json)?);
     let mut reader = Reader::new(&document);
@@ -188,11 +189,12 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error>
     let Some(Token::Object(length)) = reader.token() else {
         return Err(Error::Body("Each message must be an object.".to_owned()));
     };
-    let (mut ttl, mut delay, mut body) = (None, None, None);
+    let (mut ttl, mut delay, mut tenant, mut body) = (None, None, None, None);
     for (name, value) in reader.entries(length) {
         match name {
             b"ttl" => ttl = Some(value),
             b"delay" => delay = Some(value),
+            b"tenant" => tenant = Some(value),
             b"body" => body = Some(value),
             _ => {}
         }
@@ -200,6 +202,14 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error>
     let integer = |field, value| json::integer(field, &json::from_msgpack(value));
     let ttl_s = ttl.map(|ttl| integer("ttl", ttl)).transpose()?;
     let delay = delay.map_or(Delay::Unset, |delay| integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds));
+    let tenant = tenant.map_or(TenantDraft::Unset, read_tenant);
     let body = body.ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
-    Ok(Draft { ttl_s, delay, body: Body::from_msgpack(document.slice_ref(body)) })
+    Ok(Draft { ttl_s, delay, tenant, body: Body::from_msgpack(document.slice_ref(body)) })
+}
+
+fn read_tenant(value: &[u8]) -> TenantDraft {
+    match json::from_msgpack(value) {
+        Value::String(name) => Tenant::new(&name).map_or(TenantDraft::Malformed, TenantDraft::Named),
+        _ => TenantDraft::Malformed,
+    }
 }

@@ -5,8 +5,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::messages;
-use crate::domain::{Message, QueueId};
-use crate::storage::Stats;
+use crate::domain::{Message, QueueId, Shard, Tenant};
+use crate::storage::{Details, Holding, Stats};
 
 /// What a queue holds. `oldest` and `newest` are there only if there is a message.
 #[must_use]
@@ -17,7 +17,33 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
             document[place] = entry(queue, message);
         }
     }
-    json!({ "messages": document })
+    let mut document = json!({ "messages": document });
+    if let Some(details) = &stats.details {
+        add_details(&mut document, details);
+    }
+    document
+}
+
+/// What each shard has that has anything, what is in none, and who posts most.
+fn add_details(document: &mut Value, details: &Details) {
+    let shard = |(shard, holding): &(Shard, Holding)| {
+        let mut entry = holding_entry(holding);
+        entry["shard"] = json!(shard.number());
+        entry
+    };
+    let tenant = |(tenant, share): &(Tenant, f64)| json!({ "tenant": tenant.as_str(), "share": share });
+    document["shards"] = details.shards.iter().map(shard).collect();
+    document["unsharded"] = holding_entry(&details.unsharded);
+    document["tenants"] = details.tenants.iter().map(tenant).collect();
+}
+
+fn holding_entry(holding: &Holding) -> Value {
+    json!({
+        "available": holding.available,
+        "delayed": holding.delayed,
+        "claimed": holding.claimed,
+        "oldest_age": holding.oldest_age_s,
+    })
 }
 
 fn entry(queue: &QueueId, message: &Message) -> Value {

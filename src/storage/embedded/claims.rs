@@ -58,7 +58,7 @@ impl ClaimRow {
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
-        let (of, new) = (queue.clone(), *new);
+        let (of, new) = (queue.clone(), new.clone());
         self.write_settled_with(queue, None, move |store, row, now_us| {
             let free = store.view.free(row.number, new.limit)?;
             let given = store.worth_giving_out(&of, row, free, now_us)?;
@@ -78,7 +78,7 @@ impl ClaimStore for EmbeddedStore {
             }
             let keys = given.iter().map(|found| found.place.key).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
-            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages }))
+            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited: Vec::new() }))
         })
         .await
     }
@@ -179,7 +179,7 @@ impl<T: Table> View<T> {
         let still = self.still_held(number, Lease::Claim(id), &row.keys)?;
         let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
         let messages = self.messages(queue, number, still.into_iter().map(|(place, _)| place), now_us)?;
-        Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages }))
+        Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages, waited: Vec::new() }))
     }
 }
 

@@ -107,7 +107,8 @@ impl MessageStore for EmbeddedStore {
             for found in &given {
                 store.remove(row.number, &found.place)?;
                 let message = show(&of, &found.place, &found.record, now_us)?;
-                popped.push(Popped { message, record: found.record.clone(), hold: found.place.encoded_hold().into() });
+                let (record, hold) = (found.record.clone(), found.place.encoded_hold().into());
+                popped.push(Popped { message, waited: None, record, hold, shard: None });
             }
             Ok(popped)
         })
@@ -133,7 +134,7 @@ impl MessageStore for EmbeddedStore {
         self.write(0, move |store| store.purge(&queue).map(Step::Done)).await
     }
 
-    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
+    async fn get_stats(&self, queue: &QueueId, _detailed: bool) -> Result<Stats, Error> {
         let of = queue.clone();
         let stats = self.read_settled(queue, move |view, number, now_us| {
             let state = view.stored_state(number)?;
@@ -143,6 +144,7 @@ impl MessageStore for EmbeddedStore {
                 claimed: state.held,
                 oldest: show(view.first(number)?)?,
                 newest: show(view.last(number)?)?,
+                details: None,
             })
         });
         Ok(stats.await?.unwrap_or_default())
@@ -182,7 +184,7 @@ impl<T: Table> View<T> {
             }
             page.push(show(queue, &place, &Bytes::copy_from_slice(stored.value()), now_us)?);
         }
-        Ok(Page { messages: page, delays: delayed, is_last })
+        Ok(Page { messages: page, delays: delayed, is_fair: false, is_last })
     }
 
     /// The first message of all three sets.

@@ -4,8 +4,8 @@ use bytes::{BufMut, Bytes};
 
 use super::failure::damaged;
 use super::keys::Part;
-use crate::domain::{QueueName, Revision};
-use crate::storage::Error;
+use crate::domain::{QueueName, Revision, Sharding};
+use crate::storage::{Error, record};
 
 /// A queue as the registry has it, without its metadata.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,8 @@ pub(super) struct Policy {
     /// Whether messages are delayed here.
     pub(super) delays: bool,
     pub(super) letters: Option<Letters>,
+    /// How the queue is divided, if it is fair.
+    pub(super) sharding: Option<Sharding>,
 }
 
 /// What becomes of messages that are given out too often.
@@ -95,8 +97,16 @@ impl Policy {
         if bytes.is_empty() {
             return Some(Self::default());
         }
-        let (head, target) = bytes.split_at_checked(POLICY_HEAD)?;
+        let (head, rest) = bytes.split_at_checked(POLICY_HEAD)?;
         let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let is_set = |flag| head[0] & flag != 0;
+        let (sharding, target) = if is_set(record::FAIR) {
+            let (shards, rest) = rest.split_first_chunk()?;
+            let (per_tenant, target) = rest.split_first_chunk()?;
+            (Some(Sharding::new(u16::from_be_bytes(*shards), u16::from_be_bytes(*per_tenant))?), target)
+        } else {
+            (None, rest)
+        };
         let letters = match target {
             [] => None,
             target => Some(Letters {
@@ -105,7 +115,7 @@ impl Policy {
                 target: str::from_utf8(target).ok()?.parse().ok()?,
             }),
         };
-        Some(Self { delays: head[0] == 1, letters })
+        Some(Self { delays: is_set(record::DELAYS), letters, sharding })
     }
 }
 

@@ -76,7 +76,7 @@ fn read_claim(
             let (now_us, ttl_s, since_us) = (reply.number()?, reply.number()?, reply.number()?);
             let ttl_s = u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} lasts {ttl_s} s")))?;
             let age_s = now_us.saturating_sub(since_us) / 1_000_000;
-            Ok(Some(Claim { id, ttl_s, age_s, messages: read_messages(queue, now_us, reply)? }))
+            Ok(Some(Claim { id, ttl_s, age_s, messages: read_messages(queue, now_us, reply)?, waited: Vec::new() }))
         }
         kind => Err(reply::unknown(script.name, kind)),
     }

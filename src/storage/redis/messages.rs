@@ -38,7 +38,7 @@ impl MessageStore for RedisStore {
             match kind.as_str() {
                 "page" => {
                     let (now, delays, is_last) = (reply.number()?, reply.number()? == 1, reply.number()? == 1);
-                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_last });
+                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_fair: false, is_last });
                 }
                 "onward" => after = reply.bytes()?,
                 kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),
@@ -128,12 +128,12 @@ impl MessageStore for RedisStore {
         self.connection.run(&QUEUE_PURGE, QueueKeys::of(queue).all(), Vec::new()).await.map(|_done| ())
     }
 
-    async fn get_stats(&self, queue: &QueueId) -> Result<Stats, Error> {
+    async fn get_stats(&self, queue: &QueueId, _detailed: bool) -> Result<Stats, Error> {
         let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
         let now = reply.number()?;
         let (total, claimed) = (reply.number()?, reply.number()?);
         let mut ends = read_messages(queue, now, reply)?.into_iter();
-        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next() })
+        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next(), details: None })
     }
 }
 
@@ -175,7 +175,7 @@ fn read_popped(queue: &QueueId, now_us: u64, reply: &mut Reply) -> Result<Popped
     let id = id_of(queue, &reply.bytes()?)?;
     let (record, hold) = (reply.bytes()?, reply.bytes()?);
     let message = record::message(id, &record, record::hold(&hold)?, now_us)?;
-    Ok(Popped { message, record, hold })
+    Ok(Popped { message, waited: None, record, hold, shard: None })
 }
 
 /// Those of the ids that can name a message here: a message's key has no room for the fingerprint.

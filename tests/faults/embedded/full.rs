@@ -48,7 +48,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         }
 
         assert_eq!(texts_in(&store, &work).await, there, "round {round}");
-        assert_eq!(store.get_stats(&work).await.unwrap().total, there.len() as u64);
+        assert_eq!(store.get_stats(&work, false).await.unwrap().total, there.len() as u64);
         assert_whole(&store).await;
         disk.limit(u64::MAX);
         let text = large(there.len());
@@ -115,7 +115,7 @@ async fn readers_alone_get_a_store_back_whose_disk_has_failed() {
     assert!(post(&store, &work, seen, &["lost".to_owned()]).await.is_err());
     disk.set_ill(false);
 
-    while store.get_stats(&work).await.is_err() {
+    while store.get_stats(&work, false).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
 

@@ -37,7 +37,7 @@ fn metadata(keys: serde_json::Value) -> Metadata {
 
 /// Posts these texts as one request.
 async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[String]) -> Result<Posting, Error> {
-    let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text) };
+    let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text), lot: None };
     let messages: Vec<NewMessage> = texts.iter().map(message).collect();
     store.post_messages(queue, &Post { seen, client: &client(), messages: &messages, once: None }).await
 }

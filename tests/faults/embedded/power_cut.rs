@@ -162,7 +162,7 @@ async fn produce(store: EmbeddedStore, board: Arc<Board>, name: String, mut choi
 /// Claims and deletes, some of it in vain, until the store fails.
 async fn work(store: EmbeddedStore, board: Arc<Board>, mut choices: Choices) {
     let work = queue("work");
-    let new = NewClaim { limit: 4, term: Term { ttl_s: 60, grace_s: 60 } };
+    let new = NewClaim { limit: 4, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
     loop {
         let claim = match store.create_claim(&work, &new).await {
             Ok(Some(claim)) => claim,
