@@ -5,7 +5,7 @@
 --       4 'held' to list claimed messages too    5 'delayed' to list those too that are not due yet, if messages
 --       are delayed in this queue
 -- Returns {'again'} when it was busy settling; {'page', now, whether messages are delayed in this queue (0 or
---       1), whether nothing is left behind it (1 or 0), key, record, hold, ...}, shorter than wanted where it
+--       1), whether the queue is fair (0 or 1), whether nothing is left behind it (1 or 0), key, record, hold, ...}, shorter than wanted where it
 --       would grow too large; or, when
 --       it looked at as many as one script should and all were left out, {'onward', the last rank
 --       looked at}.
@@ -56,7 +56,7 @@ local function next_keys(rank, width)
   return keys
 end
 
-local page = {'page', decimal(now), delays and 1 or 0, 0}
+local page = {'page', decimal(now), delays and 1 or 0, fairness() and 1 or 0, 0}
 local IS_LAST = #page
 local empty, full = #page, #page + ITEMS * limit
 local looked_at, bytes, width, last = 0, 0, math.min(limit, WIDE), false

@@ -1,11 +1,11 @@
--- Pop the oldest free messages of a queue, fewer than wanted where the answer would grow too large: hand them
+-- Pop the free messages of a queue that are next, fewer than wanted where the answer would grow too large: hand them
 -- out and delete them in one step. Those that were given out as often as the queue allows go to its
 -- dead letters instead.
 --
 -- KEYS  the queue's
 -- ARGV  1 how many at most
 -- Returns {'again'} when it was busy settling, with nothing popped; else {'popped', how many dead letters
---       wait to be delivered, now, key, record, hold, ...}.
+--       wait to be delivered, now, the messages' shards in a fair queue, two bytes each, key, record, hold, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'message_pop: the keys of the queue, 1 argument')
 local limit = tonumber(ARGV[1])
 
@@ -13,8 +13,14 @@ if settle() then
   return {'again'}
 end
 local rules = policy()
-local given = worth_giving_out(load(redis.call('ZRANGE', ready, 0, limit - 1)), rules)
-local popped = {'popped', waiting_letters(rules), decimal(now)}
+local loaded = load(next_free(limit))
+keep_turn(loaded.keys)
+local given = worth_giving_out(loaded, rules)
+local numbers = {}
+for i, key in ipairs(fairness() and given.keys or {}) do
+  numbers[i] = struct.pack('>I2', position_of[key])
+end
+local popped = {'popped', waiting_letters(rules), decimal(now), table.concat(numbers)}
 show(popped, given)
 remove(given.keys)
 compact()

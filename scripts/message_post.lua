@@ -7,7 +7,8 @@
 --       kept for the requests' idempotency keys (strings)
 -- ARGV  1 how many queues    2 how many idempotency keys
 --       3 the lane's sequence number    4 how long the lane's answer is remembered (ms)
---       then for each request: its head (see below), and the record of each of its messages
+--       then for each request: its head (see below), in a fair queue its tenants (the shards that each has drawn, two bytes each, and
+--       its name), and the record of each of its messages
 -- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
 --       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'f' and
 --       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
@@ -17,10 +18,11 @@ local queues, sequence, remembered_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), AR
 local ANSWER = queues * POST_KEYS + 1
 local FIRST = 5
 -- Which of the queues, how many messages, the revision that it was made for, which of the kept answers is its own (0: none),
--- how long that is kept (s); for each message its nonce and its delay (s); a digest of what came with the idempotency key.
-local HEAD = '>I2I4I8I2I4'
-local HEAD_BYTES = 20
-local NONCE_BYTES, PLACE_BYTES = 5, 9
+-- how long that is kept (s), how many tenants (0: the queue is not fair by its metadata); for each message its nonce, its delay (s)
+-- and, if there are tenants, which of them is its; a digest of what came with the idempotency key.
+local HEAD = '>I2I4I8I2I4I2'
+local HEAD_BYTES = 22
+local NONCE_BYTES, PLACE_BYTES, TENANT_BYTES = 5, 9, 2
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
 local outcomes = {}
@@ -45,16 +47,28 @@ local function refusal(request, revision)
   return 's' .. struct.pack('>I8', revision) .. redis.call('HGET', queue, 'm')
 end
 
+-- The tenants of a request: what each has drawn, and its name.
+local function tenants_of(request)
+  local lots, names = {}, {}
+  for i = 1, request.tenants do
+    local tenant = ARGV[request.at + i]
+    local drawn_bytes = 2 * fairness().per_tenant
+    lots[i], names[i] = numbers_of(string.sub(tenant, 1, drawn_bytes)), string.sub(tenant, drawn_bytes + 1)
+  end
+  return lots, names
+end
+
 -- Carries out all requests on one queue, the keys of which begin there.
 local function post_to(first_key, requests)
-  queue, counter, messages, ready, delayed, ends = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
+  queue, counter, messages, ready, delayed, ends, shards, tenants = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
   if first_key > 1 then
     now = clock(queue)
   end
-  local revision = tonumber(redis.call('HGET', queue, 'v'))
+  local revision, divided = unpack(redis.call('HMGET', queue, 'v', 'f'))
+  revision, known_fairness, lengths = tonumber(revision), read_fairness(divided), {}
   local now_s = math.ceil(now / 1000000)
-  local nonces, delays, records, seconds = {}, {}, {}, {}
-  local posted, first_with = {}, {}
+  local nonces, delays, records, seconds, lots = {}, {}, {}, {}, {}
+  local posted, first_with, posted_by = {}, {}, {}
   for _, request in ipairs(requests) do
     local twin = first_with[request.kept]
     local outcome = kept_outcome(request) or not twin and refusal(request, revision)
@@ -66,12 +80,18 @@ local function post_to(first_key, requests)
     else
       posted[#posted + 1] = request
       request.from = #records + 1
+      local drawn, names = tenants_of(request)
       for i = 1, request.count do
-        local place, record = HEAD_BYTES + (i - 1) * PLACE_BYTES + 1, ARGV[request.at + i]
+        local place, record = HEAD_BYTES + (i - 1) * request.place_bytes + 1, ARGV[request.at + request.tenants + i]
         nonces[#nonces + 1] = string.sub(request.head, place, place + NONCE_BYTES - 1)
         delays[#delays + 1] = struct.unpack('>I4', request.head, place + NONCE_BYTES)
         records[#records + 1] = record
         seconds[#seconds + 1] = now_s + ttl_in(record)
+        if request.tenants > 0 then
+          local tenant = struct.unpack('>I2', request.head, place + PLACE_BYTES)
+          lots[#records] = drawn[tenant]
+          posted_by[names[tenant]] = (posted_by[names[tenant]] or 0) + 1
+        end
       end
       if request.kept then
         first_with[request.kept] = request
@@ -83,7 +103,10 @@ local function post_to(first_key, requests)
   end
 
   has_posted = true
-  local keys = post(nonces, delays, records, seconds)
+  local keys = post(nonces, delays, records, seconds, lots)
+  if next(posted_by) then
+    count_tenants(posted_by)
+  end
   for _, request in ipairs(posted) do
     local twin = request.twin
     if not twin then
@@ -115,15 +138,16 @@ local at = FIRST
 local number = 0
 while at <= #ARGV do
   local head = ARGV[at]
-  local of, count, seen, kept, kept_s = struct.unpack(HEAD, head)
+  local of, count, seen, kept, kept_s, tenants_given = struct.unpack(HEAD, head)
+  local place_bytes = PLACE_BYTES + (tenants_given > 0 and TENANT_BYTES or 0)
   number = number + 1
   by_queue[of] = by_queue[of] or {}
   table.insert(by_queue[of], {
     number = number, at = at, head = head, count = count, seen = seen,
     kept = kept > 0 and KEYS[ANSWER + kept], kept_s = kept_s,
-    digest = string.sub(head, HEAD_BYTES + count * PLACE_BYTES + 1),
+    tenants = tenants_given, place_bytes = place_bytes, digest = string.sub(head, HEAD_BYTES + count * place_bytes + 1),
   })
-  at = at + count + 1
+  at = at + tenants_given + count + 1
 end
 for of = 1, queues do
   local is_done, failure = pcall(post_to, (of - 1) * POST_KEYS + 1, by_queue[of])

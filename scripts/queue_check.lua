@@ -36,6 +36,7 @@ local function given_to(claim)
   return given[claim]
 end
 
+local divided = fairness()
 local found = redis.call('ZRANGEBYSCORE', sets[set], from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
 local answer = {}
 for i = 1, #found, 2 do
@@ -53,6 +54,15 @@ for i = 1, #found, 2 do
   expect(record, key, 'has no record')
   expect((set == 'held') == (hold.claim ~= ''), key, 'is held by nothing, or held and free')
   expect(set ~= 'ready' or rank <= last_rank(), key, 'is free before its rank was given')
+  local score = tonumber(redis.call('ZSCORE', shards, key) or '')
+  if divided then
+    local is_sharded = rank > divided.boundary
+    expect(is_sharded or not score, key, 'has a shard and is older than those')
+    expect(score or not is_sharded or set == 'delayed', key, 'has no shard')
+    expect(not score or score - score % BAND == band_of(sets[set]), key, 'is in another set than its shard says')
+  else
+    expect(not score, key, 'is in a shard of a queue that has none')
+  end
   if hold.claim ~= '' then
     expect(redis.call('ZSCORE', leases, hold.claim), key, 'is held by a lease that is not there')
     expect(#hold.claim ~= CLAIM_ID_BYTES or given_to(hold.claim)[key], key, 'is under a claim that does not have it')

@@ -18,7 +18,7 @@ elseif orphan ~= '' then
   return {'', 0}
 else
   local last = decimal(math.max(next_number('v'), next_number('o')) - 1)
-  redis.call('UNLINK', queue, messages, ready, delayed, held, ends, holds, leases, claims)
+  redis.call('UNLINK', queue, messages, ready, delayed, held, ends, holds, leases, claims, shards, tenants)
   redis.call('SET', counter, last, 'EX', kept_s)
   redis.call('EXPIRE', letters, kept_s)
 end

@@ -5,6 +5,6 @@
 -- Returns 'done', also when there is no such queue.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_purge: the keys of the queue, no argument')
 
-redis.call('UNLINK', messages, ready, delayed, held, ends, holds, leases, claims)
+redis.call('UNLINK', messages, ready, delayed, held, ends, holds, leases, claims, shards)
 redis.call('HDEL', queue, 'n', 'w', 't')
 return 'done'

@@ -10,4 +10,7 @@ if redis.call('EXISTS', queue) == 0 then
 end
 local unsettled = settle()
 local uncompacted = compact()
+if not fairness() then
+  redis.call('HDEL', queue, 'f', 'c')
+end
 return {(unsettled or uncompacted) and 'again' or 'done', redis.call('LLEN', outbox)}

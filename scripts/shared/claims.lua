@@ -39,9 +39,10 @@ local function still_held(lease, keys)
   return held_keys, held_by
 end
 
--- A claim as it is answered, with how many dead letters wait and loaded messages.
-local function shown_claim(letters, ttl, since, loaded)
-  local claim = {'claim', letters, decimal(now), ttl, decimal(since)}
+-- A claim as it is answered, with how many dead letters wait, which of its messages were never claimed before (a '1' for each
+-- that was not, in a new claim), and loaded messages.
+local function shown_claim(letters, ttl, since, fresh, loaded)
+  local claim = {'claim', letters, decimal(now), ttl, decimal(since), fresh}
   show(claim, loaded)
   return claim
 end
@@ -53,16 +54,7 @@ local function show_claim(id, letters)
     return {'none', letters}
   end
   local loaded = load((still_held(id, keys)))
-  return shown_claim(letters, ttl, since, loaded)
-end
-
--- Members of a set by rank, with these keys.
-local function by_rank(keys)
-  local members = {}
-  for _, key in ipairs(keys) do
-    members[#members + 1], members[#members + 2] = rank_of(key), key
-  end
-  return members
+  return shown_claim(letters, ttl, since, '', loaded)
 end
 
 -- Puts messages that are held back to where they were.
@@ -73,8 +65,7 @@ local function give_back(keys, held_by)
   for _, hold in ipairs(held_by) do
     hold.claim = ''
   end
-  redis.call('ZREM', held, unpack(keys))
-  redis.call('ZADD', ready, unpack(by_rank(keys)))
+  move(keys, held, ready)
   keep_holds(keys, held_by)
   tell(#keys)
 end

@@ -1,20 +1,24 @@
--- What scripts obey of a queue's metadata, packed by the driver: whether messages are delayed here, how often
--- a message is given out, and if that is bounded, how long (s) dead letters live (0: as long as they would
--- have) and the queue that they go to.
+-- What scripts obey of a queue's metadata, packed by the driver: flags, whether messages are delayed here (1) and whether the
+-- queue is fair (2); how often a message is given out, and if that is bounded, how long (s) dead letters live (0: as long
+-- as they would have); of a fair queue how many shards it has and how many of them a tenant; the queue for dead letters.
 local POLICY = '>I1I4I4'
 local POLICY_BYTES = 9
+local FAIR, DIVISION = 2, '>I2I2'
+local DIVISION_BYTES = 4
 
 local function policy()
-  local packed = redis.call('HGET', queue, 'p')
+  local packed, divided = unpack(redis.call('HMGET', queue, 'p', 'f'))
+  known_fairness = read_fairness(divided)
   if not packed then
     return {delays = false, target = ''}
   end
-  local delays, count_max, letter_ttl = struct.unpack(POLICY, packed)
+  local flags, count_max, letter_ttl = struct.unpack(POLICY, packed)
+  local division_bytes = flags >= FAIR and DIVISION_BYTES or 0
   return {
-    delays = delays == 1,
+    delays = flags % 2 == 1,
     count_max = count_max,
     letter_ttl = letter_ttl,
-    target = string.sub(packed, POLICY_BYTES + 1),
+    target = string.sub(packed, POLICY_BYTES + division_bytes + 1),
   }
 end
 
@@ -23,6 +27,19 @@ local function keep_policy(packed)
     redis.call('HDEL', queue, 'p')
   else
     redis.call('HSET', queue, 'p', packed)
+  end
+  local divided = fairness()
+  if packed ~= '' and string.byte(packed) >= FAIR then
+    local count, per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
+    if not divided then
+      redis.call('HDEL', queue, 'c')
+    end
+    local boundary = divided and divided.boundary or last_rank()
+    redis.call('HSET', queue, 'f', struct.pack(FAIRNESS, count, per_tenant, boundary))
+  elseif divided then
+    redis.call('HSET', queue, 'f', struct.pack(FAIRNESS, 1, 1, divided.boundary))
+  else
+    redis.call('HDEL', queue, 'f', 'c')
   end
 end
 

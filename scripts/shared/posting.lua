@@ -97,9 +97,9 @@ local function store_batch(set, fields, members)
   redis.call('ZADD', set, unpack(members))
 end
 
--- Posts messages, each with a nonce, a delay (s), a record and the second in which it ends; their keys.
--- Those of one delay are next to each other.
-local function post(nonces, delays, records, seconds)
+-- Posts messages, each with a nonce, a delay (s), a record, the second in which it ends, and if the queue is fair by its metadata
+-- the shards that its tenant has; their keys. Those of one delay are next to each other.
+local function post(nonces, delays, records, seconds, lots)
   local groups, order = {}, {}
   for i, delay in ipairs(delays) do
     if not groups[delay] then
@@ -122,9 +122,13 @@ local function post(nonces, delays, records, seconds)
       dated = '\149\1\207' .. struct.pack('>I8', now)
     end
     local fields, members = {}, {}
+    local is_fair, group_keys, numbers = fairness(), {}, {}
     for place, i in ipairs(group) do
       local key = string.sub(struct.pack('>I8', ranks[place]), 2) .. nonces[i]
       keys[i] = key
+      if is_fair then
+        group_keys[place], numbers[place] = key, lots[i] and shard_from(lots[i]) or 0
+      end
       fields[#fields + 1], fields[#fields + 2] = key, dated and dated .. string.sub(records[i], BEHIND_CREATED) or records[i]
       members[#members + 1], members[#members + 2] = ranks[place], key
       local ended = ending[seconds[i]] or {}
@@ -137,6 +141,10 @@ local function post(nonces, delays, records, seconds)
     end
     if #members > 0 then
       store_batch(set, fields, members)
+    end
+    for from = 1, #group_keys, BATCH do
+      local to = math.min(from + BATCH - 1, #group_keys)
+      put_into_shards({unpack(group_keys, from, to)}, set, {unpack(numbers, from, to)})
     end
     tell(set == ready and #group or 0)
   end

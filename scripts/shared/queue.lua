@@ -1,22 +1,25 @@
 -- What a queue consists of, in the order in which every script on a queue gets its keys:
 --   queue     hash    m metadata, p what scripts obey of it (see policy.lua), v revision, s stamp, u last update,
 --                     n ends noted, w where compaction walks, t the last place given to a post that had to
---                     wait (see posting.lua), o the last number given in the outbox
+--                     wait (see posting.lua), o the last number given in the outbox, f how a fair queue is divided
+--                     (see fair.lua), c whose turn it was (see turns.lua)
 --   counter   string  the last rank that is visible
 --   messages  hash    key → record
 --   ready     zset    keys of messages that are free, by rank
 --   delayed   zset    keys of messages that are not due yet, by rank, which is the time (µs) when they are
 --   ends      zset    chunks of keys by the second in which their messages end, which each begins with
+--   shards    zset    keys of messages that stand in shards of a fair queue: see fair.lua
+--   tenants   zset    the tenants that posted most of late, by how much: see sharding.lua
 --   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
 --   holds     hash    key → what claims have changed about a message: see holds.lua
 --   leases    zset    live claims by the time (µs) at which they end
 --   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
 --   outbox    list    dead letters on their way to another queue: see letters.lua
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, delayed, ends, held, holds, leases, claims, outbox = unpack(KEYS, 1, 11)
-local QUEUE_KEYS = 11
+local queue, counter, messages, ready, delayed, ends, shards, tenants, held, holds, leases, claims, outbox = unpack(KEYS, 1, 13)
+local QUEUE_KEYS = 13
 -- So many of them, the first, are all that a post without letters needs.
-local POST_KEYS = 6
+local POST_KEYS = 8
 local KEY_BYTES = 12
 
 local function last_rank()

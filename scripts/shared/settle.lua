@@ -12,6 +12,9 @@ local function remove(keys)
     redis.call('ZREM', delayed, unpack(keys))
     redis.call('ZREM', held, unpack(keys))
     redis.call('HDEL', holds, unpack(keys))
+    if fairness() then
+      redis.call('ZREM', shards, unpack(keys))
+    end
   end
 end
 
@@ -24,8 +27,7 @@ local function let_in()
   local last = last_rank()
   local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', math.max(now, last), 'LIMIT', 0, SETTLED_MESSAGES_MAX)
   if #due > 0 then
-    redis.call('ZREM', delayed, unpack(due))
-    redis.call('ZADD', ready, unpack(by_rank(due)))
+    move(due, delayed, ready)
     redis.call('SET', counter, decimal(math.max(last, rank_of(due[#due]))))
     tell(#due)
   end

@@ -17,6 +17,8 @@ use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Popped, Post, Po
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
+/// The tenants of one request draw so many shards at most, together.
+const DRAWN_SHARDS_MAX: usize = 65_535;
 
 /// A message as its poster describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -414,6 +416,10 @@ fn draw_lots(
             TenantDraft::Named(tenant) => tenant,
             TenantDraft::Malformed => return Err(Error::TenantType),
         };
+        if !lots.contains_key(tenant) && (lots.len() + 1) * usize::from(sharding.per_tenant()) > DRAWN_SHARDS_MAX {
+            let most = DRAWN_SHARDS_MAX / usize::from(sharding.per_tenant());
+            return Err(Error::Limit(format!("the messages are for more than {most} tenants: post fewer at a time")));
+        }
         message.lot = Some(lots.entry(tenant).or_insert_with(|| Arc::new(sharding.draw(tenant))).clone());
     }
     Ok(())

@@ -67,6 +67,12 @@ impl Tenant {
         if (1..=TENANT_CHARS_MAX).contains(&chars) { Ok(Self(name.into())) } else { Err(InvalidTenant) }
     }
 
+    /// The tenant of that name, which was one before.
+    #[must_use]
+    pub fn from_store(name: &str) -> Self {
+        Self(name.into())
+    }
+
     /// Who posts, as a tenant.
     #[must_use]
     pub fn of_client(client: &ClientId) -> Self {

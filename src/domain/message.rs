@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::{Builder, Uuid, Variant, Version};
 
@@ -72,6 +73,15 @@ pub struct Message {
     pub poster: Poster,
     /// What it says.
     pub body: Body,
+}
+
+impl Message {
+    /// How long it has been there to be claimed at that time (µs): since its post or the end of its delay, which is what
+    /// its rank says.
+    #[must_use]
+    pub fn waited(&self, now_us: u64) -> Duration {
+        Duration::from_micros(now_us.saturating_sub(self.id.rank().micros()))
+    }
 }
 
 impl Rank {

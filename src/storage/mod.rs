@@ -306,6 +306,15 @@ pub struct Details {
     pub tenants: Vec<(Tenant, f64)>,
 }
 
+impl Details {
+    /// The shares of tenants that were counted so often, the busiest first.
+    fn shares(mut counts: Vec<(Tenant, f64)>) -> Vec<(Tenant, f64)> {
+        let all: f64 = counts.iter().map(|(_, count)| count).sum();
+        counts.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then_with(|| a.cmp(b)));
+        counts.into_iter().map(|(tenant, count)| (tenant, count / all)).collect()
+    }
+}
+
 /// How many messages some part of a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use sukkal::domain::{NewClaim, NewMessage, QueueId, Term};
-use sukkal::storage::Check;
+use serde_json::json;
+use sukkal::domain::{NewClaim, NewMessage, QueueId, Tenant, Term};
+use sukkal::storage::{Check, Update};
 
 use super::drivers::redis_at;
 use super::redis_keys::key;
-use super::subject::{LONG_S, Subject, message, messages};
+use super::subject::{LONG_S, Subject, message, messages, metadata};
 use crate::support::redis::RedisServer;
 
 /// More than one script looks at.
 const READY: usize = 250;
 const HELD: usize = 20;
 const DELAYED: usize = 5;
+const FAIR: usize = 10;
 
 async fn stage() -> (Arc<RedisServer>, Subject, QueueId) {
     let server = Arc::new(RedisServer::start());
@@ -27,6 +29,19 @@ async fn stage() -> (Arc<RedisServer>, Subject, QueueId) {
     (server, subject, queue)
 }
 
+/// The same in a fair queue, the oldest messages of which are from when it was none.
+async fn fair_stage() -> (Arc<RedisServer>, Subject, QueueId) {
+    let (server, subject, queue) = stage().await;
+    let (fair, seen) = (metadata(json!({ "_shards": 8 })), subject.revision(&queue).await);
+    assert_eq!(subject.store().update_queue(&queue, seen, &fair).await, Ok(Update::Done));
+    let lot = fair.sharding().map(|sharding| Arc::new(sharding.draw(&Tenant::new("t").unwrap())));
+    for delay_s in [0, 60] {
+        let batch = vec![NewMessage { delay_s, lot: lot.clone(), ..message(LONG_S, 1) }; FAIR];
+        subject.post(&queue, &batch).await;
+    }
+    (server, subject, queue)
+}
+
 async fn check(subject: &Subject) -> Check {
     subject.store().check().await.unwrap()
 }
@@ -37,6 +52,57 @@ async fn a_store_is_whole_with_messages_in_all_sets() {
 
     let whole = Check { queues: 2, messages: (READY + HELD + DELAYED) as u64, findings: Vec::new() };
     assert_eq!(check(&subject).await, whole);
+}
+
+#[tokio::test]
+async fn a_fair_queue_is_whole_with_messages_of_before() {
+    let (_server, subject, _queue) = fair_stage().await;
+
+    let messages = (READY + HELD + DELAYED + 2 * FAIR) as u64;
+    assert_eq!(check(&subject).await, Check { queues: 2, messages, findings: Vec::new() });
+}
+
+#[tokio::test]
+async fn a_check_finds_each_kind_of_damage_to_shards() {
+    const NEWEST: &str = "redis.call('ZRANGE', KEYS[2], -1, -1)[1]";
+    const OLDEST: &str = "redis.call('ZRANGE', KEYS[2], 0, 0)[1]";
+    for (damage, parts, finding) in [
+        (format!("redis.call('ZREM', KEYS[1], {NEWEST})"), ["shards", "ready"], "has no shard"),
+        (format!("redis.call('ZADD', KEYS[1], 3, {OLDEST})"), ["shards", "ready"], "is older than those"),
+        (
+            format!("redis.call('ZINCRBY', KEYS[1], 4096, {NEWEST})"),
+            ["shards", "ready"],
+            "in another set than its shard",
+        ),
+        ("redis.call('HDEL', KEYS[1], 'f')".to_owned(), ["queue", "shards"], "a shard of a queue that has none"),
+        (
+            "redis.call('ZADD', KEYS[1], 3, string.rep('\\0', 11) .. '1')".to_owned(),
+            ["shards", "ready"],
+            "is in a shard and has no record",
+        ),
+    ] {
+        let (server, subject, queue) = fair_stage().await;
+        assert_found(&server, &subject, &queue, &damage, parts, finding).await;
+    }
+}
+
+/// Does damage, and expects a check to find it.
+async fn assert_found(
+    server: &RedisServer,
+    subject: &Subject,
+    queue: &QueueId,
+    damage: &str,
+    parts: [&str; 2],
+    finding: &str,
+) {
+    let [one, other] = parts.map(|part| key(queue, part));
+    server.command(&["EVAL", damage, "2", &one, &other]);
+
+    let findings = check(subject).await.findings;
+
+    assert!(findings.iter().any(|one| one.contains(finding)), "{damage}: {findings:?}");
+    assert!(findings.iter().all(|one| one.starts_with(&queue.to_string())), "{findings:?}");
+    assert!(findings.len() <= 100, "{} findings", findings.len());
 }
 
 #[tokio::test]
@@ -87,13 +153,6 @@ async fn a_check_finds_each_kind_of_damage() {
         ),
     ] {
         let (server, subject, queue) = stage().await;
-        let [one, other] = parts.map(|part| key(&queue, part));
-        server.command(&["EVAL", damage, "2", &one, &other]);
-
-        let findings = check(&subject).await.findings;
-
-        assert!(findings.iter().any(|one| one.contains(finding)), "{damage}: {findings:?}");
-        assert!(findings.iter().all(|one| one.starts_with(&queue.to_string())), "{findings:?}");
-        assert!(findings.len() <= 100, "{} findings", findings.len());
+        assert_found(&server, &subject, &queue, damage, parts, finding).await;
     }
 }

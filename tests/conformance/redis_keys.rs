@@ -11,14 +11,17 @@ use super::subject::{LONG_S, Subject, client, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
 /// A queue's keys in the order in which scripts get them.
-const PARTS: [&str; 11] =
-    ["queue", "counter", "messages", "ready", "delayed", "ends", "held", "holds", "leases", "claims", "outbox"];
+const PARTS: [&str; 13] = [
+    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "held", "holds", "leases",
+    "claims", "outbox",
+];
 /// Those that are there when messages are and no claim ever was.
 const UNCLAIMED: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
 /// The step in which a queue is created, as the driver puts it together.
 const CREATION: &str = concat!(
     include_str!("../../scripts/shared/clock.lua"),
     include_str!("../../scripts/shared/queue.lua"),
+    include_str!("../../scripts/shared/fair.lua"),
     include_str!("../../scripts/shared/policy.lua"),
     include_str!("../../scripts/queue_create.lua"),
 );

@@ -11,7 +11,8 @@ const CHUNK_HEAD_BYTES: usize = 4;
 const HOLD_BYTES: usize = 16;
 const CLAIM_ID_BYTES: usize = 16;
 /// What a queue consists of.
-const PARTS: [&str; 9] = ["queue", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims"];
+const PARTS: [&str; 11] =
+    ["queue", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "shards", "tenants"];
 /// Where tests keep how far they have moved a queue's clock.
 const CLOCK: &str = "clock";
 

@@ -25,8 +25,10 @@ pub(super) fn value() -> impl Strategy<Value = String> {
 pub(super) fn post() -> impl Strategy<Value = Vec<u8>> {
     let seconds = prop_oneof![20 => select(vec!["60", "0", "-1", "true"]).prop_map(str::to_owned), 1 => value()];
     let body = (spaced(Just("\"body\"".to_owned())), value()).prop_map(|(key, value)| format!("{key}:{value}"));
-    let field =
-        prop_oneof![(name(&["body", "b\\u006fdy", "x"]), value()), (name(&["ttl", "delay", "tenant", "tt\\u006c"]), seconds),];
+    let field = prop_oneof![
+        (name(&["body", "b\\u006fdy", "x"]), value()),
+        (name(&["ttl", "delay", "tenant", "tt\\u006c"]), seconds),
+    ];
     let fields = (vec(field, 0..5), body, any::<Index>());
     let message = fields.prop_map(|(fields, body, at)| {
         let mut fields: Vec<String> = fields.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();

@@ -16,7 +16,7 @@ use crate::storage::{Check, Error};
 /// How many messages, chunks of ends, claims or holds one script looks at.
 const LOOKED_AT_PER_STEP: u64 = 100;
 const SETS: [&str; 3] = ["ready", "delayed", "held"];
-const CLAIM_PARTS: [&str; 3] = ["leases", "claims", "holds"];
+const CLAIM_PARTS: [&str; 4] = ["leases", "claims", "holds", "shards"];
 /// Ends are noted in other scripts than those in which messages are seen: what seems to be missing may have moved in
 /// between, so often at most.
 const LOOKS_FOR_ENDS: usize = 3;
@@ -114,7 +114,7 @@ impl RedisStore {
         }
     }
 
-    /// Looks at the leases, the claims or the holds.
+    /// Looks at the leases, the claims, the holds or the shards.
     async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
         let mut from = Some(text(0));
         while let Some(place) = from {

@@ -14,7 +14,9 @@ use crate::storage::{ClaimChange, ClaimStore, Error};
 impl ClaimStore for RedisStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         let id = ClaimId::random();
-        let args = [text(new.limit as u64), bytes(id), text(new.term.ttl_s.into()), text(new.term.grace_s.into())];
+        let prefer: Vec<u8> = new.prefer.iter().flat_map(|shard| shard.number().to_be_bytes()).collect();
+        let (ttl_s, grace_s) = (text(new.term.ttl_s.into()), text(new.term.grace_s.into()));
+        let args = [text(new.limit as u64), bytes(id), ttl_s, grace_s, prefer.into()];
         let (kind, mut reply) = self.run_settled(&CLAIM_CREATE, queue, &args).await?;
         self.send_letters(queue, reply.number()?).await;
         read_claim(&CLAIM_CREATE, queue, id, &kind, reply)
@@ -76,7 +78,11 @@ fn read_claim(
             let (now_us, ttl_s, since_us) = (reply.number()?, reply.number()?, reply.number()?);
             let ttl_s = u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} lasts {ttl_s} s")))?;
             let age_s = now_us.saturating_sub(since_us) / 1_000_000;
-            Ok(Some(Claim { id, ttl_s, age_s, messages: read_messages(queue, now_us, reply)?, waited: Vec::new() }))
+            let fresh = reply.bytes()?;
+            let messages = read_messages(queue, now_us, reply)?;
+            let fresh = messages.iter().zip(fresh.iter()).filter(|(_, is_fresh)| **is_fresh == b'1');
+            let waited = fresh.map(|(message, _)| message.waited(now_us)).collect();
+            Ok(Some(Claim { id, ttl_s, age_s, messages, waited }))
         }
         kind => Err(reply::unknown(script.name, kind)),
     }

@@ -24,11 +24,13 @@ pub(super) const PROJECTS: &str = "sukkal:projects";
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
 /// What a queue consists of, in the order in which every script on it gets its keys.
-const PARTS: [&str; 11] =
-    ["queue", "counter", "messages", "ready", "delayed", "ends", "held", "holds", "leases", "claims", "outbox"];
+const PARTS: [&str; 13] = [
+    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "held", "holds", "leases",
+    "claims", "outbox",
+];
 
 /// How many of them, the first, a post needs.
-const POST_PARTS: usize = 6;
+const POST_PARTS: usize = 8;
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

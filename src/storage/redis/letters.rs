@@ -15,10 +15,10 @@ use tracing::warn;
 use super::RedisStore;
 use super::keys::QueueKeys;
 use super::messages::text;
-use super::reply;
+use super::reply::{self, Reply};
 use super::script::{LETTER_DROP, LETTER_LIST, LETTER_POST};
 use crate::domain::message::Nonce;
-use crate::domain::{Metadata, Origin, QueueId, QueueName};
+use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
 use crate::storage::key::{id_of, nonce_bytes};
 use crate::storage::{Error, QueueStore, record};
 
@@ -118,25 +118,44 @@ impl RedisStore {
     async fn post_letters(&self, source: &QueueId, letters: &[Letter]) -> Result<(), Error> {
         let target = QueueId::new(source.project().clone(), letters[0].target.clone())
             .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
-        let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes())];
-        for letter in letters {
-            let id = id_of(source, &letter.key)?;
-            let origin = Origin { queue: source.name().clone(), id, claim_count: letter.claim_count };
-            args.push(text(letter.number));
-            args.push(Bytes::copy_from_slice(&nonce_bytes(Nonce::random())));
-            args.push(letter.hold.clone());
-            args.push(record::letter(&letter.record, &origin)?);
-        }
+        let mut sharding = None;
         for _ in 0..TRIES_MAX {
             let keys = QueueKeys::of(&target).all_and_letters();
-            match self.connection.run(&LETTER_POST, keys, args.clone()).await?.text()?.as_str() {
+            let mut reply = self.connection.run(&LETTER_POST, keys, post_args(source, letters, sharding)?).await?;
+            match reply.text()?.as_str() {
                 "posted" => return Ok(()),
-                "absent" => self.create_queue(&target, &Metadata::default()).await?,
+                "absent" => drop(self.create_queue(&target, &Metadata::default()).await?),
+                "fair" => sharding = read_sharding(&mut reply)?,
                 kind => return Err(reply::unknown(LETTER_POST.name, kind)),
-            };
+            }
         }
-        Err(Error::Unavailable(format!("queue {target} is deleted faster than created")))
+        Err(Error::Unavailable(format!("queue {target} changes too often")))
     }
+}
+
+/// What the script needs to post letters, in a fair queue with the shards that their tenants draw: who posted them.
+fn post_args(source: &QueueId, letters: &[Letter], sharding: Option<Sharding>) -> Result<Vec<Bytes>, Error> {
+    let packed = |numbers: &[u16]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Bytes>();
+    let division = sharding.map_or_else(Bytes::new, |sharding| packed(&[sharding.shards(), sharding.per_tenant()]));
+    let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes()), division];
+    for letter in letters {
+        let id = id_of(source, &letter.key)?;
+        let origin = Origin { queue: source.name().clone(), id, claim_count: letter.claim_count };
+        let lot = sharding.zip(record::poster(&letter.record));
+        let lot = lot.map(|(sharding, poster)| sharding.draw(&Tenant::of_poster(poster)));
+        let shards: Vec<u16> = lot.iter().flat_map(|lot| &lot.shards).map(|shard| shard.number()).collect();
+        args.push(text(letter.number));
+        args.push(Bytes::copy_from_slice(&nonce_bytes(Nonce::random())));
+        args.push(letter.hold.clone());
+        args.push(record::letter(&letter.record, &origin)?);
+        args.push(packed(&shards));
+    }
+    Ok(args)
+}
+
+fn read_sharding(reply: &mut Reply) -> Result<Option<Sharding>, Error> {
+    let [shards, per_tenant] = [reply.number()?, reply.number()?].map(|number| u16::try_from(number).unwrap_or(0));
+    Ok(Sharding::new(shards, per_tenant))
 }
 
 fn read_letter(letter: &Bytes) -> Result<Letter, Error> {

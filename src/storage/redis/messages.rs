@@ -11,9 +11,11 @@ use super::script::{
     MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
     QUEUE_STATS,
 };
-use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank};
+use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank, Shard, Tenant};
 use crate::storage::key::{self, id_of};
-use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record};
+use crate::storage::{
+    Deletion, Details, Error, GivenClaim, Holding, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record,
+};
 
 /// How long a restoration knows itself again, in milliseconds: longer than any attempt to do it takes.
 const RESTORE_REMEMBERED_MS: &str = "30000";
@@ -37,8 +39,9 @@ impl MessageStore for RedisStore {
             let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
             match kind.as_str() {
                 "page" => {
-                    let (now, delays, is_last) = (reply.number()?, reply.number()? == 1, reply.number()? == 1);
-                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_fair: false, is_last });
+                    let now = reply.number()?;
+                    let [delays, is_fair, is_last] = [reply.number()? == 1, reply.number()? == 1, reply.number()? == 1];
+                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_fair, is_last });
                 }
                 "onward" => after = reply.bytes()?,
                 kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),
@@ -100,10 +103,11 @@ impl MessageStore for RedisStore {
                 "again" => {}
                 _popped => {
                     self.send_letters(queue, reply.number()?).await;
-                    let now = reply.number()?;
+                    let (now, shards) = (reply.number()?, reply.bytes()?);
+                    let mut shards = shards.as_chunks().0.iter().copied().map(u16::from_be_bytes);
                     let mut popped = Vec::new();
                     while !reply.is_empty() {
-                        popped.push(read_popped(queue, now, &mut reply)?);
+                        popped.push(Popped { shard: shards.next(), ..read_popped(queue, now, &mut reply)? });
                     }
                     return Ok(popped);
                 }
@@ -119,7 +123,8 @@ impl MessageStore for RedisStore {
         keys.push(QueueKeys::of(queue).answer(&Uuid::new_v4().simple().to_string()));
         let mut args = vec![Bytes::from_static(RESTORE_REMEMBERED_MS.as_bytes())];
         for one in popped {
-            args.extend([key_of(one.message.id), one.record.clone(), one.hold.clone()]);
+            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shard.to_be_bytes()));
+            args.extend([key_of(one.message.id), one.record.clone(), one.hold.clone(), shard]);
         }
         self.connection.run(&MESSAGE_RESTORE, keys, args).await.map(|_done| ())
     }
@@ -128,12 +133,14 @@ impl MessageStore for RedisStore {
         self.connection.run(&QUEUE_PURGE, QueueKeys::of(queue).all(), Vec::new()).await.map(|_done| ())
     }
 
-    async fn get_stats(&self, queue: &QueueId, _detailed: bool) -> Result<Stats, Error> {
-        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
+    async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
+        let detail = Bytes::from_static(if detailed { b"detailed" } else { b"" });
+        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[detail]).await?;
         let now = reply.number()?;
         let (total, claimed) = (reply.number()?, reply.number()?);
+        let details = read_details(now, &mut reply)?;
         let mut ends = read_messages(queue, now, reply)?.into_iter();
-        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next(), details: None })
+        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next(), details: detailed.then_some(details) })
     }
 }
 
@@ -175,7 +182,34 @@ fn read_popped(queue: &QueueId, now_us: u64, reply: &mut Reply) -> Result<Popped
     let id = id_of(queue, &reply.bytes()?)?;
     let (record, hold) = (reply.bytes()?, reply.bytes()?);
     let message = record::message(id, &record, record::hold(&hold)?, now_us)?;
-    Ok(Popped { message, waited: None, record, hold, shard: None })
+    let waited = hold.is_empty().then(|| message.waited(now_us));
+    Ok(Popped { message, waited, record, hold, shard: None })
+}
+
+/// What each shard has, and who posts most.
+fn read_details(now_us: u64, reply: &mut Reply) -> Result<Details, Error> {
+    let (rows, tenants) = (reply.number()?, reply.number()?);
+    let mut details = Details::default();
+    for _ in 0..rows {
+        let number = reply.number()?;
+        let [available, delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
+        let oldest = Some(reply.number()?).filter(|rank| *rank > 0);
+        let oldest_age_s = oldest.map(|rank| now_us.saturating_sub(rank) / 1_000_000);
+        let holding = Holding { available, delayed, claimed, oldest_age_s };
+        match u16::try_from(number).ok().and_then(Shard::new) {
+            Some(shard) => details.shards.push((shard, holding)),
+            None => details.unsharded = holding,
+        }
+    }
+    details.shards.sort_unstable_by_key(|(shard, _)| *shard);
+    let mut counts = Vec::new();
+    for _ in 0..tenants {
+        let (name, count) = (reply.text()?, reply.text()?);
+        let count: f64 = count.parse().map_err(|_| Error::Corrupt(format!("{name} has posted {count:?} messages")))?;
+        counts.push((Tenant::from_store(&name), count));
+    }
+    details.tenants = Details::shares(counts);
+    Ok(details)
 }
 
 /// Those of the ids that can name a message here: a message's key has no room for the fingerprint.

@@ -15,8 +15,8 @@ use super::lanes::Lanes;
 use super::messages::text;
 use super::script::MESSAGE_POST;
 use super::{queues, reply};
-use crate::domain::QueueId;
 use crate::domain::message::Nonce;
+use crate::domain::{Lot, QueueId, Tenant};
 use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
 
@@ -67,8 +67,10 @@ struct Request {
     queue: QueueId,
     keys: QueueKeys,
     seen: u64,
-    /// Nonce and delay of each message.
+    /// Nonce, delay and, in a fair queue, tenant of each message.
     places: Vec<u8>,
+    /// The shards that each tenant has drawn, and its name.
+    tenants: Vec<Bytes>,
     /// The record of each message.
     records: Vec<Bytes>,
     once: Option<Once>,
@@ -181,6 +183,7 @@ impl Posts {
         keys.extend(kept_answers);
         for (request, head) in batch.iter().zip(heads) {
             args.push(head);
+            args.extend(request.tenants.iter().cloned());
             args.extend(request.records.iter().cloned());
         }
 
@@ -193,13 +196,33 @@ impl Posts {
     }
 }
 
+/// The tenants of a request, numbered from 1.
+#[derive(Default)]
+struct Tenants {
+    numbers: HashMap<Tenant, u16>,
+    encoded: Vec<Bytes>,
+}
+
+impl Tenants {
+    fn number(&mut self, lot: &Lot) -> u16 {
+        let Self { numbers, encoded } = self;
+        *numbers.entry(lot.tenant.clone()).or_insert_with(|| {
+            let shards = lot.shards.iter().flat_map(|shard| shard.number().to_be_bytes());
+            encoded.push(shards.chain(lot.tenant.as_str().bytes()).collect());
+            u16::try_from(encoded.len()).expect("a request has fewer tenants")
+        })
+    }
+}
+
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>, tell: oneshot::Sender<Result<Posting, Error>>) -> Self {
         let poster = post.client.poster();
-        let places = post
-            .messages
-            .iter()
-            .flat_map(|message| nonce_bytes(Nonce::random()).into_iter().chain(message.delay_s.to_be_bytes()));
+        let (mut places, mut tenants) = (Vec::new(), Tenants::default());
+        for message in post.messages {
+            places.extend(nonce_bytes(Nonce::random()));
+            places.extend(message.delay_s.to_be_bytes());
+            places.extend(message.lot.iter().flat_map(|lot| tenants.number(lot).to_be_bytes()));
+        }
         let once = post.once.map(|(once, kept_s)| Once {
             name: u128::from_be_bytes(once.name(post.client)),
             digest: once.digest(post.client),
@@ -209,7 +232,8 @@ impl Request {
             queue: queue.clone(),
             keys: QueueKeys::of(queue),
             seen: post.seen.0,
-            places: places.collect(),
+            places,
+            tenants: tenants.encoded,
             records: post.messages.iter().map(|message| record::ranked(message, poster)).collect(),
             once,
             tell,
@@ -219,12 +243,14 @@ impl Request {
     /// Its head, as the script reads it.
     fn head(&self, queue: u16, kept_answer: u16) -> Bytes {
         let count = u32::try_from(self.records.len()).expect("a request has fewer bytes than that");
-        let mut head = Vec::with_capacity(36 + self.places.len());
+        let tenants = u16::try_from(self.tenants.len()).expect("a request has fewer tenants");
+        let mut head = Vec::with_capacity(38 + self.places.len());
         head.extend(queue.to_be_bytes());
         head.extend(count.to_be_bytes());
         head.extend(self.seen.to_be_bytes());
         head.extend(kept_answer.to_be_bytes());
         head.extend(self.once.as_ref().map_or(0, |once| once.kept_s).to_be_bytes());
+        head.extend(tenants.to_be_bytes());
         head.extend_from_slice(&self.places);
         head.extend(self.once.iter().flat_map(|once| once.digest));
         head.into()

@@ -61,8 +61,14 @@ macro_rules! lua_shared {
     (queue) => {
         lua!("shared/queue")
     };
+    (fair) => {
+        lua!("shared/fair")
+    };
     (policy) => {
         lua!("shared/policy")
+    };
+    (turns) => {
+        lua!("shared/turns")
     };
     (record) => {
         lua!("shared/record")
@@ -76,6 +82,7 @@ macro_rules! lua_shared {
     (messages) => {
         concat!(
             lua!("shared/queue"),
+            lua!("shared/fair"),
             lua!("shared/news"),
             lua!("shared/record"),
             lua!("shared/holds"),
@@ -84,7 +91,13 @@ macro_rules! lua_shared {
         )
     };
     (posting) => {
-        concat!(lua!("shared/news"), lua!("shared/ends"), lua!("shared/posting"))
+        concat!(
+            lua!("shared/fair"),
+            lua!("shared/news"),
+            lua!("shared/ends"),
+            lua!("shared/sharding"),
+            lua!("shared/posting")
+        )
     };
     (letters) => {
         concat!(lua!("shared/policy"), lua!("shared/letters"))
@@ -98,7 +111,7 @@ macro_rules! lua_shared {
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create" + [messages, holding, letters];
+    CLAIM_CREATE = "claim_create" + [messages, holding, letters, turns];
     CLAIM_GET = "claim_get" + [messages];
     CLAIM_RELEASE = "claim_release" + [messages];
     CLAIM_RENEW = "claim_renew" + [messages, holding];
@@ -111,19 +124,19 @@ scripts! {
     MESSAGE_DELETE = "message_delete" + [messages, compact];
     MESSAGE_GET = "message_get" + [messages];
     MESSAGE_LIST = "message_list" + [messages, policy];
-    MESSAGE_POP = "message_pop" + [messages, compact, letters];
+    MESSAGE_POP = "message_pop" + [messages, compact, letters, turns];
     MESSAGE_POST = "message_post" + [queue, record, posting];
     MESSAGE_RESTORE = "message_restore" + [messages, ends];
     QUEUE_CHECK = "queue_check" + [messages];
     QUEUE_CHECK_CLAIMS = "queue_check_claims" + [messages];
     QUEUE_CHECK_ENDS = "queue_check_ends" + [queue];
-    QUEUE_CREATE = "queue_create" + [queue, policy];
+    QUEUE_CREATE = "queue_create" + [queue, fair, policy];
     QUEUE_DELETE = "queue_delete" + [queue];
     QUEUE_PURGE = "queue_purge" + [queue];
     QUEUE_REGISTER = "queue_register" + [];
     QUEUE_SETTLE = "queue_settle" + [messages, compact];
     QUEUE_SIGHT = "queue_sight" + [messages];
-    QUEUE_STATS = "queue_stats" + [messages];
+    QUEUE_STATS = "queue_stats" + [messages, turns];
     QUEUE_UNREGISTER = "queue_unregister" + [];
-    QUEUE_UPDATE = "queue_update" + [queue, policy];
+    QUEUE_UPDATE = "queue_update" + [queue, fair, policy];
 }

@@ -1,0 +1,49 @@
+-- Gives new messages of a fair queue their shards, and counts who posts.
+local TENANTS_MAX = 32
+local TENANT_COUNT_MAX = 10000
+local TENANTS_KEPT_S = 3600
+
+-- What the shards have to give, now or later, as far as it was looked at.
+local lengths = {}
+
+local function length_of(shard)
+  if not lengths[shard] then
+    lengths[shard] = redis.call('ZCOUNT', shards, shard, shard) + redis.call('ZCOUNT', shards, BAND + shard, BAND + shard)
+  end
+  return lengths[shard]
+end
+
+-- The shard of a lot for its next message: the first that has nothing to give, else the one that has least.
+local function shard_from(lot)
+  local shortest = lot[1]
+  for _, shard in ipairs(lot) do
+    local length = length_of(shard)
+    if length < length_of(shortest) then
+      shortest = shard
+    end
+    if length == 0 then
+      break
+    end
+  end
+  lengths[shortest] = lengths[shortest] + 1
+  return shortest
+end
+
+-- Counts messages of some tenants, by name. As many as there is room for are counted; the one that has posted least makes room
+-- for another, who takes its count over (the Space-Saving algorithm). Counts are halved as they grow, so that what was
+-- posted long ago counts little.
+local function count_tenants(posted)
+  for name, count in pairs(posted) do
+    local counted = tonumber(redis.call('ZINCRBY', tenants, count, name))
+    if counted == count and redis.call('ZCARD', tenants) > TENANTS_MAX then
+      local least = redis.call('ZRANGE', tenants, 0, 1, 'WITHSCORES')
+      local at = least[1] == name and 3 or 1
+      redis.call('ZREM', tenants, least[at])
+      counted = tonumber(redis.call('ZINCRBY', tenants, least[at + 1], name))
+    end
+    if counted >= TENANT_COUNT_MAX then
+      redis.call('ZUNIONSTORE', tenants, 1, tenants, 'WEIGHTS', 0.5)
+    end
+  end
+  redis.call('EXPIRE', tenants, TENANTS_KEPT_S)
+end
