@@ -14,15 +14,20 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects to the server at this URL.
     pub(crate) async fn open(url: &str) -> Self {
-        let stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: Vec::new(), client: format!("{:032x}", 1) }
+        Self::open_as(url, 1).await
     }
 
-    /// Sends a request and waits for its answer, which has to be a good one.
-    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) {
+    /// The same as the client of that number.
+    pub(crate) async fn open_as(url: &str, number: usize) -> Self {
+        let stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: Vec::new(), client: format!("{number:032x}") }
+    }
+
+    /// Sends a request and waits for its answer, which has to be a good one; the body of that.
+    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) -> Vec<u8> {
         self.send(method, path, body).await;
-        self.answer().await;
+        self.answer().await
     }
 
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
@@ -31,7 +36,7 @@ impl Connection {
         self.stream.write_all(request.as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn answer(&mut self) {
+    pub(crate) async fn answer(&mut self) -> Vec<u8> {
         let head = self.read_to(b"\r\n\r\n").await;
         let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
         assert!(head.starts_with("http/1.1 20"), "{head}");
@@ -40,7 +45,7 @@ impl Connection {
         while self.buffer.len() < length {
             self.read_more().await;
         }
-        self.buffer.drain(..length);
+        self.buffer.drain(..length).collect()
     }
 
     /// Begins to follow a feed, as the client of that number.

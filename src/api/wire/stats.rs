@@ -27,23 +27,22 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
 /// What each shard has that has anything, what is in none, and who posts most.
 fn add_details(document: &mut Value, details: &Details) {
     let shard = |(shard, holding): &(Shard, Holding)| {
-        let mut entry = holding_entry(holding);
-        entry["shard"] = json!(shard.number());
+        let mut entry = json!({ "shard": shard.number() });
+        add_holding(&mut entry, holding);
         entry
     };
     let tenant = |(tenant, share): &(Tenant, f64)| json!({ "tenant": tenant.as_str(), "share": share });
     document["shards"] = details.shards.iter().map(shard).collect();
-    document["unsharded"] = holding_entry(&details.unsharded);
+    document["unsharded"] = json!({});
+    add_holding(&mut document["unsharded"], &details.unsharded);
     document["tenants"] = details.tenants.iter().map(tenant).collect();
 }
 
-fn holding_entry(holding: &Holding) -> Value {
-    json!({
-        "available": holding.available,
-        "delayed": holding.delayed,
-        "claimed": holding.claimed,
-        "oldest_age": holding.oldest_age_s,
-    })
+fn add_holding(entry: &mut Value, holding: &Holding) {
+    entry["available"] = json!(holding.available);
+    entry["delayed"] = json!(holding.delayed);
+    entry["claimed"] = json!(holding.claimed);
+    entry["oldest_age"] = json!(holding.oldest_age_s);
 }
 
 fn entry(queue: &QueueId, message: &Message) -> Value {
