@@ -1,7 +1,7 @@
 -- Post the messages of some requests: of each all of them, in order, behind every other, or none.
 --
 -- Each request has an outcome of its own; what goes wrong in one queue does not concern the others.
--- Nothing is settled first: a post only adds.
+-- Nothing is settled first: a post only adds. But in a fair queue it matters what is there.
 --
 -- KEYS  of each queue those that a post needs; the last answer given to this lane (string); the answers that are
 --       kept for the requests' idempotency keys (strings)
@@ -10,7 +10,7 @@
 --       then for each request: its head (see below), in a fair queue its tenants (the shards that each has drawn, two bytes each, and
 --       its name), and the record of each of its messages
 -- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
---       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'f' and
+--       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'u' when its queue, a fair one, has to be settled first; 'f' and
 --       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
 assert(#KEYS == ARGV[1] * POST_KEYS + 1 + ARGV[2], 'message_post: the keys of each queue, one, and those for idempotency keys')
 assert(#ARGV >= 6, 'message_post: 4 arguments and those of a request')
@@ -60,7 +60,7 @@ end
 
 -- Carries out all requests on one queue, the keys of which begin there.
 local function post_to(first_key, requests)
-  queue, counter, messages, ready, delayed, ends, shards, tenants = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
+  queue, counter, messages, ready, delayed, ends, shards, tenants, leases = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
   if first_key > 1 then
     now = clock(queue)
   end
@@ -99,6 +99,11 @@ local function post_to(first_key, requests)
     end
   end
   if #records == 0 then
+    return
+  elseif fairness() and is_unsettled() then
+    for _, request in ipairs(posted) do
+      outcomes[request.number] = 'u'
+    end
     return
   end
 

@@ -22,6 +22,11 @@ local function policy()
   }
 end
 
+-- Whether that makes a queue fair.
+local function divides(packed)
+  return packed ~= '' and string.byte(packed) >= FAIR
+end
+
 local function keep_policy(packed)
   if packed == '' then
     redis.call('HDEL', queue, 'p')
@@ -29,7 +34,7 @@ local function keep_policy(packed)
     redis.call('HSET', queue, 'p', packed)
   end
   local divided = fairness()
-  if packed ~= '' and string.byte(packed) >= FAIR then
+  if divides(packed) then
     local count, per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
     if not divided then
       redis.call('HDEL', queue, 'c')

@@ -10,16 +10,16 @@
 --   ends      zset    chunks of keys by the second in which their messages end, which each begins with
 --   shards    zset    keys of messages that stand in shards of a fair queue: see fair.lua
 --   tenants   zset    the tenants that posted most of late, by how much: see sharding.lua
+--   leases    zset    live claims by the time (µs) at which they end
 --   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
 --   holds     hash    key → what claims have changed about a message: see holds.lua
---   leases    zset    live claims by the time (µs) at which they end
 --   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
 --   outbox    list    dead letters on their way to another queue: see letters.lua
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, delayed, ends, shards, tenants, held, holds, leases, claims, outbox = unpack(KEYS, 1, 13)
+local queue, counter, messages, ready, delayed, ends, shards, tenants, leases, held, holds, claims, outbox = unpack(KEYS, 1, 13)
 local QUEUE_KEYS = 13
 -- So many of them, the first, are all that a post without letters needs.
-local POST_KEYS = 8
+local POST_KEYS = 9
 local KEY_BYTES = 12
 
 local function last_rank()

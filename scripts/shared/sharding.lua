@@ -3,6 +3,13 @@ local TENANTS_MAX = 32
 local TENANT_COUNT_MAX = 10000
 local TENANTS_KEPT_S = 3600
 
+-- Whether a claim is over or a message has ended that still counts.
+local function is_unsettled()
+  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 1)
+  local ended = redis.call('ZRANGEBYSCORE', ends, '-inf', math.floor(now / 1000000), 'LIMIT', 0, 1)
+  return over[1] or ended[1]
+end
+
 -- What the shards have to give, now or later, as far as it was looked at.
 local lengths = {}
 

@@ -12,7 +12,7 @@ use crate::support::redis::{RedisServer, Reply};
 
 /// A queue's keys in the order in which scripts get them.
 const PARTS: [&str; 13] = [
-    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "held", "holds", "leases",
+    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "leases", "held", "holds",
     "claims", "outbox",
 ];
 /// Those that are there when messages are and no claim ever was.

@@ -25,12 +25,12 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.'
 
 /// What a queue consists of, in the order in which every script on it gets its keys.
 const PARTS: [&str; 13] = [
-    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "held", "holds", "leases",
+    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "leases", "held", "holds",
     "claims", "outbox",
 ];
 
 /// How many of them, the first, a post needs.
-const POST_PARTS: usize = 8;
+const POST_PARTS: usize = 9;
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

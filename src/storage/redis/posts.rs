@@ -13,7 +13,7 @@ use super::connection::{Connection, refused};
 use super::keys::QueueKeys;
 use super::lanes::Lanes;
 use super::messages::text;
-use super::script::MESSAGE_POST;
+use super::script::{MESSAGE_POST, QUEUE_SETTLE};
 use super::{queues, reply};
 use crate::domain::message::Nonce;
 use crate::domain::{Lot, QueueId, Tenant};
@@ -22,6 +22,9 @@ use crate::storage::{Error, Post, Posting, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
+
+/// The outcome of a request that has to wait until its queue is settled.
+const UNSETTLED: &[u8] = b"u";
 
 /// How posts are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +126,49 @@ impl Posts {
             }
             match outcomes {
                 Ok(outcomes) => {
+                    let mut unsettled = Vec::new();
                     for (request, outcome) in batch.into_iter().zip(outcomes) {
-                        let outcome = read_outcome(&request.queue, &outcome);
-                        request.answer(outcome);
+                        if *outcome == *UNSETTLED {
+                            unsettled.push(request);
+                        } else {
+                            let outcome = read_outcome(&request.queue, &outcome);
+                            request.answer(outcome);
+                        }
                     }
+                    self.settle_and_retry(slot, unsettled).await;
                 }
                 Err(error) => batch.into_iter().for_each(|request| request.answer(Err(error.clone()))),
+            }
+        }
+    }
+
+    /// Settles the queues of these requests, and lets them be the next again.
+    async fn settle_and_retry(&self, slot: u16, requests: Vec<Request>) {
+        let mut settled: HashMap<QueueKeys, Result<(), Error>> = HashMap::new();
+        let mut next = Vec::new();
+        for request in requests {
+            let outcome = match settled.get(&request.keys) {
+                Some(outcome) => outcome.clone(),
+                None => self.settle(&request.keys).await,
+            };
+            settled.insert(request.keys.clone(), outcome.clone());
+            match outcome {
+                Ok(()) => next.push(request),
+                Err(error) => request.answer(Err(error)),
+            }
+        }
+        if !next.is_empty() {
+            let mut groups = self.groups();
+            let waiting = &mut groups.entry(slot).or_default().waiting;
+            next.into_iter().rev().for_each(|request| waiting.push_front(request));
+        }
+    }
+
+    async fn settle(&self, keys: &QueueKeys) -> Result<(), Error> {
+        loop {
+            let mut reply = self.connection.run(&QUEUE_SETTLE, keys.all(), Vec::new()).await?;
+            if reply.text()? != "again" {
+                return Ok(());
             }
         }
     }

@@ -60,9 +60,9 @@ impl QueueStore for RedisStore {
     async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
         let token = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
         let seen = Bytes::from(seen.0.to_string());
-        let args = vec![seen, record::from_metadata(metadata), record::policy(metadata), token];
-        let keys = QueueKeys::of(queue).all();
-        match self.connection.run(&QUEUE_UPDATE, keys, args).await?.text()?.as_str() {
+        let args = [seen, record::from_metadata(metadata), record::policy(metadata), token];
+        let (kind, _) = self.run_settled(&QUEUE_UPDATE, queue, &args).await?;
+        match kind.as_str() {
             "done" => Ok(Update::Done),
             "stale" => Ok(Update::Stale),
             kind => Err(reply::unknown(QUEUE_UPDATE.name, kind)),

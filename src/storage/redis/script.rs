@@ -138,5 +138,5 @@ scripts! {
     QUEUE_SIGHT = "queue_sight" + [messages];
     QUEUE_STATS = "queue_stats" + [messages, turns];
     QUEUE_UNREGISTER = "queue_unregister" + [];
-    QUEUE_UPDATE = "queue_update" + [queue, fair, policy];
+    QUEUE_UPDATE = "queue_update" + [messages, policy];
 }
