@@ -147,12 +147,8 @@ impl ClaimStore for EmbeddedStore {
             let Some(claim) = store.view.claim(row.number, id)? else {
                 return Ok(());
             };
-            if row.policy.letters.is_some() {
-                for (place, hold) in store.view.still_held(row.number, Lease::Claim(id), &claim.keys)? {
-                    store.put_hold(row.number, &place, Hold { count: hold.count.saturating_sub(1), ..hold })?;
-                }
-            }
-            store.release(row.number, Lease::Claim(id), claim.end_us)?;
+            let counted = u32::from(row.policy.letters.is_some());
+            store.release_counting(row.number, Lease::Claim(id), claim.end_us, counted)?;
             Ok(())
         })
         .await
@@ -231,6 +227,11 @@ impl Writing<'_> {
 
     /// Gives back the messages that a lease still holds, and forgets it; says how many they were.
     pub(super) fn release(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<usize, Error> {
+        self.release_counting(number, lease, end_us, 0)
+    }
+
+    /// The same, and the messages were given out so many times less.
+    fn release_counting(&mut self, number: u64, lease: Lease, end_us: u64, less: u32) -> Result<usize, Error> {
         self.take(&lease_key(number, end_us, lease))?;
         let given = match lease {
             Lease::Nobody(key) => vec![key],
@@ -242,7 +243,7 @@ impl Writing<'_> {
         };
         let still = self.view.still_held(number, lease, &given)?;
         for (place, hold) in &still {
-            self.give_back(number, place, *hold)?;
+            self.give_back(number, place, Hold { count: hold.count.saturating_sub(less), ..*hold })?;
         }
         Ok(still.len())
     }
