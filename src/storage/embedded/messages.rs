@@ -120,6 +120,10 @@ impl MessageStore for EmbeddedStore {
         self.write_settled(queue, (), move |store, number, _now_us| {
             for one in &popped {
                 let key = key_of(one.message.id);
+                // An attempt of which nobody knows may have put it back already.
+                if store.view.has_message(number, &key)? {
+                    continue;
+                }
                 let place = Place { key, set: Part::Ready, hold: Hold::stored(&one.hold)? };
                 let found = Found { place, record: one.record.clone() };
                 store.add(number, &found.place, &found.record, found.hold()?.end_s)?;

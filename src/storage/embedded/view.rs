@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::claims::ClaimRow;
-use super::keys::{self, Part, Table};
+use super::keys::{self, Key, Part, Table};
 use super::places::{Found, Place, Records};
 use super::state::{Row, State};
 use crate::domain::{ClaimId, Message, Queue, QueueId};
@@ -74,6 +74,10 @@ impl<T: Table> View<T> {
             end: first(Part::End)?.map_or(u64::MAX, |second| second.saturating_mul(1_000_000)),
             delay: delayed.map_or(u64::MAX, |delayed| rank_of(&delayed.key)),
         })
+    }
+
+    pub(super) fn has_message(&self, number: u64, key: &Key) -> Result<bool, Error> {
+        Ok(self.contents.get(&keys::of_message(number, Part::Message, key)[..])?.is_some())
     }
 
     /// The messages in those places.
