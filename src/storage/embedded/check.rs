@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use bytes::{Buf, Bytes};
 
+use super::check_shards::SeenShards;
 use super::failure::damaged;
 use super::holds::{Hold, Lease};
 use super::keys::{self, EXPIRIES, Key, Part, QUEUES, TRASH, Table};
@@ -17,13 +18,13 @@ use crate::domain::{MessageId, QueueId};
 use crate::storage::key::{id_of, rank_of};
 use crate::storage::{Check, Error, record};
 
-struct Findings<'a> {
+pub(super) struct Findings<'a> {
     check: &'a mut Check,
     what: String,
 }
 
 impl Findings<'_> {
-    fn expect(&mut self, is_so: bool, finding: impl Display) {
+    pub(super) fn expect(&mut self, is_so: bool, finding: impl Display) {
         if !is_so {
             self.check.find(&self.what, finding);
         }
@@ -44,7 +45,7 @@ impl<T: Table> View<T> {
                 (Ok((row, _)), Ok(_)) => {
                     let other = numbers.insert(row.number, queue.clone());
                     findings.expect(other.is_none(), "it shares its contents with another queue");
-                    self.check_queue(&queue, row.number, &mut findings)?;
+                    self.check_queue(&queue, &row, &mut findings)?;
                 }
                 (Err(error), _) | (_, Err(error)) => findings.expect(false, error),
             }
@@ -71,9 +72,11 @@ impl<T: Table> View<T> {
         Ok(check)
     }
 
-    fn check_queue(&self, queue: &QueueId, number: u64, findings: &mut Findings<'_>) -> Result<(), Error> {
+    fn check_queue(&self, queue: &QueueId, row: &Row, findings: &mut Findings<'_>) -> Result<(), Error> {
+        let number = row.number;
         let state = self.stored_state(number)?;
-        let mut seen = State { last: state.last, waiting: state.waiting, due: state.due, ..State::default() };
+        let mut seen = State { waiting: state.waiting, due: state.due, ..state.emptied() };
+        let mut shards = SeenShards::default();
         let mut last_rank = 0;
         let mut placed = Merged::new(self.all_places(number)?)?;
         for entry in self.all_of(number, Part::Message)? {
@@ -86,6 +89,10 @@ impl<T: Table> View<T> {
             last_rank = rank_of(&key);
             let place = placed.next().transpose()?;
             let is_there = place.is_some_and(|place| place.key == key);
+            if let Some(place) = place.filter(|_| is_there) {
+                seen.sharded += u64::from(place.shard.is_some());
+                shards.see(self, (row, &state), (id, &place), findings)?;
+            }
             findings.expect(is_there, format_args!("message {id} or one before it is in no set or in two"));
             match record::message(id, &record, None, 0).and_then(|_| Hold::of_record(&record)) {
                 Ok(fresh) => self.check_message(number, (id, &key), fresh, &mut seen, findings)?,
@@ -94,6 +101,7 @@ impl<T: Table> View<T> {
         }
         findings.expect(placed.next().is_none(), "a set has a message that is not there");
         findings.expect(state == seen, format_args!("{state:?} is counted, {seen:?} is there"));
+        shards.compare(self, number, findings)?;
         let ends = self.all_of(number, Part::End)?.count() as u64;
         findings.expect(ends == seen.total, format_args!("{} messages have {ends} ends", seen.total));
         let due = self.first_due(number, &state)?.first();
@@ -184,7 +192,7 @@ impl<T: Table> View<T> {
     }
 
     /// All of a part, without number and part in the keys.
-    fn all_of(
+    pub(super) fn all_of(
         &self,
         number: u64,
         part: Part,

@@ -60,8 +60,8 @@ impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
         self.write_settled_with(queue, None, move |store, row, now_us| {
-            let free = store.view.free(row.number, new.limit)?;
-            let given = store.worth_giving_out(&of, row, free, now_us)?;
+            let next = store.next(row, new.limit, &new.prefer)?;
+            let given = store.worth_giving_out(&of, row, next, now_us)?;
             if given.is_empty() {
                 return Ok(None);
             }
@@ -73,12 +73,14 @@ impl ClaimStore for EmbeddedStore {
                 let mut hold = found.hold()?;
                 hold.count = hold.count.saturating_add(count);
                 let hold = store.hold_for(row.number, &found.place.key, hold, id, new.term, now_us)?;
-                store.move_to(row.number, &found.place, Part::Held, Some(hold))?;
-                messages.push(show(&of, &Place { hold: Some(hold), ..found.place }, &found.record, now_us)?);
+                let claimed = Place { set: Part::Held, hold: Some(hold), ..found.place };
+                store.move_to(row.number, &found.place, &claimed)?;
+                messages.push(show(&of, &claimed, &found.record, now_us)?);
             }
             let keys = given.iter().map(|found| found.place.key).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
-            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited: Vec::new() }))
+            let waited = given.iter().filter_map(|found| found.place.waited(now_us)).collect();
+            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited }))
         })
         .await
     }
@@ -214,7 +216,7 @@ impl Writing<'_> {
 
     /// Puts a message that is held back to where it was.
     fn give_back(&mut self, number: u64, place: &Place, hold: Hold) -> Result<(), Error> {
-        self.move_to(number, place, Part::Ready, Some(Hold { lease: None, ..hold }))
+        self.move_to(number, place, &Place { set: Part::Ready, hold: Some(Hold { lease: None, ..hold }), ..*place })
     }
 
     /// Keeps a message that is held from everybody, under no claim, for so long.

@@ -6,6 +6,7 @@ use bytes::BufMut;
 use super::failure::damaged;
 use super::keys::Key;
 use crate::domain::ClaimId;
+use crate::storage::key::KEY_BYTES;
 use crate::storage::{Error, record};
 
 /// A message's hold.
@@ -27,6 +28,9 @@ pub(super) enum Lease {
 }
 
 const HEAD_BYTES: usize = 16;
+/// How long the two kinds of leases are.
+const CLAIM_BYTES: usize = 16;
+const NOBODY_BYTES: usize = 1 + KEY_BYTES;
 /// What a lease begins with that no claim has: see `record::hold`.
 const NOBODY: u8 = b'~';
 /// Where a message's creation time and ttl stand in its record: see `storage/record.rs`.
@@ -45,12 +49,17 @@ impl Hold {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + 16);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + CLAIM_BYTES);
         bytes.put_u32(self.count);
         bytes.put_u32(self.ttl_s);
         bytes.put_u64(self.end_s);
         bytes.extend(self.lease.iter().flat_map(Lease::encode));
         bytes
+    }
+
+    /// Whether a hold can have so many bytes, or none do.
+    pub(super) fn can_have(bytes: usize) -> bool {
+        [0, HEAD_BYTES, HEAD_BYTES + CLAIM_BYTES, HEAD_BYTES + NOBODY_BYTES].contains(&bytes)
     }
 
     /// The hold that stands with a message's place, if it has one.

@@ -24,6 +24,9 @@
 //! | `LEASE` | end (µs), lease | nothing: the lease ends then |
 //! | `CLAIM` | claim | its ttl, since when it runs, its end, the keys that it was given |
 //! | `END` | second, key | nothing: the message ends then; one such entry for each message |
+//! | `TURN` | shard, key | nothing: a free message that has a shard |
+//! | `SHARD` | shard | how many messages of the shard each set has, if any |
+//! | `TENANTS` | | who posted most of late: see `tenants.rs` |
 
 use redb::{ReadableTable, TableDefinition};
 
@@ -65,6 +68,9 @@ pub(super) enum Part {
     Lease = 5,
     Claim = 6,
     End = 7,
+    Turn = 8,
+    Shard = 9,
+    Tenants = 10,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];
@@ -189,6 +195,22 @@ pub(super) fn timed(number: u64, part: Part, time: u64, rest: &[u8]) -> Vec<u8> 
     key.extend_from_slice(&time.to_be_bytes());
     key.extend_from_slice(rest);
     key
+}
+
+/// A key of `contents` with a shard in front of the rest.
+pub(super) fn of_shard(number: u64, part: Part, shard: u16, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(TIME_BYTES + 1 + 2 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(&shard.to_be_bytes());
+    key.extend_from_slice(rest);
+    key
+}
+
+/// The shard and what follows it, of a key that has one.
+pub(super) fn shard_and_rest(key: &[u8]) -> Option<(u16, &[u8])> {
+    let (shard, rest) = rest(key).split_first_chunk()?;
+    Some((u16::from_be_bytes(*shard), rest))
 }
 
 /// What follows number and part in a key of `contents`.

@@ -1,14 +1,18 @@
 //! Dead letters: messages that were given out as often as their queue allows go to another queue. Both are in one
 //! file, so they go in the step that would have given them out.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::failure::damaged;
 use super::holds::whole_seconds;
 use super::places::Found;
 use super::posting::NewRecord;
 use super::state::{Letters, Row};
 use super::writing::Writing;
+use crate::domain::client::Poster;
 use crate::domain::message::Nonce;
-use crate::domain::{Metadata, Origin, QueueId};
+use crate::domain::{Lot, Metadata, Origin, QueueId, Tenant};
 use crate::storage::key::{id_of, nonce_bytes};
 use crate::storage::{Error, record};
 
@@ -40,6 +44,16 @@ impl Writing<'_> {
         dead: &[Found],
         now_us: u64,
     ) -> Result<(), Error> {
+        let target = QueueId::new(source.project().clone(), letters.target.clone())
+            .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
+        self.create(&target, &Metadata::default())?;
+        let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
+        let target_now_us = self.now_us(&target);
+        if self.is_fair(&row)? {
+            // What it holds decides where they go. What one step leaves unsettled must not keep the claim waiting.
+            self.settle(&row, target_now_us)?;
+        }
+        let mut lots: HashMap<Poster, Arc<Lot>> = HashMap::new();
         let mut records = Vec::with_capacity(dead.len());
         for found in dead {
             let mut hold = found.hold()?;
@@ -48,6 +62,14 @@ impl Writing<'_> {
                 hold.end_s = whole_seconds(now_us) + u64::from(letters.ttl_s);
             }
             let id = id_of(source, &found.place.key)?;
+            let lot = match row.policy.sharding {
+                Some(sharding) => {
+                    let poster = record::poster(&found.record)?;
+                    let draw = || Arc::new(sharding.draw(&Tenant::of_poster(poster)));
+                    Some(lots.entry(poster).or_insert_with(draw).clone())
+                }
+                None => None,
+            };
             let origin = Origin { queue: source.name().clone(), id, claim_count: hold.count };
             records.push(NewRecord {
                 nonce: nonce_bytes(Nonce::random()),
@@ -55,16 +77,11 @@ impl Writing<'_> {
                 record: record::letter(&found.record, &origin)?.into(),
                 end_s: hold.end_s,
                 hold: Some(hold),
+                lot,
             });
             self.remove(number, &found.place)?;
         }
-
-        let target = QueueId::new(source.project().clone(), letters.target.clone())
-            .map_err(|error| Error::Corrupt(format!("a letter of {source}: {error}")))?;
-        self.create(&target, &Metadata::default())?;
-        let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
-        let target_now_us = self.now_us(&target);
-        self.post(row.number, target_now_us, &records)?;
+        self.post(&row, target_now_us, &records)?;
         Ok(())
     }
 }

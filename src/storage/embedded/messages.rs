@@ -12,8 +12,10 @@ use super::places::{Found, Merged, Place, Records};
 use super::view::{Room, View, show};
 use super::writer::Step;
 use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId};
-use crate::storage::key::key_of;
-use crate::storage::{Deletion, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record};
+use crate::storage::key::{key_of, rank_of};
+use crate::storage::{
+    Deletion, Details, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record,
+};
 
 /// A list that has found something stops here: what is looked at in vain costs the reader time.
 const LOOKED_AT_MAX: usize = 500;
@@ -26,11 +28,11 @@ impl MessageStore for EmbeddedStore {
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
         let (of, listing) = (queue.clone(), listing.clone());
-        let page = self.read_settled_with(queue, move |view, row, now_us| {
+        let page = self.read_settled_with(queue, move |view, row, state, now_us| {
             // What a queue that delays no more has left undue is no part of its feed.
             let delayed = listing.scope.delayed && row.policy.delays;
             let page = view.list_messages(&of, row.number, &listing, delayed, now_us)?;
-            Ok(Page { delays: row.policy.delays, ..page })
+            Ok(Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page })
         });
         Ok(page.await?.unwrap_or_default())
     }
@@ -101,14 +103,15 @@ impl MessageStore for EmbeddedStore {
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         let of = queue.clone();
         self.write_settled_with(queue, Vec::new(), move |store, row, now_us| {
-            let free = store.view.free(row.number, limit)?;
-            let given = store.worth_giving_out(&of, row, free, now_us)?;
+            let next = store.next(row, limit, &[])?;
+            let given = store.worth_giving_out(&of, row, next, now_us)?;
             let mut popped = Vec::with_capacity(given.len());
             for found in &given {
                 store.remove(row.number, &found.place)?;
                 let message = show(&of, &found.place, &found.record, now_us)?;
                 let (record, hold) = (found.record.clone(), found.place.encoded_hold().into());
-                popped.push(Popped { message, waited: None, record, hold, shard: None });
+                let (waited, shard) = (found.place.waited(now_us), found.place.shard);
+                popped.push(Popped { message, waited, record, hold, shard });
             }
             Ok(popped)
         })
@@ -117,16 +120,17 @@ impl MessageStore for EmbeddedStore {
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
         let popped = popped.to_vec();
-        self.write_settled(queue, (), move |store, number, _now_us| {
+        self.write_settled_with(queue, (), move |store, row, _now_us| {
             for one in &popped {
                 let key = key_of(one.message.id);
                 // An attempt of which nobody knows may have put it back already.
-                if store.view.has_message(number, &key)? {
+                if store.view.has_message(row.number, &key)? {
                     continue;
                 }
-                let place = Place { key, set: Part::Ready, hold: Hold::stored(&one.hold)? };
+                let (hold, shard) = (Hold::stored(&one.hold)?, store.shard_at(row, rank_of(&key), one.shard)?);
+                let place = Place { key, set: Part::Ready, hold, shard };
                 let found = Found { place, record: one.record.clone() };
-                store.add(number, &found.place, &found.record, found.hold()?.end_s)?;
+                store.add(row.number, &found.place, &found.record, found.hold()?.end_s)?;
             }
             Ok(())
         })
@@ -138,20 +142,21 @@ impl MessageStore for EmbeddedStore {
         self.write(0, move |store| store.purge(&queue).map(Step::Done)).await
     }
 
-    async fn get_stats(&self, queue: &QueueId, _detailed: bool) -> Result<Stats, Error> {
+    async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
         let of = queue.clone();
-        let stats = self.read_settled(queue, move |view, number, now_us| {
-            let state = view.stored_state(number)?;
+        let absent = || Stats { details: detailed.then(Details::default), ..Stats::default() };
+        let stats = self.read_settled_with(queue, move |view, row, state, now_us| {
+            let number = row.number;
             let show = |place: Option<Place>| Ok::<_, Error>(view.messages(&of, number, place, now_us)?.pop());
             Ok(Stats {
                 total: state.total,
                 claimed: state.held,
                 oldest: show(view.first(number)?)?,
                 newest: show(view.last(number)?)?,
-                details: None,
+                details: detailed.then(|| view.details(row, state, now_us)).transpose()?,
             })
         });
-        Ok(stats.await?.unwrap_or_default())
+        Ok(stats.await?.unwrap_or_else(absent))
     }
 }
 

@@ -5,6 +5,7 @@
 //! reader that finds something due has the writer settle it first. `keys.rs` says what is stored.
 
 mod check;
+mod check_shards;
 mod claims;
 mod clock;
 mod compact;
@@ -21,7 +22,10 @@ mod posting;
 mod posts;
 mod queues;
 mod settle;
+mod shards;
 mod state;
+mod tenants;
+mod turns;
 mod upkeep;
 mod view;
 mod watch;
@@ -41,7 +45,7 @@ use self::clock::Clock;
 use self::disk::Room;
 use self::engine::Engine;
 use self::keys::Slice;
-use self::state::Row;
+use self::state::{Row, State};
 use self::view::View;
 use self::writer::{Step, Writer};
 use self::writing::Writing;
@@ -162,7 +166,7 @@ impl EmbeddedStore {
             let Some(row) = store.row(&queue)? else {
                 return Ok(Step::Done(absent.clone()));
             };
-            if store.settle(row.number, now_us)? {
+            if store.settle(&row, now_us)? {
                 return Ok(Step::Again);
             }
             work(store, &row, now_us).map(Step::Done)
@@ -212,13 +216,13 @@ impl EmbeddedStore {
         queue: &QueueId,
         look: impl Fn(&Reading, u64, u64) -> Result<T, Error> + Send + Sync + 'static,
     ) -> Result<Option<T>, Error> {
-        self.read_settled_with(queue, move |view, row, now_us| look(view, row.number, now_us)).await
+        self.read_settled_with(queue, move |view, row, _state, now_us| look(view, row.number, now_us)).await
     }
 
     async fn read_settled_with<T: Send + 'static>(
         &self,
         queue: &QueueId,
-        look: impl Fn(&Reading, &Row, u64) -> Result<T, Error> + Send + Sync + 'static,
+        look: impl Fn(&Reading, &Row, &State, u64) -> Result<T, Error> + Send + Sync + 'static,
     ) -> Result<Option<T>, Error> {
         let look = Arc::new(look);
         loop {
@@ -231,7 +235,7 @@ impl EmbeddedStore {
                 if view.is_unsettled(row.number, &state, now_us)? {
                     return Ok(None);
                 }
-                look(view, &row, now_us).map(|seen| Some(Some(seen)))
+                look(view, &row, &state, now_us).map(|seen| Some(Some(seen)))
             });
             if let Some(seen) = seen.await? {
                 return Ok(seen);

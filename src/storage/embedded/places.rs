@@ -1,6 +1,8 @@
-//! Where messages are: each in one of three sets, in which they stand by rank, with what claims have changed about them.
+//! Where messages are: each in one of three sets, in which they stand by rank, with what claims have changed about them
+//! and behind that, in two bytes, the shard, if they have one.
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use bytes::Bytes;
 use redb::{AccessGuard, StorageError};
@@ -12,7 +14,7 @@ use super::state::State;
 use super::view::View;
 use crate::domain::ClaimId;
 use crate::storage::Error;
-use crate::storage::key::key;
+use crate::storage::key::{key, rank_of};
 
 /// In the order in which a message is looked for: what is deleted or shown by its id was claimed, as a rule.
 pub(super) const SETS: [Part; 3] = [Part::Held, Part::Ready, Part::Delayed];
@@ -24,6 +26,8 @@ pub(super) struct Place {
     pub(super) set: Part,
     /// None before its first claim.
     pub(super) hold: Option<Hold>,
+    /// In a fair queue, unless it was there before: see `shards.rs`.
+    pub(super) shard: Option<u16>,
 }
 
 /// A message that is to be given out, with its record.
@@ -40,9 +44,29 @@ impl Found {
 }
 
 impl Place {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.encoded_hold();
+        bytes.extend(self.shard.iter().flat_map(|shard| shard.to_be_bytes()));
+        bytes
+    }
+
+    fn decode(key: &Key, set: Part, bytes: &[u8]) -> Result<Self, Error> {
+        // No hold is two bytes longer than another.
+        let (hold, shard) = match bytes.split_last_chunk() {
+            Some((hold, shard)) if Hold::can_have(hold.len()) => (hold, Some(u16::from_be_bytes(*shard))),
+            _ => (bytes, None),
+        };
+        Ok(Self { key: *key, set, hold: Hold::stored(hold)?, shard })
+    }
+
     /// What is stored of its hold.
     pub(super) fn encoded_hold(&self) -> Vec<u8> {
         self.hold.as_ref().map_or_else(Vec::new, Hold::encode)
+    }
+
+    /// How long a free message was there to be given out, if nobody was given it before.
+    pub(super) fn waited(&self, now_us: u64) -> Option<Duration> {
+        self.hold.is_none().then(|| Duration::from_micros(now_us.saturating_sub(rank_of(&self.key))))
     }
 
     /// The claim that the message is under.
@@ -65,7 +89,7 @@ impl<T: Table> View<T> {
     /// The place of a message in that set, if it is there.
     pub(super) fn place_in(&self, number: u64, set: Part, key: &Key) -> Result<Option<Place>, Error> {
         match self.contents.get(&keys::of_message(number, set, key)[..])? {
-            Some(hold) => Ok(Some(Place { key: *key, set, hold: Hold::stored(hold.value())? })),
+            Some(place) => Place::decode(key, set, place.value()).map(Some),
             None => Ok(None),
         }
     }
@@ -94,9 +118,9 @@ type Entry<'a> = Result<(AccessGuard<'a, Slice>, AccessGuard<'a, Slice>), Storag
 
 impl Places<'_> {
     fn read(set: Part, entry: Entry<'_>) -> Result<Place, Error> {
-        let (key, hold) = entry?;
+        let (key, place) = entry?;
         let key = keys::rest(key.value()).try_into().map_err(|_| damaged("a message's key"))?;
-        Ok(Place { key, set, hold: Hold::stored(hold.value())? })
+        Place::decode(&key, set, place.value())
     }
 }
 
@@ -170,5 +194,26 @@ impl<'a, T: Table> Records<'a, T> {
             return Ok(None);
         };
         Ok((key.value() == wanted).then_some(record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::embedded::holds::Lease;
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        let key: Key = *b"a message's.";
+        let claim = ClaimId::from_bytes([255; 16]);
+        let leases = [None, Some(Lease::Claim(claim)), Some(Lease::Nobody(key))];
+        let claimed = leases.map(|lease| Some(Hold { count: 1, ttl_s: 60, end_s: u64::MAX, lease }));
+
+        for hold in [None].into_iter().chain(claimed) {
+            for shard in [None, Some(0), Some(1_024)] {
+                let place = Place { key, set: Part::Held, hold, shard };
+                assert_eq!(Place::decode(&key, Part::Held, &place.encode()).unwrap(), place);
+            }
+        }
     }
 }

@@ -4,10 +4,14 @@
 //! which it is due. What is visible must never have something undue before it, so a post whose ranks would
 //! reach that far waits too, behind it: as a rule for microseconds.
 
+use std::sync::Arc;
+
 use super::holds::Hold;
 use super::keys::{Key, Part};
 use super::places::Place;
+use super::state::Row;
 use super::writing::Writing;
+use crate::domain::Lot;
 use crate::storage::Error;
 use crate::storage::key::{key, rank_of};
 
@@ -25,11 +29,14 @@ pub(super) struct NewRecord {
     pub(super) end_s: u64,
     /// What a dead letter brings along.
     pub(super) hold: Option<Hold>,
+    /// Whom it is for in a fair queue.
+    pub(super) lot: Option<Arc<Lot>>,
 }
 
 impl Writing<'_> {
     /// Posts messages; their keys. Those of one delay are next to each other.
-    pub(super) fn post(&mut self, number: u64, now_us: u64, messages: &[NewRecord]) -> Result<Vec<Key>, Error> {
+    pub(super) fn post(&mut self, row: &Row, now_us: u64, messages: &[NewRecord]) -> Result<Vec<Key>, Error> {
+        let number = row.number;
         let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
         for (place, message) in messages.iter().enumerate() {
             match groups.iter_mut().find(|(delay_s, _)| *delay_s == message.delay_s) {
@@ -43,7 +50,8 @@ impl Writing<'_> {
             for (place, rank) in group.into_iter().zip(ranks) {
                 let message = &messages[place];
                 keys[place] = key(rank, message.nonce);
-                let at = Place { key: keys[place], set, hold: message.hold };
+                let shard = self.new_shard_at(row, rank, message.lot.as_deref())?;
+                let at = Place { key: keys[place], set, hold: message.hold, shard };
                 self.add(number, &at, &message.record, message.end_s)?;
             }
         }

@@ -1,5 +1,7 @@
-//! Posts: of each request all messages, in order, behind every other, or none. Nothing is settled first: a post
-//! only adds.
+//! Posts: of each request all messages, in order, behind every other, or none. Nothing is settled first, because a post
+//! only adds; but in a fair queue, where it matters to a post what is there.
+
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use redb::ReadableTable;
@@ -12,7 +14,7 @@ use super::posting::NewRecord;
 use super::writer::Step;
 use super::writing::Writing;
 use crate::domain::message::Nonce;
-use crate::domain::{QueueId, Revision};
+use crate::domain::{Lot, QueueId, Revision};
 use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
 
@@ -29,6 +31,7 @@ struct NewMessage {
     delay_s: u32,
     ttl_s: u32,
     record: Bytes,
+    lot: Option<Arc<Lot>>,
 }
 
 struct Once {
@@ -44,7 +47,7 @@ impl EmbeddedStore {
     pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
         let request = Request::new(queue, post);
         let bytes = request.messages.iter().map(|message| message.record.len()).sum();
-        self.write(bytes, move |store| store.post_request(&request).map(Step::Done)).await
+        self.write(bytes, move |store| store.post_request(&request)).await
     }
 }
 
@@ -56,6 +59,7 @@ impl Request {
             delay_s: message.delay_s,
             ttl_s: message.ttl_s,
             record: record::ranked(message, poster),
+            lot: message.lot.clone(),
         });
         let once = post.once.map(|(once, kept_s)| Once {
             key: keys::answer(once.name(post.client), queue),
@@ -67,28 +71,36 @@ impl Request {
 }
 
 impl Writing<'_> {
-    fn post_request(&mut self, request: &Request) -> Result<Posting, Error> {
+    fn post_request(&mut self, request: &Request) -> Result<Step<Posting>, Error> {
         if let Some(once) = &request.once
             && let Some(kept) = self.kept_answer(&request.queue, once)?
         {
-            return Ok(kept);
+            return Ok(Step::Done(kept));
         }
         let Some(row) = self.row(&request.queue)?.filter(|row| row.revision == request.seen) else {
-            return Ok(Posting::Stale(self.view.queue(&request.queue)?));
+            return Ok(Step::Done(Posting::Stale(self.view.queue(&request.queue)?)));
         };
         let now_us = self.now_us(&request.queue);
+        if self.is_fair(&row)? {
+            if self.settle(&row, now_us)? {
+                return Ok(Step::Again);
+            }
+            let lots = request.messages.iter().filter_map(|message| message.lot.as_ref());
+            self.count_tenants(row.number, now_us, lots.map(|lot| &lot.tenant))?;
+        }
         let records = request.messages.iter().map(|message| NewRecord {
             nonce: message.nonce,
             delay_s: message.delay_s,
             record: record::created_at(now_us, &message.record),
             end_s: whole_seconds(now_us) + u64::from(message.ttl_s),
             hold: None,
+            lot: message.lot.clone(),
         });
-        let keys = self.post(row.number, now_us, &records.collect::<Vec<_>>())?;
+        let keys = self.post(&row, now_us, &records.collect::<Vec<_>>())?;
         if let Some(once) = &request.once {
             self.keep_answer(once, &keys)?;
         }
-        posted(&request.queue, &keys)
+        posted(&request.queue, &keys).map(Step::Done)
     }
 
     /// The answer that is kept for a request's idempotency key.

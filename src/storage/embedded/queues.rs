@@ -34,7 +34,7 @@ impl QueueStore for EmbeddedStore {
 
     async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
         let (queue, metadata) = (queue.clone(), metadata.clone());
-        self.write(0, move |store| store.update(&queue, seen, &metadata).map(Step::Done)).await
+        self.write(0, move |store| store.update(&queue, seen, &metadata)).await
     }
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
@@ -96,13 +96,19 @@ impl Writing<'_> {
         Ok(Creation::Created)
     }
 
-    fn update(&mut self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
-        let Some(row) = self.view.row(queue)?.filter(|row| row.revision == seen) else {
-            return Ok(Update::Stale);
+    fn update(&mut self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Step<Update>, Error> {
+        let Some(row) = self.row(queue)?.filter(|row| row.revision == seen) else {
+            return Ok(Step::Done(Update::Stale));
         };
+        if metadata.sharding().is_some() && row.policy.sharding.is_none() {
+            if self.settle(&row, self.now_us(queue))? {
+                return Ok(Step::Again);
+            }
+            self.become_fair(&row)?;
+        }
         let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
         self.put_row(queue, row.number, Revision(next_rank.max(seen.0 + 1)), metadata)?;
-        Ok(Update::Done)
+        Ok(Step::Done(Update::Done))
     }
 
     /// Deletes the queue, if it is there. The next of that name goes on behind it, whatever the clock does.
@@ -127,7 +133,7 @@ impl Writing<'_> {
         let Some(row) = self.view.row(queue)? else {
             return Ok(());
         };
-        let last = self.state(row.number)?.last;
+        let before = self.state(row.number)?;
         let number = self.new_number()?;
         let key = keys::queue(queue);
         let renumbered = {
@@ -135,7 +141,7 @@ impl Writing<'_> {
             Row::renumbered(stored.value(), number)
         };
         self.put_registry(&key, &renumbered)?;
-        self.count(number, |state| state.last = last)?;
+        self.count(number, |state| *state = before.emptied())?;
         self.let_go(row.number)
     }
 

@@ -3,6 +3,8 @@
 use super::failure::damaged;
 use super::holds::Lease;
 use super::keys::{self, Key, Part};
+use super::places::Place;
+use super::state::Row;
 use super::writing::Writing;
 use crate::storage::Error;
 use crate::storage::key::rank_of;
@@ -12,7 +14,8 @@ const SETTLED_MESSAGES_MAX: usize = 500;
 
 impl Writing<'_> {
     /// Settles some hundreds of messages at most; true if there may be more of them.
-    pub(super) fn settle(&mut self, number: u64, now_us: u64) -> Result<bool, Error> {
+    pub(super) fn settle(&mut self, row: &Row, now_us: u64) -> Result<bool, Error> {
+        let number = row.number;
         let state = self.state(number)?;
         if !state.may_be_unsettled(now_us) {
             return Ok(false);
@@ -34,7 +37,7 @@ impl Writing<'_> {
                 self.remove_but_its_end(number, &place)?;
             }
         }
-        let more_let_in = self.let_in(number, now_us)?;
+        let more_let_in = self.let_in(row, now_us)?;
         if more_let_in || over.len() == SETTLED_LEASES_MAX || ended.len() == SETTLED_MESSAGES_MAX {
             return Ok(true);
         }
@@ -46,7 +49,8 @@ impl Writing<'_> {
 
     /// Lets in delayed messages that are due. A rank that was passed was due once, whatever the clock says now,
     /// and what has a higher one may have been seen.
-    fn let_in(&mut self, number: u64, now_us: u64) -> Result<bool, Error> {
+    fn let_in(&mut self, row: &Row, now_us: u64) -> Result<bool, Error> {
+        let number = row.number;
         let state = self.state(number)?;
         if state.delayed == 0 {
             return Ok(false);
@@ -61,7 +65,8 @@ impl Writing<'_> {
             due.push(place);
         }
         for place in &due {
-            self.move_to(number, place, Part::Ready, place.hold)?;
+            let shard = self.shard_at(row, rank_of(&place.key), place.shard)?;
+            self.move_to(number, place, &Place { set: Part::Ready, shard, ..*place })?;
         }
         if let Some(last) = due.last().map(|place| rank_of(&place.key)) {
             self.count(number, |state| state.last = state.last.max(last))?;

@@ -1,6 +1,6 @@
 //! The rows of a queue: what its owner has set, and what the store counts.
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 
 use super::failure::damaged;
 use super::keys::Part;
@@ -49,17 +49,38 @@ pub(super) struct State {
     pub(super) delayed: u64,
     /// Before that nothing is due: no lease is over, no message ends and none is let in.
     pub(super) due: u64,
+    /// How many messages have a shard.
+    pub(super) sharded: u64,
+    /// The last rank that was visible when the queue became fair: what has none behind it has no shard.
+    pub(super) boundary: u64,
+    /// The position from which on the next turn is looked for: see `turns.rs`.
+    pub(super) turn: u16,
+    /// How many claims in a row were served as they prefer.
+    pub(super) passes: u16,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { last: 0, waiting: 0, total: 0, held: 0, delayed: 0, due: u64::MAX }
+        Self {
+            last: 0,
+            waiting: 0,
+            total: 0,
+            held: 0,
+            delayed: 0,
+            due: u64::MAX,
+            sharded: 0,
+            boundary: 0,
+            turn: 0,
+            passes: 0,
+        }
     }
 }
 
 const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
-const STATE_BYTES: usize = 48;
+const STATE_BYTES: usize = 68;
+/// A state from before there were fair queues, which ends sooner.
+const OLD_STATE_BYTES: usize = 48;
 
 impl Row {
     /// The row with its policy, in bytes, and metadata.
@@ -125,22 +146,43 @@ impl State {
         for number in [self.last, self.waiting, self.total, self.held, self.delayed, self.due] {
             bytes.put_u64(number);
         }
+        bytes.put_u64(self.sharded);
+        bytes.put_u64(self.boundary);
+        bytes.put_u16(self.turn);
+        bytes.put_u16(self.passes);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() != STATE_BYTES {
+        if ![STATE_BYTES, OLD_STATE_BYTES].contains(&bytes.len()) {
             return Err(damaged("the state of a queue"));
         }
-        let number = |at: usize| u64::from_be_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
+        let mut whole = [0; STATE_BYTES];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        let mut numbers = &whole[..];
         Ok(Self {
-            last: number(0),
-            waiting: number(1),
-            total: number(2),
-            held: number(3),
-            delayed: number(4),
-            due: number(5),
+            last: numbers.get_u64(),
+            waiting: numbers.get_u64(),
+            total: numbers.get_u64(),
+            held: numbers.get_u64(),
+            delayed: numbers.get_u64(),
+            due: numbers.get_u64(),
+            sharded: numbers.get_u64(),
+            boundary: numbers.get_u64(),
+            turn: numbers.get_u16(),
+            passes: numbers.get_u16(),
         })
+    }
+
+    /// Whether messages stand in shards: as the owner wants it, or still, until those are gone that do.
+    pub(super) fn is_fair(&self, policy: &Policy) -> bool {
+        policy.sharding.is_some() || self.sharded > 0
+    }
+
+    /// What it is when the queue holds nothing any more.
+    pub(super) fn emptied(&self) -> Self {
+        let Self { last, boundary, turn, passes, .. } = *self;
+        Self { last, boundary, turn, passes, ..Self::default() }
     }
 
     /// How many messages are in a set.
@@ -160,5 +202,38 @@ impl State {
     /// The next rank: behind every other that is visible, and never before the clock.
     pub(super) fn next_rank(&self, now_us: u64) -> u64 {
         now_us.max(self.last + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_from_before_there_were_fair_queues_is_one_of_a_queue_that_is_not() {
+        let state = State { last: 7, waiting: 6, total: 5, held: 4, delayed: 3, due: 2, ..State::default() };
+        let encoded = state.encode();
+
+        assert_eq!(State::decode(&encoded[..OLD_STATE_BYTES]).unwrap(), state);
+        assert_eq!(State::decode(&encoded).unwrap(), state);
+        assert!(State::decode(&encoded[..OLD_STATE_BYTES + 8]).is_err());
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let state = State {
+            last: 1,
+            waiting: 2,
+            total: 3,
+            held: 4,
+            delayed: 5,
+            due: 6,
+            sharded: 7,
+            boundary: 8,
+            turn: 1_025,
+            passes: 8,
+        };
+
+        assert_eq!(State::decode(&state.encode()).unwrap(), state);
     }
 }

@@ -9,6 +9,7 @@ use super::failure::damaged;
 use super::holds::Hold;
 use super::keys::{self, CONTENTS, Key, Part, REGISTRY, ROOM, Slice};
 use super::places::Place;
+use super::shards::Fair;
 use super::state::{Row, State};
 use super::view::View;
 use crate::domain::QueueId;
@@ -28,7 +29,9 @@ pub(super) fn make_room(transaction: &WriteTransaction) -> Result<(), Error> {
 /// The store, in a transaction that writes. What it counts of queues is kept here until the end.
 pub(super) struct Writing<'t> {
     pub(super) view: View<Table<'t, Slice, Slice>>,
-    states: HashMap<u64, Counted>,
+    states: HashMap<u64, Counted<State>>,
+    /// The same of queues that are fair, by the numbers of their contents.
+    pub(super) fair: HashMap<u64, Fair>,
     /// The queues that were looked at, by the numbers of their contents.
     names: HashMap<u64, QueueId>,
     /// How many messages have become free under a number; 0 if something may be due sooner than it was.
@@ -40,16 +43,17 @@ pub(super) struct Writing<'t> {
 /// What is to be told once it is committed: so many messages of a queue have become free.
 pub(super) type News = Vec<(QueueId, u64)>;
 
-struct Counted {
-    state: State,
-    is_changed: bool,
+/// What is stored at the end if it has changed.
+pub(super) struct Counted<T> {
+    pub(super) value: T,
+    pub(super) is_changed: bool,
 }
 
 impl<'t> Writing<'t> {
     pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
-        let (states, names, freed) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Ok(Self { view, states, names, freed, clock, is_changed: false })
+        let (states, fair) = (HashMap::new(), HashMap::new());
+        Ok(Self { view, states, fair, names: HashMap::new(), freed: HashMap::new(), clock, is_changed: false })
     }
 
     /// Writes what was counted, without which the transaction must not be committed. What is to be told then; `None` if
@@ -57,8 +61,11 @@ impl<'t> Writing<'t> {
     pub(super) fn finish(mut self) -> Result<Option<News>, Error> {
         for (number, counted) in std::mem::take(&mut self.states) {
             if counted.is_changed {
-                self.put(&keys::part(number, Part::State), &counted.state.encode())?;
+                self.put(&keys::part(number, Part::State), &counted.value.encode())?;
             }
+        }
+        for (number, fair) in std::mem::take(&mut self.fair) {
+            self.put_fair(number, &fair)?;
         }
         let mut names = self.names;
         let news = self.freed.into_iter().filter_map(|(number, freed)| Some((names.remove(&number)?, freed)));
@@ -86,10 +93,10 @@ impl<'t> Writing<'t> {
 
     pub(super) fn state(&mut self, number: u64) -> Result<State, Error> {
         if let Some(counted) = self.states.get(&number) {
-            return Ok(counted.state);
+            return Ok(counted.value);
         }
         let state = self.view.stored_state(number)?;
-        self.states.insert(number, Counted { state, is_changed: false });
+        self.states.insert(number, Counted { value: state, is_changed: false });
         Ok(state)
     }
 
@@ -97,20 +104,21 @@ impl<'t> Writing<'t> {
     pub(super) fn count(&mut self, number: u64, change: impl FnOnce(&mut State)) -> Result<(), Error> {
         let mut state = self.state(number)?;
         change(&mut state);
-        self.states.insert(number, Counted { state, is_changed: true });
+        self.states.insert(number, Counted { value: state, is_changed: true });
         Ok(())
     }
 
     /// Notes that nothing is due before then, which is told to others with the next change.
     pub(super) fn put_off(&mut self, number: u64, due: u64) {
         if let Some(counted) = self.states.get_mut(&number) {
-            counted.state.due = due;
+            counted.value.due = due;
         }
     }
 
     /// Lets what has this number go, in bounded time: it is reclaimed later.
     pub(super) fn let_go(&mut self, number: u64) -> Result<(), Error> {
         self.states.remove(&number);
+        self.fair.remove(&number);
         self.put_registry(&keys::trash(number), &[])
     }
 
@@ -150,9 +158,9 @@ impl<'t> Writing<'t> {
         Ok(taken)
     }
 
-    /// Puts a message into a set, where it is or where it was not, with its hold.
+    /// Puts a message into a set, where it is or where it was not.
     fn put_place(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        self.put(&keys::of_message(number, place.set, &place.key), &place.encoded_hold())
+        self.put(&keys::of_message(number, place.set, &place.key), &place.encode())
     }
 
     /// Changes what claims have changed about a message that stays in its set.
@@ -160,15 +168,17 @@ impl<'t> Writing<'t> {
         self.put_place(number, &Place { hold: Some(hold), ..*place })
     }
 
-    /// Moves a message to another of the three sets, with that hold.
-    pub(super) fn move_to(&mut self, number: u64, place: &Place, to: Part, hold: Option<Hold>) -> Result<(), Error> {
-        if !self.take(&keys::of_message(number, place.set, &place.key))? {
+    /// Moves a message to another of the three sets.
+    pub(super) fn move_to(&mut self, number: u64, from: &Place, to: &Place) -> Result<(), Error> {
+        if !self.take(&keys::of_message(number, from.set, &from.key))? {
             return Err(damaged("the place of a message"));
         }
-        self.put_place(number, &Place { key: place.key, set: to, hold })?;
-        self.tell(number, u64::from(to == Part::Ready));
+        self.leave_shard(number, from)?;
+        self.put_place(number, to)?;
+        self.enter_shard(number, to)?;
+        self.tell(number, u64::from(to.set == Part::Ready));
         self.count(number, |state| {
-            leave(state, place.set);
+            leave(state, from);
             enter(state, to);
         })
     }
@@ -191,6 +201,7 @@ impl<'t> Writing<'t> {
     pub(super) fn add(&mut self, number: u64, place: &Place, record: &[u8], end_s: u64) -> Result<(), Error> {
         self.put(&keys::of_message(number, Part::Message, &place.key), record)?;
         self.put_place(number, place)?;
+        self.enter_shard(number, place)?;
         self.note_end(number, &place.key, end_s)?;
         if place.set == Part::Delayed {
             self.note_due(number, rank_of(&place.key))?;
@@ -198,7 +209,7 @@ impl<'t> Writing<'t> {
         self.tell(number, u64::from(place.set == Part::Ready));
         self.count(number, |state| {
             state.total += 1;
-            enter(state, place.set);
+            enter(state, place);
         })
     }
 
@@ -212,6 +223,7 @@ impl<'t> Writing<'t> {
     /// The same but for the entry that says when it ends; the second in which that is.
     pub(super) fn remove_but_its_end(&mut self, number: u64, place: &Place) -> Result<u64, Error> {
         self.take(&keys::of_message(number, place.set, &place.key))?;
+        self.leave_shard(number, place)?;
         let record = self.view.contents.remove(&keys::of_message(number, Part::Message, &place.key)[..])?;
         let record = record.ok_or_else(|| damaged("a message"))?;
         let hold = place.hold.map_or_else(|| Hold::of_record(record.value()), Ok)?;
@@ -219,7 +231,7 @@ impl<'t> Writing<'t> {
         self.is_changed = true;
         self.count(number, |state| {
             state.total = state.total.saturating_sub(1);
-            leave(state, place.set);
+            leave(state, place);
         })?;
         Ok(hold.end_s)
     }
@@ -236,16 +248,18 @@ impl<'t> Writing<'t> {
     }
 }
 
-fn enter(state: &mut State, set: Part) {
-    match set {
+fn enter(state: &mut State, place: &Place) {
+    state.sharded += u64::from(place.shard.is_some());
+    match place.set {
         Part::Held => state.held += 1,
         Part::Delayed => state.delayed += 1,
         _ => {}
     }
 }
 
-fn leave(state: &mut State, set: Part) {
-    match set {
+fn leave(state: &mut State, place: &Place) {
+    state.sharded = state.sharded.saturating_sub(u64::from(place.shard.is_some()));
+    match place.set {
         Part::Held => state.held = state.held.saturating_sub(1),
         Part::Delayed => state.delayed = state.delayed.saturating_sub(1),
         _ => {}
