@@ -63,3 +63,78 @@ impl SeenShards {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{
+        Body, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Sharding, Tenant, Term,
+    };
+    use crate::storage::embedded::EmbeddedStore;
+    use crate::storage::embedded::writer::Step;
+    use crate::storage::embedded::writing::Writing;
+    use crate::storage::{ClaimStore, MessageStore, Post, QueueStore, Upkeep};
+
+    /// A fair queue with a free message and a claimed one.
+    async fn fair_queue(store: &EmbeddedStore) -> QueueId {
+        let queue = QueueId::new(ProjectId::new("p").unwrap(), "work".parse().unwrap()).unwrap();
+        let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
+        let metadata = Metadata::from_store(keys.as_object().unwrap().clone());
+        store.create_queue(&queue, &metadata).await.unwrap();
+        let seen = store.get_queue(&queue).await.unwrap().unwrap().revision;
+        let lot = Arc::new(Sharding::new(2, 1).unwrap().draw(&Tenant::new("a").unwrap()));
+        let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
+        let message = NewMessage { ttl_s: 60, delay_s: 0, body, lot: Some(lot) };
+        let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
+        let post = Post { seen, client: &client, messages: &[message.clone(), message], once: None };
+        store.post_messages(&queue, &post).await.unwrap();
+        let claim = NewClaim { limit: 1, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
+        store.create_claim(&queue, &claim).await.unwrap().unwrap();
+        queue
+    }
+
+    type Damage = fn(&mut Writing<'_>, u64, u16) -> Result<(), Error>;
+
+    #[tokio::test]
+    async fn a_check_finds_each_kind_of_damage_to_shards() {
+        let damages: [(Damage, &str); 6] = [
+            (|_, _, _| Ok(()), ""),
+            (|store, number, shard| store.take(&keys::of_shard(number, Part::Shard, shard, &[])).map(|_| ()), "is counted"),
+            (
+                |store, number, shard| store.put(&keys::of_shard(number, Part::Turn, shard, &[0; 12]), &[]),
+                "1 messages have 2 turns",
+            ),
+            (|store, number, _| store.count(number, |state| state.sharded += 1), "is counted"),
+            (|store, number, _| store.count(number, |state| state.boundary = state.last), "before there were shards"),
+            (
+                |store, number, shard| {
+                    let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
+                    store.leave_shard(number, &place)?;
+                    store.put(&keys::of_message(number, Part::Ready, &place.key), &[])?;
+                    store.take(&keys::of_shard(number, Part::Turn, shard, &place.key)).map(|_| ())
+                },
+                "has no shard",
+            ),
+        ];
+        for (damage, finding) in damages {
+            let store = EmbeddedStore::in_memory().unwrap();
+            let queue = fair_queue(&store).await;
+            let damaged = store.write(0, move |store| {
+                let number = store.row(&queue)?.expect("it is there").number;
+                let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
+                damage(store, number, place.shard.expect("it has one")).map(Step::Done)
+            });
+            damaged.await.unwrap();
+
+            let findings = store.check().await.unwrap().findings;
+
+            assert_eq!(findings.is_empty(), finding.is_empty(), "{findings:?}");
+            assert!(finding.is_empty() || findings.iter().any(|one| one.contains(finding)), "{finding}: {findings:?}");
+        }
+    }
+}

@@ -60,7 +60,7 @@ impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
         self.write_settled_with(queue, None, move |store, row, now_us| {
-            let next = store.next(row, new.limit, &new.prefer)?;
+            let next = store.next_messages(row, new.limit, &new.prefer)?;
             let given = store.worth_giving_out(&of, row, next, now_us)?;
             if given.is_empty() {
                 return Ok(None);

@@ -103,7 +103,7 @@ impl MessageStore for EmbeddedStore {
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         let of = queue.clone();
         self.write_settled_with(queue, Vec::new(), move |store, row, now_us| {
-            let next = store.next(row, limit, &[])?;
+            let next = store.next_messages(row, limit, &[])?;
             let given = store.worth_giving_out(&of, row, next, now_us)?;
             let mut popped = Vec::with_capacity(given.len());
             for found in &given {

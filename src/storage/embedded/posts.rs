@@ -81,10 +81,10 @@ impl Writing<'_> {
             return Ok(Step::Done(Posting::Stale(self.view.queue(&request.queue)?)));
         };
         let now_us = self.now_us(&request.queue);
+        if self.is_fair(&row)? && self.settle(&row, now_us)? {
+            return Ok(Step::Again);
+        }
         if self.is_fair(&row)? {
-            if self.settle(&row, now_us)? {
-                return Ok(Step::Again);
-            }
             let lots = request.messages.iter().filter_map(|message| message.lot.as_ref());
             self.count_tenants(row.number, now_us, lots.map(|lot| &lot.tenant))?;
         }

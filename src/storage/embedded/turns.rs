@@ -148,10 +148,13 @@ impl<T: Table> View<T> {
 impl Writing<'_> {
     /// The free messages that are next, as many as fit into one answer: they are about to be given out, so in a fair queue
     /// they have had their turns.
-    pub(super) fn next(&mut self, row: &Row, limit: usize, prefer: &[Shard]) -> Result<Vec<Found>, Error> {
+    pub(super) fn next_messages(&mut self, row: &Row, limit: usize, prefer: &[Shard]) -> Result<Vec<Found>, Error> {
         let (number, state) = (row.number, self.state(row.number)?);
         if !state.is_fair(&row.policy) {
             return self.view.free(number, limit);
+        }
+        if state.in_set(Part::Ready) == 0 {
+            return Ok(Vec::new());
         }
         if state.passes < PREFERRED_IN_A_ROW_MAX {
             let lines = self.view.preferred_lines(number, &state, prefer)?;
