@@ -77,11 +77,6 @@ pub(super) fn is_from(record: &[u8], poster: Poster) -> bool {
     record.get(CLIENT) == Some(poster.as_bytes())
 }
 
-/// Who has posted the message of a whole record.
-pub(super) fn poster(record: &[u8]) -> Option<Poster> {
-    record.get(CLIENT)?.try_into().ok().map(Poster::from_bytes)
-}
-
 /// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
 /// end_s: u64`, big-endian, and the sixteen bytes of the claim that holds the message, or the thirteen of
 /// a lease without a holder, if one does.

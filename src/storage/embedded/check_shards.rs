@@ -104,7 +104,10 @@ mod tests {
     async fn a_check_finds_each_kind_of_damage_to_shards() {
         let damages: [(Damage, &str); 6] = [
             (|_, _, _| Ok(()), ""),
-            (|store, number, shard| store.take(&keys::of_shard(number, Part::Shard, shard, &[])).map(|_| ()), "is counted"),
+            (
+                |store, number, shard| store.take(&keys::of_shard(number, Part::Shard, shard, &[])).map(|_| ()),
+                "is counted",
+            ),
             (
                 |store, number, shard| store.put(&keys::of_shard(number, Part::Turn, shard, &[0; 12]), &[]),
                 "1 messages have 2 turns",

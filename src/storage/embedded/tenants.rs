@@ -8,7 +8,7 @@ use super::keys::{self, Part, Table};
 use super::view::View;
 use super::writing::Writing;
 use crate::domain::Tenant;
-use crate::storage::Error;
+use crate::storage::{Details, Error};
 
 const COUNTERS_MAX: usize = 32;
 /// When a counter has come so far, all are halved, so that what was long ago weighs less.
@@ -44,7 +44,7 @@ impl Tenants {
             while bytes.has_remaining() {
                 let (count, length) = (bytes.try_get_u32().ok()?, bytes.try_get_u16().ok()?);
                 let (name, rest) = bytes.split_at_checked(length.into())?;
-                counters.push((count, Tenant::new(str::from_utf8(name).ok()?).ok()?));
+                counters.push((count, Tenant::from_store(str::from_utf8(name).ok()?)));
                 bytes = rest;
             }
             Some(Self { last_post_us, counters })
@@ -91,14 +91,11 @@ impl Tenants {
     }
 
     /// The share that each has in all that was posted of late, the busiest first.
-    pub(super) fn shares(mut self, now_us: u64) -> Vec<(Tenant, f64)> {
+    pub(super) fn shares(self, now_us: u64) -> Vec<(Tenant, f64)> {
         if self.is_over(now_us) {
             return Vec::new();
         }
-        self.counters
-            .sort_unstable_by(|(count, tenant), (other, than)| other.cmp(count).then_with(|| tenant.cmp(than)));
-        let all: f64 = self.counters.iter().map(|(count, _)| f64::from(*count)).sum();
-        self.counters.into_iter().map(|(count, tenant)| (tenant, f64::from(count) / all)).collect()
+        Details::shares(self.counters.into_iter().map(|(count, tenant)| (tenant, count.into())).collect())
     }
 }
 

@@ -141,8 +141,8 @@ fn post_args(source: &QueueId, letters: &[Letter], sharding: Option<Sharding>) -
     for letter in letters {
         let id = id_of(source, &letter.key)?;
         let origin = Origin { queue: source.name().clone(), id, claim_count: letter.claim_count };
-        let lot = sharding.zip(record::poster(&letter.record));
-        let lot = lot.map(|(sharding, poster)| sharding.draw(&Tenant::of_poster(poster)));
+        let poster = record::poster(&letter.record)?;
+        let lot = sharding.map(|sharding| sharding.draw(&Tenant::of_poster(poster)));
         let shards: Vec<u16> = lot.iter().flat_map(|lot| &lot.shards).map(|shard| shard.number()).collect();
         args.push(text(letter.number));
         args.push(Bytes::copy_from_slice(&nonce_bytes(Nonce::random())));
