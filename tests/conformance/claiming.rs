@@ -15,11 +15,15 @@ impl Subject {
     }
 
     pub(super) async fn claim_for(&self, queue: &QueueId, limit: usize, ttl_s: u32, grace_s: u32) -> Option<Claim> {
-        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, prefer: Vec::new() };
+        self.claim_as(queue, NewClaim { limit, term: Term { ttl_s, grace_s }, prefer: Vec::new() }).await
+    }
+
+    pub(super) async fn claim_as(&self, queue: &QueueId, new: NewClaim) -> Option<Claim> {
         let claim = self.store().create_claim(queue, &new).await.expect(OK);
         if let Some(claim) = &claim {
             let holders: Vec<_> = claim.messages.iter().map(|message| message.claim).collect();
             assert_eq!(holders, vec![Some(claim.id); holders.len()]);
+            let limit = new.limit;
             assert!((1..=limit).contains(&holders.len()), "{} messages for a claim of {limit}", holders.len());
         }
         claim

@@ -9,6 +9,7 @@
 compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
 
 mod acknowledging;
+mod any;
 mod churn;
 mod claiming;
 mod claims;
@@ -17,6 +18,13 @@ mod contention;
 mod delay;
 mod drivers;
 mod expiry;
+mod fair_change;
+mod fair_details;
+mod fair_letters;
+mod fair_places;
+mod fair_prefer;
+mod fair_turns;
+mod fairness;
 mod feed;
 mod identity;
 mod large;
@@ -24,6 +32,8 @@ mod letters;
 mod lookup;
 mod model;
 mod model_claims;
+mod model_fair;
+mod model_operations;
 mod once;
 mod popping;
 mod posting;
@@ -36,6 +46,7 @@ mod redis_keys;
 mod redis_letters;
 mod redis_posts;
 mod returning;
+mod rotation;
 mod seed;
 mod subject;
 mod together;
@@ -287,6 +298,66 @@ suite! {
         churn: [
             every_queue_that_exists_is_listed_whatever_happened,
             a_queue_that_is_created_and_deleted_by_many_is_one_queue,
+        ],
+        fair_turns: [
+            neighbours_alternate_whosever_turn_it_was,
+            tenants_side_by_side_get_the_same_share,
+            any_backlogs_are_served_in_turn,
+            the_turn_is_everybodys,
+            shards_with_nothing_free_are_passed_over,
+            the_oldest_of_a_shard_comes_first,
+            the_feed_of_a_fair_queue_is_whole_and_by_rank,
+            what_did_not_fit_into_an_answer_is_next_in_turn,
+            a_plain_queue_looks_at_no_lots,
+        ],
+        fair_places: [
+            a_message_goes_to_the_first_empty_shard_of_its_lot_or_the_shortest,
+            each_message_of_a_batch_counts_for_the_next,
+            delayed_messages_count_where_they_will_be_and_claimed_ones_do_not,
+            messages_of_one_delay_are_placed_before_those_of_the_next,
+            whatever_ends_a_claim_gives_back_into_the_same_shard,
+            restored_messages_are_in_their_old_shard_and_place,
+            what_ends_or_is_deleted_leaves_its_shard,
+            a_purge_empties_all_shards_and_keeps_the_turn,
+            a_queue_made_again_remembers_no_shards,
+        ],
+        fair_change: [
+            more_shards_take_effect_at_once,
+            shards_that_are_too_many_are_served_until_they_are_empty,
+            counts_are_exact_however_often_a_queue_is_divided,
+            the_backlog_of_a_plain_queue_has_a_turn_like_a_shard,
+            what_is_popped_of_a_backlog_goes_back_into_it,
+            a_queue_is_fair_until_its_last_sharded_message_is_gone,
+            what_was_delayed_in_a_plain_queue_keeps_it_fair,
+            what_is_restored_to_a_plain_queue_has_lost_its_shard,
+            an_update_that_divides_nothing_anew_keeps_the_turn,
+        ],
+        fair_prefer: [
+            a_preference_is_served_alone_and_leaves_the_turn,
+            of_several_shards_the_one_with_the_oldest_is_first,
+            without_what_is_preferred_a_claim_is_one_like_others,
+            of_nine_preferring_claims_in_a_row_one_is_like_others,
+            a_claim_in_vain_counts_for_nothing,
+            the_shards_that_are_too_many_can_be_preferred,
+            the_backlog_of_a_plain_queue_is_no_shard_to_prefer,
+        ],
+        fair_details: [
+            details_tell_what_each_shard_has,
+            details_of_a_plain_queue_are_all_unsharded,
+            the_age_of_a_delayed_message_counts_from_when_it_was_due,
+            tenants_are_told_by_their_share_of_what_is_posted,
+            of_many_tenants_the_heavy_ones_are_told,
+            a_tenant_takes_over_the_count_of_the_least,
+            what_was_posted_long_ago_counts_less,
+            tenants_are_forgotten_an_hour_after_the_last_post,
+            a_first_claim_tells_how_long_its_messages_have_waited,
+            a_pop_tells_how_long_its_messages_have_waited,
+        ],
+        fair_letters: [
+            a_dead_letter_has_its_turn_and_leaves_its_shard,
+            a_pop_of_a_fair_queue_counts_and_obeys_the_count,
+            dead_letters_go_to_the_shards_that_their_posters_draw,
+            a_fair_queue_may_be_its_own_dead_letter_queue,
         ],
         model: [
             any_sequence_of_operations_does_what_a_plain_list_does,

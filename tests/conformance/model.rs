@@ -8,116 +8,40 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::json;
 use sukkal::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, QueueId, Revision};
 use sukkal::storage::{Creation, Listing, Posting, Scope, Update};
 
+use super::any::holds_for_any;
 use super::model_claims::Leased;
-use super::seed::seed;
+use super::model_fair::{Fairness, Kind, PoppedAndKept};
+use super::model_operations::{Batch, Look, Operation, look, operation};
+use super::rotation::UNSHARDED;
 use super::subject::{Subject, assert_ascending, body, client, ids_of, metadata};
 
-const SEQUENCES: u32 = 120;
+const SEQUENCES: u32 = 160;
 const OPERATIONS_MAX: usize = 50;
 pub(super) const TICK_S: u32 = 100;
 const LETTER_TTL_S: u32 = 1_000_000;
 /// No run takes so long.
-const RUN_S: i64 = 12;
+pub(super) const RUN_S: i64 = 12;
 
 pub(super) async fn any_sequence_of_operations_does_what_a_plain_list_does(subject: &Subject) {
-    let config = Config {
-        cases: SEQUENCES,
-        rng_seed: RngSeed::Fixed(seed()),
-        failure_persistence: None,
-        max_shrink_iters: 500,
-        ..Config::default()
-    };
     let subject = subject.clone();
-    let runtime = tokio::runtime::Handle::current();
-    let verdict = tokio::task::spawn_blocking(move || {
-        let run = |operations| {
-            runtime.block_on(Run::new(&subject).all(operations));
-            Ok(())
-        };
-        TestRunner::new(config).run(&vec(operation(), 1..OPERATIONS_MAX), run).map_err(|error| error.to_string())
-    });
-    if let Err(error) = verdict.await.expect("the runner does not panic") {
-        panic!("{error}");
-    }
+    let kind = || prop_oneof![2 => Just(Kind::Plain), 3 => Just(Kind::Fair)];
+    let sequences = move || (kind(), look(), vec(operation(), 1..OPERATIONS_MAX));
+
+    holds_for_any(SEQUENCES, sequences, async move |(kind, look, operations)| {
+        Run::new(&subject, kind).all(look, operations).await;
+    })
+    .await;
 }
 
-/// Messages that were ever posted are named by an [`Index`] into all of them.
-#[derive(Clone, Debug)]
-enum Operation {
-    Create(u8),
-    Delete,
-    Update(u8),
-    UpdateStale,
-    Post { client: u8, count: usize, ticks: u32, delay_ticks: Option<u32> },
-    PostStale,
-    List { after: Option<Index>, limit: usize, not_from: Option<u8> },
-    Get(Vec<Index>),
-    DeleteMessages(Vec<Index>),
-    Count,
-    Pop(usize),
-    Stats,
-    Claim { limit: usize, ticks: u32, grace_ticks: u32 },
-    GetClaim(Index),
-    Renew { claim: Index, ticks: u32, grace_ticks: u32 },
-    Release(Index),
-    Acknowledge { message: Index, claim: Option<Index> },
-    DeleteClaimed { messages: Vec<Index>, claims: Vec<Index> },
-    Return { claim: Index, message: Index, delay_ticks: Option<u32> },
-    ListWithClaimed(usize),
-    ListWithDelayed(usize),
-    Tidy,
-    Advance(u32),
-    Rewind(u32),
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    use Operation as O;
-
-    let picks = || vec(any::<Index>(), 0..30);
-    let listing = (any::<Option<Index>>(), 1_usize..80, proptest::option::of(0_u8..3));
-    prop_oneof![
-        2 => any::<u8>().prop_map(O::Create),
-        1 => Just(O::Delete),
-        2 => any::<u8>().prop_map(O::Update),
-        1 => Just(O::UpdateStale),
-        8 => (0_u8..3, 1_usize..70, 0_u32..4, proptest::option::of(0_u32..3))
-            .prop_map(|(client, count, ticks, delay_ticks)| O::Post { client, count, ticks, delay_ticks }),
-        1 => Just(O::PostStale),
-        8 => listing.prop_map(|(after, limit, not_from)| O::List { after, limit, not_from }),
-        3 => picks().prop_map(O::Get),
-        4 => picks().prop_map(O::DeleteMessages),
-        2 => Just(O::Count),
-        2 => (1_usize..30).prop_map(O::Pop),
-        2 => Just(O::Stats),
-        6 => (1_usize..40, 0_u32..4, 0_u32..3)
-            .prop_map(|(limit, ticks, grace_ticks)| O::Claim { limit, ticks, grace_ticks }),
-        3 => any::<Index>().prop_map(O::GetClaim),
-        2 => (any::<Index>(), 0_u32..4, 0_u32..3)
-            .prop_map(|(claim, ticks, grace_ticks)| O::Renew { claim, ticks, grace_ticks }),
-        2 => any::<Index>().prop_map(O::Release),
-        4 => (any::<Index>(), any::<Option<Index>>())
-            .prop_map(|(message, claim)| O::Acknowledge { message, claim }),
-        2 => (picks(), vec(any::<Index>(), 0..4))
-            .prop_map(|(messages, claims)| O::DeleteClaimed { messages, claims }),
-        3 => (any::<Index>(), any::<Index>(), proptest::option::of(0_u32..3))
-            .prop_map(|(claim, message, delay_ticks)| O::Return { claim, message, delay_ticks }),
-        3 => (1_usize..80).prop_map(O::ListWithClaimed),
-        2 => (1_usize..80).prop_map(O::ListWithDelayed),
-        1 => Just(O::Tidy),
-        3 => (1_u32..4).prop_map(O::Advance),
-        1 => (1_u32..4).prop_map(O::Rewind),
-    ]
-}
-
+/// A message that should be there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     pub(super) id: MessageId,
-    client: u8,
+    pub(super) client: u8,
     pub(super) ttl_s: u32,
     pub(super) body: Body,
     pub(super) ends_s: i64,
@@ -127,13 +51,16 @@ pub(super) struct Kept {
     /// Until when it is kept from everybody, having been given back for later.
     pub(super) back_s: Option<i64>,
     pub(super) claim_count: u32,
+    pub(super) was_claimed: bool,
+    /// Its shard, or the place of what has none; nothing where it stands in no shard's turn.
+    pub(super) shard: Option<u16>,
 }
 
 /// A queue under test, and what should be in it.
 pub(super) struct Run<'a> {
     pub(super) subject: &'a Subject,
     pub(super) queue: QueueId,
-    state: Option<(Metadata, Revision)>,
+    pub(super) state: Option<(Metadata, Revision)>,
     pub(super) feed: Vec<Kept>,
     ever: Vec<MessageId>,
     pub(super) claims: Vec<Leased>,
@@ -144,10 +71,13 @@ pub(super) struct Run<'a> {
     latest_s: i64,
     /// What should be in the queue's dead letter queue, in this order.
     pub(super) dead: Vec<Kept>,
+    pub(super) kind: Kind,
+    pub(super) fairness: Fairness,
+    pub(super) popped: Vec<PoppedAndKept>,
 }
 
 impl<'a> Run<'a> {
-    fn new(subject: &'a Subject) -> Self {
+    fn new(subject: &'a Subject, kind: Kind) -> Self {
         let queue = subject.id(&uuid::Uuid::new_v4().to_string());
         let (feed, ever, claims, ever_claimed, dead) = Default::default();
         let real = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
@@ -164,38 +94,52 @@ impl<'a> Run<'a> {
             now_s: 0,
             latest_s: 0,
             dead,
+            kind,
+            fairness: Fairness::default(),
+            popped: Vec::new(),
         }
     }
 
-    async fn all(mut self, operations: Vec<Operation>) {
-        self.create(1).await;
+    async fn all(mut self, look: Look, operations: Vec<Operation>) {
+        self.create(look).await;
         for operation in operations {
             self.step(operation).await;
-            self.end_claims();
-            self.let_in();
-            let now_s = self.now_s;
-            self.feed.retain(|kept| kept.ends_s > now_s);
+            self.settle();
         }
+        self.look_at_details().await;
         self.look_at_feed().await;
         self.look_at_letters().await;
         self.subject.delete(&self.queue).await;
     }
 
+    /// Lets what is over by now be over.
+    pub(super) fn settle(&mut self) {
+        self.end_claims();
+        let now_s = self.now_s;
+        self.feed.retain(|kept| kept.ends_s > now_s);
+        self.let_in();
+    }
+
     async fn step(&mut self, operation: Operation) {
         match operation {
-            Operation::Create(colour) => self.create(colour).await,
+            Operation::Create(look) => self.create(look).await,
             Operation::Delete => {
                 self.subject.delete(&self.queue).await;
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
+                (self.fairness, self.popped) = (Fairness::default(), Vec::new());
             }
-            Operation::Update(colour) => self.update(colour).await,
+            Operation::Purge => {
+                self.subject.store().purge_messages(&self.queue).await.expect("the store answers");
+                (self.feed, self.claims) = (Vec::new(), Vec::new());
+            }
+            Operation::Update(look) => self.update(look).await,
             Operation::UpdateStale => {
                 let stale = Revision(self.last_revision.0 - 1);
                 let update = self.subject.store().update_queue(&self.queue, stale, &Metadata::default()).await;
                 assert_eq!(update, Ok(Update::Stale));
                 self.look_at_queue().await;
             }
-            Operation::Post { client, count, ticks, delay_ticks } => self.post(client, count, ticks, delay_ticks).await,
+            Operation::Post(batch) => self.post(batch).await,
             Operation::PostStale => {
                 let stale = Revision(self.last_revision.0 - 1);
                 let batch = super::subject::messages(60, 2);
@@ -210,21 +154,23 @@ impl<'a> Run<'a> {
                 self.feed.retain(|kept| !ids.contains(&kept.id));
             }
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
-            Operation::Pop(limit) => {
-                let popped = self.subject.pop(&self.queue, limit).await;
-                let expected = self.give_out(limit);
-                assert_eq!(counted(&popped), expected);
-                let popped = ids_of(&popped);
-                self.feed.retain(|kept| !popped.contains(&kept.id));
+            Operation::Pop(limit) => drop(self.pop(limit).await),
+            Operation::PopAndKeep(limit) => {
+                let popped = self.pop(limit).await;
+                self.popped.push(popped);
             }
+            Operation::Restore(pick) => self.restore(pick).await,
             Operation::Stats => {
+                self.look_at_details().await;
                 let stats = self.subject.stats(&self.queue).await;
                 let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
                 assert_eq!(stats.total, self.feed.len() as u64);
                 assert_eq!(stats.claimed, self.claimed().len() as u64);
                 assert_eq!(ends, (self.feed.first().map(|kept| kept.id), self.feed.last().map(|kept| kept.id)));
             }
-            Operation::Claim { limit, ticks, grace_ticks } => self.claim(limit, ticks, grace_ticks).await,
+            Operation::Claim { limit, ticks, grace_ticks, prefer } => {
+                self.claim(limit, ticks, grace_ticks, &prefer).await;
+            }
             Operation::GetClaim(claim) => self.look_at_claim(claim).await,
             Operation::Renew { claim, ticks, grace_ticks } => self.renew(claim, ticks, grace_ticks).await,
             Operation::Release(claim) => self.release(claim).await,
@@ -252,24 +198,28 @@ impl<'a> Run<'a> {
                 let delays = self.delays();
                 let expected = ids_where(&self.feed, |kept| !kept.is_held() && (kept.let_in || delays));
                 assert_eq!(ids_of(&page.messages), expected[..limit.min(expected.len())]);
+                assert_eq!(page.is_fair, self.is_fair());
             }
             Operation::Tidy => self.subject.tidy_project().await,
             Operation::Advance(ticks) => {
-                self.subject.advance(&self.queue, ticks_s(ticks)).await;
-                self.now_s += i64::from(ticks * TICK_S);
-                self.latest_s = self.latest_s.max(self.now_s);
+                for part_s in self.parts_of(ticks) {
+                    self.subject.advance(&self.queue, Duration::from_secs(part_s.into())).await;
+                    self.now_s += i64::from(part_s);
+                    self.latest_s = self.latest_s.max(self.now_s);
+                    self.settle_where_it_matters().await;
+                }
             }
             Operation::Rewind(ticks) => {
                 // What has ended unseen might be back; what has been seen to end is not.
                 self.subject.count(&self.queue).await;
-                self.subject.rewind(&self.queue, ticks_s(ticks)).await;
+                self.subject.rewind(&self.queue, Duration::from_secs((ticks * TICK_S).into())).await;
                 self.now_s -= i64::from(ticks * TICK_S);
             }
         }
     }
 
-    async fn create(&mut self, colour: u8) {
-        let keys = self.keys(colour, false);
+    async fn create(&mut self, look: Look) {
+        let keys = self.keys(look, false);
         let creation = self.subject.store().create_queue(&self.queue, &keys).await;
         if self.state.is_none() {
             assert_eq!(creation, Ok(Creation::Created));
@@ -280,7 +230,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Metadata of that colour, which says how often messages are given out too.
     /// How often messages are given out before they become dead letters, if they do.
     pub(super) fn claim_count_max(&self) -> Option<u32> {
         let (keys, _) = self.state.as_ref()?;
@@ -291,7 +240,9 @@ impl<'a> Run<'a> {
         self.state.as_ref().is_some_and(|(keys, _)| keys.default_message_delay_s().is_some())
     }
 
-    fn keys(&self, colour: u8, updated: bool) -> Metadata {
+    /// Metadata of that look, which says how often messages are given out too.
+    fn keys(&self, Look { colour, shards, own }: Look, updated: bool) -> Metadata {
+        let is_fair = self.kind == Kind::Fair;
         let claim_count_max = Some(colour % 4).filter(|count| *count < 3);
         metadata(json!({
             "colour": colour,
@@ -301,15 +252,18 @@ impl<'a> Run<'a> {
             "_dead_letter_queue": self.letters().name().as_str(),
             // Its clock is not moved.
             "_dead_letter_queue_messages_ttl": LETTER_TTL_S,
+            "_shards": is_fair.then_some(shards),
+            "_shards_per_tenant": own.filter(|_| is_fair),
         }))
     }
 
-    async fn update(&mut self, colour: u8) {
-        let keys = self.keys(colour, true);
+    async fn update(&mut self, look: Look) {
+        let keys = self.keys(look, true);
         let seen = self.state.as_ref().map_or(self.last_revision, |(_, revision)| *revision);
         let update = self.subject.store().update_queue(&self.queue, seen, &keys).await;
         if self.state.is_some() {
             assert_eq!(update, Ok(Update::Done));
+            self.divide(&keys);
             self.expect_new(keys).await;
         } else {
             assert_eq!(update, Ok(Update::Stale));
@@ -331,14 +285,15 @@ impl<'a> Run<'a> {
     }
 
     /// Posts messages, of which two in three are delayed if any is.
-    async fn post(&mut self, by: u8, count: usize, ticks: u32, delay_ticks: Option<u32>) {
+    async fn post(&mut self, batch: Batch) {
+        let Batch { client: by, tenants, count, ticks, delay_ticks } = batch;
         let ttl_s = TICK_S * ticks + TICK_S / 2;
         let delay_s = delay_ticks.map_or(0, |ticks| TICK_S * ticks + 85);
         let first = self.ever.len();
         let batch: Vec<_> = (first..first + count)
             .map(|number| {
                 let delay_s = if number % 3 == 0 { 0 } else { delay_s };
-                NewMessage { ttl_s, delay_s, body: body(&json!({"n": number})), lot: None }
+                NewMessage { ttl_s, delay_s, body: body(&json!({"n": number})), lot: self.lot_of(number % tenants) }
             })
             .collect();
         let seen = self.last_revision;
@@ -349,9 +304,10 @@ impl<'a> Run<'a> {
         }
         let Ok(Posting::Posted(ids)) = posting else { panic!("not posted: {posting:?}") };
         assert_eq!(ids.len(), count);
+        let shards = self.place(&batch);
         let ends_s = self.now_s + i64::from(ttl_s);
         let last = self.feed.iter().rfind(|kept| kept.let_in).map_or(0, |kept| kept.id.rank().micros());
-        for (id, message) in ids.iter().zip(batch) {
+        for ((id, message), shard) in ids.iter().zip(batch).zip(shards) {
             let rank = id.rank().micros();
             let (earliest, latest) =
                 (self.clock_us(self.now_s), self.clock_us(self.latest_s + RUN_S).max(last + 1_000_000));
@@ -359,10 +315,20 @@ impl<'a> Run<'a> {
             assert!((earliest + hidden_us..latest + hidden_us).contains(&rank), "{rank} is not the place of its delay");
             assert!(rank > last, "{rank} may have been passed");
             let let_in = message.delay_s == 0;
-            let (claim, back_s, claim_count) = Default::default();
-            let kept =
-                Kept { id: *id, client: by, ttl_s, body: message.body, ends_s, let_in, claim, back_s, claim_count };
-            self.feed.push(kept);
+            let (claim, back_s, claim_count, was_claimed) = Default::default();
+            self.feed.push(Kept {
+                id: *id,
+                client: by,
+                ttl_s,
+                body: message.body,
+                ends_s,
+                let_in,
+                claim,
+                back_s,
+                claim_count,
+                was_claimed,
+                shard,
+            });
         }
         self.feed.sort_by_key(|kept| kept.id.rank());
         for delayed in [false, true] {
@@ -373,20 +339,22 @@ impl<'a> Run<'a> {
     }
 
     /// What the queue's clock says, at the least, when the run has moved it so far.
-    fn clock_us(&self, offset_s: i64) -> u64 {
+    pub(super) fn clock_us(&self, offset_s: i64) -> u64 {
         self.started_us.checked_add_signed(offset_s * 1_000_000).expect("it is after 1970")
     }
 
     /// Lets in what is due.
     fn let_in(&mut self) {
         let now_us = self.clock_us(self.now_s);
-        for kept in self.feed.iter_mut().filter(|kept| kept.id.rank().micros() <= now_us) {
-            kept.let_in = true;
-        }
         // What stands before something visible was due before it.
-        let last = self.feed.iter().rposition(|kept| kept.let_in);
-        for kept in self.feed.iter_mut().take(last.unwrap_or(0)) {
+        let last = self.feed.iter().rposition(|kept| kept.let_in || kept.id.rank().micros() <= now_us);
+        let is_fair = self.is_fair();
+        for kept in self.feed.iter_mut().take(last.map_or(0, |last| last + 1)) {
+            if !kept.let_in && is_fair {
+                kept.shard = kept.shard.or(Some(UNSHARDED));
+            }
             kept.let_in = true;
+            self.fairness.last = self.fairness.last.max(kept.id.rank());
         }
     }
 
@@ -441,8 +409,4 @@ pub(super) fn ids_where(feed: &[Kept], is_so: impl Fn(&Kept) -> bool) -> Vec<Mes
 /// Which messages these are, and how often each was claimed.
 pub(super) fn counted(messages: &[Message]) -> Vec<(MessageId, u32)> {
     messages.iter().map(|message| (message.id, message.claim_count)).collect()
-}
-
-fn ticks_s(ticks: u32) -> Duration {
-    Duration::from_secs(u64::from(ticks * TICK_S))
 }

@@ -1,10 +1,12 @@
 //! The model's claims: what each operation on them should do, and what it does.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, MessageId, QueueId};
+use sukkal::domain::{ClaimId, MessageId, NewClaim, QueueId, Term};
 use sukkal::storage::{ClaimChange, Deletion};
 
+use super::fairness::shard;
 use super::model::{Kept, Run, TICK_S, counted, ids_where};
+use super::rotation::UNSHARDED;
 use super::subject::ids_of;
 
 /// A live claim.
@@ -13,6 +15,8 @@ pub(super) struct Leased {
     id: ClaimId,
     ttl_s: u32,
     since_s: i64,
+    /// What it was given, in this order.
+    given: Vec<MessageId>,
 }
 
 impl Leased {
@@ -40,8 +44,11 @@ impl Run<'_> {
         ids_where(&self.feed, Kept::is_held)
     }
 
-    fn held(&self, claim: ClaimId) -> Vec<MessageId> {
-        ids_where(&self.feed, |kept| kept.claim == Some(claim))
+    /// What a claim holds, in the order in which it was given.
+    fn held(&self, claim: ClaimId) -> Vec<&Kept> {
+        let leased = self.claims.iter().find(|leased| leased.id == claim);
+        let given = leased.iter().flat_map(|leased| &leased.given);
+        given.filter_map(|id| self.feed.iter().find(|kept| kept.id == *id && kept.claim == Some(claim))).collect()
     }
 
     pub(super) fn letters(&self) -> QueueId {
@@ -69,16 +76,23 @@ impl Run<'_> {
         assert_eq!(letters, expected);
     }
 
-    /// Of the oldest free messages, takes away those that have been given out too often; the others with their
-    /// counts.
-    pub(super) fn give_out(&mut self, limit: usize) -> Vec<(MessageId, u32)> {
+    /// Of the free messages that are next, takes away those that have been given out too often; the others as they
+    /// are now.
+    pub(super) fn give_out(&mut self, limit: usize, prefer: &[u16]) -> Vec<Kept> {
         let most = self.claim_count_max();
-        let taken: Vec<_> = self.free().into_iter().take(limit).collect();
-        let is_dead = |kept: &Kept| taken.contains(&kept.id) && most.is_some_and(|most| kept.claim_count >= most);
-        self.dead.extend(self.feed.iter().filter(|kept| is_dead(kept)).cloned());
-        self.feed.retain(|kept| !is_dead(kept));
-        let left = self.feed.iter().filter(|kept| taken.contains(&kept.id));
-        left.map(|kept| (kept.id, kept.claim_count)).collect()
+        let free: Vec<_> = self.feed.iter().filter(|kept| kept.let_in && !kept.is_held()).collect();
+        let taken: Vec<MessageId> = if self.is_fair() {
+            let free: Vec<_> = free.iter().map(|kept| (kept.shard.unwrap_or(UNSHARDED), kept.id)).collect();
+            self.fairness.rotation.take(&free, limit, prefer)
+        } else {
+            free.iter().take(limit).map(|kept| kept.id).collect()
+        };
+        let find = |id: &MessageId| self.feed.iter().find(|kept| kept.id == *id).expect("it is free").clone();
+        let is_dead = |kept: &Kept| most.is_some_and(|most| kept.claim_count >= most);
+        let (dead, left): (Vec<Kept>, Vec<Kept>) = taken.iter().map(find).partition(is_dead);
+        self.feed.retain(|kept| !dead.contains(kept));
+        self.dead.extend(dead);
+        left
     }
 
     pub(super) async fn give_back(&mut self, pick: Index, id: MessageId, delay_ticks: Option<u32>) {
@@ -128,7 +142,7 @@ impl Run<'_> {
     fn hold(&mut self, claim: ClaimId, ids: &[MessageId], ttl_s: u32, grace_s: u32) {
         let now_s = self.now_s;
         for kept in self.feed.iter_mut().filter(|kept| ids.contains(&kept.id)) {
-            kept.claim = Some(claim);
+            (kept.claim, kept.was_claimed) = (Some(claim), true);
             if kept.ends_s < now_s + i64::from(ttl_s) {
                 kept.ttl_s = ttl_s + grace_s;
                 kept.ends_s = now_s + i64::from(kept.ttl_s);
@@ -136,33 +150,39 @@ impl Run<'_> {
         }
     }
 
-    pub(super) async fn claim(&mut self, limit: usize, ticks: u32, grace_ticks: u32) {
+    pub(super) async fn claim(&mut self, limit: usize, ticks: u32, grace_ticks: u32, prefer: &[u16]) {
         let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
+        let shards = prefer.iter().map(|number| shard(*number)).collect();
 
-        let claim = self.subject.claim_for(&self.queue, limit, ttl_s, grace_s).await;
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, prefer: shards };
+        let claim = self.subject.claim_as(&self.queue, new).await;
 
-        let mut expected = self.give_out(limit);
+        let expected = self.give_out(limit, prefer);
         let Some(claim) = claim else {
             assert_eq!(expected, []);
             return;
         };
-        if self.claim_count_max().is_some() {
-            for (id, claim_count) in &mut expected {
-                *claim_count += 1;
-                let kept = self.feed.iter_mut().find(|kept| kept.id == *id);
-                kept.expect("it is not dead").claim_count = *claim_count;
-            }
+        let counts = u32::from(self.claim_count_max().is_some());
+        let counted_now: Vec<_> = expected.iter().map(|kept| (kept.id, kept.claim_count + counts)).collect();
+        assert_eq!((counted(&claim.messages), claim.ttl_s), (counted_now, ttl_s));
+        self.look_at_waited(&expected, &claim.waited);
+        let given = ids_of(&claim.messages);
+        for kept in self.feed.iter_mut().filter(|kept| given.contains(&kept.id)) {
+            kept.claim_count += counts;
         }
-        assert_eq!((counted(&claim.messages), claim.ttl_s), (expected, ttl_s));
-        self.claims.push(Leased { id: claim.id, ttl_s, since_s: self.now_s });
+        self.hold(claim.id, &given, ttl_s, grace_s);
+        self.claims.push(Leased { id: claim.id, ttl_s, since_s: self.now_s, given });
         self.ever_claimed.push(claim.id);
-        self.hold(claim.id, &ids_of(&claim.messages), ttl_s, grace_s);
         let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
         assert_eq!(lives, self.ttls_of(claim.id));
     }
 
     fn ttls_of(&self, claim: ClaimId) -> Vec<u32> {
-        self.feed.iter().filter(|kept| kept.claim == Some(claim)).map(|kept| kept.ttl_s).collect()
+        self.held(claim).iter().map(|kept| kept.ttl_s).collect()
+    }
+
+    fn ids_held(&self, claim: ClaimId) -> Vec<MessageId> {
+        self.held(claim).iter().map(|kept| kept.id).collect()
     }
 
     pub(super) async fn look_at_claim(&self, pick: Index) {
@@ -173,7 +193,7 @@ impl Run<'_> {
 
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(leased)) = (claim, expected) {
-            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (leased.ttl_s, self.held(id)));
+            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (leased.ttl_s, self.ids_held(id)));
             let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
             assert_eq!(lives, self.ttls_of(id));
             let age_s = u64::try_from(self.now_s - leased.since_s).unwrap_or(0);
@@ -191,7 +211,7 @@ impl Run<'_> {
         if let Some(leased) = self.claims.iter_mut().find(|leased| leased.id == id) {
             (leased.ttl_s, leased.since_s) = (ttl_s, now_s);
         }
-        self.hold(id, &self.held(id), ttl_s, grace_s);
+        self.hold(id, &self.ids_held(id), ttl_s, grace_s);
     }
 
     pub(super) async fn release(&mut self, pick: Index) {
