@@ -19,6 +19,7 @@ use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
 use crate::config::{self, Config};
 use crate::janitor;
+use crate::metrics::Metrics;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
@@ -72,7 +73,9 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
-    Service { broker: Broker::new(store, config.transport.limits.clone(), cipher), settings: Arc::new(settings) }
+    let metrics = Arc::new(Metrics::new());
+    let broker = Broker::new(store, config.transport.limits.clone(), cipher, metrics.clone());
+    Service { broker, settings: Arc::new(settings), metrics }
 }
 
 /// The store at that address.

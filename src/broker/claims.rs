@@ -68,8 +68,12 @@ impl Broker {
         let Some(claim) = self.store.create_claim(queue, &new).await? else {
             return Ok(None);
         };
-        let way_back = if may_go_back { WayBack::of_claim(self, queue, claim.id) } else { WayBack::none() };
+        let way_back = may_go_back.then(|| WayBack::of_claim(self, queue, claim.id, claim.waited.clone()));
         let value = self.open_claim(queue, claim).await?;
+        let way_back = way_back.unwrap_or_else(|| {
+            self.metrics.picked_up(value.waited.iter().copied());
+            WayBack::none()
+        });
         Ok(Some(Taken { value, way_back }))
     }
 

@@ -322,12 +322,15 @@ impl Broker {
         if popped.is_empty() {
             return Ok(None);
         }
-        let copy = may_go_back.then(|| popped.clone());
+        let copy = popped.clone();
         let value = self.open_popped(queue, popped).await?;
         let is_opened = |popped: &Popped| value.iter().any(|message| message.id == popped.message.id);
-        let way_back = match copy {
-            Some(popped) => WayBack::of_popped(self, queue, popped.into_iter().filter(is_opened).collect()),
-            None => WayBack::none(),
+        let opened = copy.into_iter().filter(is_opened);
+        let way_back = if may_go_back {
+            WayBack::of_popped(self, queue, opened.collect())
+        } else {
+            self.metrics.picked_up(opened.filter_map(|popped| popped.waited));
+            WayBack::none()
         };
         Ok(Some(Taken { value, way_back }))
     }

@@ -29,6 +29,7 @@ pub use error::Error;
 use self::looks::Looks;
 use self::sealing::Sealing;
 use crate::domain::{Limits, Queue, QueueId};
+use crate::metrics::Metrics;
 use crate::storage::Driver;
 
 /// How many queues' metadata a process remembers.
@@ -42,6 +43,7 @@ pub struct Broker(Arc<Shared>);
 pub struct Shared {
     store: Arc<dyn Driver>,
     limits: Limits,
+    metrics: Arc<Metrics>,
     /// Queues as last seen. A post says which revision it was made for and is told if that is not
     /// the queue's any more, so what is remembered here may be old but never wrong.
     seen: Cache<QueueId, Arc<Queue>>,
@@ -69,10 +71,11 @@ impl Deref for Broker {
 impl Broker {
     /// A broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
-    pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>) -> Self {
+    pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(Shared {
             store,
             limits,
+            metrics,
             seen: Cache::new(REMEMBERED_QUEUES_MAX),
             sealing: Sealing::new(cipher),
             writes: TaskTracker::new(),

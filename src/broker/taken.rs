@@ -35,6 +35,7 @@ struct Load {
     broker: Broker,
     queue: QueueId,
     what: What,
+    waited: Vec<Duration>,
 }
 
 #[derive(Debug)]
@@ -49,16 +50,18 @@ impl WayBack {
         Self(None)
     }
 
-    pub(super) fn of_claim(broker: &Broker, queue: &QueueId, claim: ClaimId) -> Self {
-        Self::new(broker, queue, What::Claim(claim))
+    /// For a claim, with how long what it has taken had waited for its first one.
+    pub(super) fn of_claim(broker: &Broker, queue: &QueueId, claim: ClaimId, waited: Vec<Duration>) -> Self {
+        Self::new(broker, queue, What::Claim(claim), waited)
     }
 
     pub(super) fn of_popped(broker: &Broker, queue: &QueueId, popped: Vec<Popped>) -> Self {
-        Self::new(broker, queue, What::Popped(popped))
+        let waited = popped.iter().filter_map(|popped| popped.waited).collect();
+        Self::new(broker, queue, What::Popped(popped), waited)
     }
 
-    fn new(broker: &Broker, queue: &QueueId, what: What) -> Self {
-        Self(Some(Box::new(Load { broker: broker.clone(), queue: queue.clone(), what })))
+    fn new(broker: &Broker, queue: &QueueId, what: What, waited: Vec<Duration>) -> Self {
+        Self(Some(Box::new(Load { broker: broker.clone(), queue: queue.clone(), what, waited })))
     }
 
     /// Whether it would go back at all.
@@ -69,7 +72,10 @@ impl WayBack {
 
     /// It has reached who waited for it.
     pub fn delivered(mut self) {
-        self.0 = None;
+        // Only now: what goes back was never picked up.
+        if let Some(load) = self.0.take() {
+            load.broker.metrics.picked_up(load.waited.iter().copied());
+        }
     }
 }
 
@@ -87,7 +93,7 @@ impl Drop for WayBack {
 
 impl Load {
     async fn go_back(self: Box<Self>) {
-        let Self { broker, queue, what } = *self;
+        let Self { broker, queue, what, waited: _ } = *self;
         match what {
             What::Claim(claim) => broker.withdraw(&queue, claim).await,
             What::Popped(popped) => broker.put_back(queue, popped).await,

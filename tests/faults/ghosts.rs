@@ -1,5 +1,6 @@
 //! Ghosts: clients that wait for messages and are gone when some come. Nothing is taken for them, or it goes back at
-//! once, as it was; unless the answer had been written by then, which a ghost knows, since it still listens.
+//! once, as it was; unless the answer had been written by then, which a ghost knows, since it still listens. Each message
+//! is picked up once: what goes back was not.
 //!
 //! `SUKKAL_GHOSTS` is how many there are for each store, `SUKKAL_SEED` repeats their choices (not their timing).
 
@@ -10,10 +11,11 @@ use serde_json::{Value, json};
 use sukkal::storage::embedded::EmbeddedStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::chronicle::choices::{self, Choices};
+use crate::support::exposition::Exposition;
 use crate::support::ground::Ground;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, CLIENT};
@@ -64,6 +66,15 @@ async fn haunt(name: &str, ground: &Ground) {
     }
     let mut ends = lanes.join_all().await.concat();
     ends.sort_unstable();
+    let messages = f64::from(u32::try_from(ends.len()).unwrap());
+    let picked_up = || async { Exposition::of(&server.url("")).await.value("sukkal_pickup_delay_seconds_count") };
+    // It is noted when an answer is written, and so a moment after somebody may have read it.
+    let noted = async {
+        while picked_up().await != Some(messages) {
+            yield_now().await;
+        }
+    };
+    assert!(timeout(PATIENCE, noted).await.is_ok(), "{:?} pick-ups of {messages} messages", picked_up().await);
     let back: Vec<Duration> =
         ends.iter().filter_map(|end| if let End::NotAnswered(after) = end { Some(*after) } else { None }).collect();
     assert!(back.len() > ends.len() / 4, "most ghosts were answered: {} of {}", ends.len() - back.len(), ends.len());

@@ -27,6 +27,7 @@ mod message_pop;
 mod message_post;
 mod message_return;
 mod metadata_patch;
+mod metrics;
 mod order;
 mod query_rules;
 mod queue_create;

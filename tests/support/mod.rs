@@ -3,6 +3,7 @@
 pub(crate) mod chronicle;
 pub(crate) mod cluster;
 pub(crate) mod events;
+pub(crate) mod exposition;
 #[cfg(feature = "movable-clock")]
 pub(crate) mod ground;
 pub(crate) mod ports;

@@ -60,7 +60,7 @@ fn redis_store(url: &str) -> Arc<dyn Driver> {
 /// Two services, each over what this opens.
 fn services(open: impl Fn() -> Arc<dyn Driver>) -> [(Broker, Arc<dyn Driver>); 2] {
     let limits = Config::load(None, [], &[]).unwrap().transport.limits;
-    [open(), open()].map(|store| (Broker::new(store.clone(), limits.clone(), None), store))
+    [open(), open()].map(|store| (Broker::new(store.clone(), limits.clone(), None, Arc::default()), store))
 }
 
 fn wakeups(usual: usize) -> usize {

@@ -1,4 +1,5 @@
-//! What the service is and whether it works: `/`, `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`.
+//! What the service is and whether it works: `/`, `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`,
+//! `/metrics`.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,6 +15,7 @@ use crate::api::Error;
 use crate::api::wire;
 use crate::auth::Caller;
 use crate::broker::Broker;
+use crate::metrics;
 
 /// The routes that need a caller.
 pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
@@ -31,7 +33,12 @@ pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
 pub(super) fn open_routes() -> Vec<Resource> {
     let mut root = resource("/", "GET, OPTIONS", get(versions));
     root.methods = root.methods.layer(middleware::from_fn(admission::admit_anybody));
-    vec![root, resource("/healthz", "GET, OPTIONS", get(alive)), resource("/readyz", "GET, OPTIONS", get(ping))]
+    vec![
+        root,
+        resource("/healthz", "GET, OPTIONS", get(alive)),
+        resource("/readyz", "GET, OPTIONS", get(ping)),
+        resource("/metrics", "GET, OPTIONS", get(metrics)),
+    ]
 }
 
 async fn versions() -> Response {
@@ -52,6 +59,10 @@ async fn ping(State(broker): State<Broker>) -> Result<StatusCode, Error> {
 
 async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
+}
+
+async fn metrics(State(service): State<Service>) -> Response {
+    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], service.metrics.exposition()).into_response()
 }
 
 async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {

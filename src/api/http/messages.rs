@@ -64,7 +64,7 @@ async fn post(
 
 /// A page of the feed behind a marker, or the feed itself as a stream of events; with `ids`, just those messages.
 async fn list(
-    State(Service { broker, settings }): State<Service>,
+    State(Service { broker, settings, .. }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,

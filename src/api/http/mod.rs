@@ -7,6 +7,7 @@ mod delivery;
 mod discovery;
 mod hearing;
 mod messages;
+mod metering;
 mod outage;
 mod queues;
 mod request_log;
@@ -28,6 +29,7 @@ use axum::response::Response;
 use axum::routing::any;
 use futures::FutureExt;
 
+use self::metering::Meters;
 use self::resource::Resource;
 pub use self::server::serve;
 use super::Error;
@@ -36,6 +38,7 @@ use super::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::ClientIdRule;
+use crate::metrics::Metrics;
 
 /// What handlers work with.
 #[derive(Clone)]
@@ -44,6 +47,8 @@ pub struct Service {
     pub broker: Broker,
     /// How the API behaves.
     pub settings: Arc<Settings>,
+    /// What the process counts about itself.
+    pub metrics: Arc<Metrics>,
 }
 
 impl FromRef<Service> for Broker {
@@ -69,28 +74,42 @@ pub struct Settings {
     pub stream_heartbeat: Duration,
 }
 
+/// A queue without a name; no route of the API, and answered by its words.
+const NAMELESS: &str = "/v2/queues/";
+
+/// What all requests are received with.
+struct Reception {
+    service: Service,
+    meters: Meters,
+}
+
 /// The whole HTTP service.
 pub fn router(service: Service) -> Router {
+    let paths = routes(&service.settings).into_iter().map(|(path, _)| path);
+    let meters = Meters::new(&service.metrics, paths.chain([NAMELESS]));
+    let reception = Arc::new(Reception { service: service.clone(), meters });
     let v2 = resources(&service.settings)
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
-        .route("/v2/queues/", any(queues::nameless))
+        .route(NAMELESS, any(queues::nameless))
         .route_layer(middleware::from_fn_with_state(service.clone(), enter));
     discovery::open_routes()
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))
         .fallback(|| async { Error::NoRoute })
-        .layer(middleware::from_fn_with_state(service.clone(), receive))
+        .layer(middleware::from_fn_with_state(reception, receive))
         .with_state(service)
 }
 
 /// What every request goes through. One function: each layer of a router costs every request a box and a copy.
-async fn receive(State(service): State<Service>, request: Request, next: Next) -> Response {
+async fn receive(State(reception): State<Arc<Reception>>, request: Request, next: Next) -> Response {
+    let Reception { service, meters } = &*reception;
     let limits = service.broker.limits();
     let bytes_max = limits.max_messages_post_size.max(limits.max_queue_metadata).max(claims::BODY_BYTES_MAX);
     let patience = service.settings.client_timeout;
     let handle =
         |request| AssertUnwindSafe(next.run(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
+    let handle = |request| meters.count(request, handle);
     request_log::log(request, |request| hearing::hear_out(request, bytes_max, patience, handle)).await
 }
 

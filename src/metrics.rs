@@ -1,0 +1,149 @@
+//! What a process counts and times about itself, in the words of Prometheus. No label takes a value that callers choose,
+//! so what is kept has a bound.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::Registry;
+
+/// The media type of what [`Metrics::exposition`] writes
+/// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Up to where pick-up delays are told apart, in seconds.
+const PICKUP_DELAYS_S: [f64; 18] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+/// Up to where the durations of requests are told apart, in seconds.
+const DURATIONS_S: [f64; 15] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// The metrics of a process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    pickup_delay: Histogram,
+    requests: Family<RequestLabels, Total>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+}
+
+/// The metrics of one route, at hand for each request.
+#[derive(Clone, Debug)]
+pub struct RouteMeter {
+    route: &'static str,
+    requests: Family<RequestLabels, Total>,
+    duration: Histogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+/// A counter with the same name in all its lines, as Prometheus' format wants it. The library writes `OpenMetrics`,
+/// where only samples have the ending `_total`; that is the one thing in which the two differ here.
+#[derive(Clone, Debug, Default)]
+struct Total(Counter);
+
+impl EncodeMetric for Total {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.0.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Total {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+impl Metrics {
+    /// All at nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let pickup_delay = Histogram::new(PICKUP_DELAYS_S);
+        let requests = Family::default();
+        let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(DURATIONS_S));
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+
+        registry.register(
+            "sukkal_pickup_delay_seconds",
+            "How long messages were there to be had until they were claimed or popped for the first time",
+            pickup_delay.clone(),
+        );
+        registry.register(
+            "sukkal_http_requests_total",
+            "Requests answered, by method, path template and status",
+            requests.clone(),
+        );
+        registry.register(
+            "sukkal_http_request_duration_seconds",
+            "How long requests took that did not ask to wait, until their answer began, by path template",
+            durations.clone(),
+        );
+        registry.register("sukkal_build_info", "1, with the version", build);
+        Self { registry, pickup_delay, requests, durations }
+    }
+
+    /// Notes how long messages were there to be had that somebody has now, for the first time.
+    pub fn picked_up(&self, waited: impl Iterator<Item = Duration>) {
+        for waited in waited {
+            self.pickup_delay.observe(waited.as_secs_f64());
+        }
+    }
+
+    /// The metrics of a route.
+    #[must_use]
+    pub fn route(&self, route: &'static str) -> RouteMeter {
+        let duration = self.durations.get_or_create_owned(&RouteLabels { route });
+        RouteMeter { route, requests: self.requests.clone(), duration }
+    }
+
+    /// All of them, as they are now.
+    #[must_use]
+    pub fn exposition(&self) -> String {
+        let mut exposition = String::new();
+        text::encode_registry(&mut exposition, &self.registry).expect("a string can be written to");
+        exposition
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RouteMeter {
+    /// Counts an answer.
+    pub fn answered(&self, method: &'static str, status: u16) {
+        self.requests.get_or_create(&RequestLabels { method, route: self.route, status }).0.inc();
+    }
+
+    /// Notes how long a request took.
+    pub fn took(&self, duration: Duration) {
+        self.duration.observe(duration.as_secs_f64());
+    }
+}

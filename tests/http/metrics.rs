@@ -1,0 +1,195 @@
+//! `/metrics`: what a process counts and times about itself. Each test has a process of its own, of which nobody else
+//! asks anything.
+
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{Stage, Tenant, answered, send};
+use crate::support::events::Events;
+use crate::support::exposition::Exposition;
+
+const REQUESTS: &str = "sukkal_http_requests_total";
+const DURATIONS: &str = "sukkal_http_request_duration_seconds";
+const PICKUPS: &str = "sukkal_pickup_delay_seconds";
+
+const QUEUE: &str = "/v2/queues/{queue_name}";
+const MESSAGES: &str = "/v2/queues/{queue_name}/messages";
+const CLAIMS: &str = "/v2/queues/{queue_name}/claims";
+
+/// A project on a server of its own.
+fn alone() -> Tenant {
+    Tenant::of(&Arc::new(Stage::start(&[])), &format!("project-{}", uuid::Uuid::new_v4()))
+}
+
+impl Tenant {
+    async fn metrics(&self) -> Exposition {
+        Exposition::of(&self.stage.sukkal.url("")).await
+    }
+
+    /// How many messages were picked up.
+    async fn pickups(&self) -> Option<f64> {
+        self.metrics().await.value(&format!("{PICKUPS}_count"))
+    }
+}
+
+/// How many requests were timed on a route.
+fn timed(metrics: &Exposition, route: &str) -> Option<f64> {
+    metrics.value(&format!("{DURATIONS}_count{{route=\"{route}\"}}"))
+}
+
+#[tokio::test]
+async fn metrics_are_for_everybody_and_in_the_format_of_prometheus() {
+    let api = alone();
+    api.create("q", &json!({})).await;
+    // What Prometheus accepts, which is no JSON.
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+
+    let answer = answered(api.bare(Method::GET, "/metrics").header("Accept", accept), 200).await;
+    answered(api.bare(Method::GET, "/metrics").header("Accept", "text/plain"), 200).await;
+
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let metrics = Exposition::read(&answer.text);
+    let kinds =
+        [("sukkal_build_info", "gauge"), (DURATIONS, "histogram"), (REQUESTS, "counter"), (PICKUPS, "histogram")];
+    let kinds = kinds.map(|(metric, kind)| (metric.to_owned(), kind.to_owned()));
+    assert_eq!(Vec::from_iter(metrics.kinds.clone()), kinds);
+    let build = format!("sukkal_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(metrics.value(&build), Some(1.0));
+}
+
+#[tokio::test]
+async fn answers_are_counted_by_method_route_and_status() {
+    let api = alone();
+    let name = "a-name-that-no-route-has";
+    let path = format!("/v2/queues/{name}");
+    for status in [201, 204, 204] {
+        answered(api.put(&path).json(&json!({})), status).await;
+    }
+    answered(api.request("BREW".parse().unwrap(), &path), 405).await;
+    answered(api.get(&format!("{path}/messages?limit=99")), 400).await;
+    answered(api.request(Method::HEAD, "/v2/ping"), 204).await;
+    answered(api.bare(Method::GET, "/v2/ping"), 400).await;
+    answered(api.get("/v2/queues/"), 400).await;
+    for nowhere in ["/nowhere", "/v2/nowhere/at/all"] {
+        answered(api.get(nowhere), 404).await;
+    }
+    answered(api.bare(Method::GET, "/metrics"), 200).await;
+
+    let answer = answered(api.bare(Method::GET, "/metrics"), 200).await;
+
+    let expected = [
+        ("GET", "/metrics", "200", 1.0),
+        ("GET", "/v2/ping", "400", 1.0),
+        ("GET", "/v2/queues/", "400", 1.0),
+        ("GET", MESSAGES, "400", 1.0),
+        ("GET", "none", "404", 2.0),
+        ("HEAD", "/v2/ping", "204", 1.0),
+        ("PUT", QUEUE, "201", 1.0),
+        ("PUT", QUEUE, "204", 2.0),
+        ("other", QUEUE, "405", 1.0),
+    ];
+    let expected = expected.map(|(method, route, status, count)| {
+        let labels = [("method", method), ("route", route), ("status", status)];
+        (labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec(), count)
+    });
+    assert_eq!(Vec::from_iter(Exposition::read(&answer.text).all(REQUESTS)), expected);
+    for word in [name, "nowhere", &api.project, "BREW"] {
+        assert!(!answer.text.contains(word), "{word} is in {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn requests_are_timed_by_route() {
+    let api = alone();
+    api.post_bodies("q", &[json!(1)]).await;
+    for _ in 0..3 {
+        answered(api.get("/v2/queues/q/messages"), 200).await;
+    }
+    send(api.get("/nowhere")).await;
+
+    let metrics = api.metrics().await;
+
+    assert_eq!(timed(&metrics, MESSAGES), Some(4.0));
+    assert_eq!(timed(&metrics, "none"), Some(1.0));
+    assert_eq!(timed(&metrics, CLAIMS), Some(0.0));
+    let seconds = metrics.value(&format!("{DURATIONS}_sum{{route=\"{MESSAGES}\"}}")).unwrap();
+    assert!(seconds > 0.0 && seconds < 60.0, "{seconds}");
+}
+
+#[tokio::test]
+async fn who_asks_to_wait_is_counted_and_not_timed() {
+    let api = alone();
+    answered(api.post("/v2/queues/q/claims?wait=0", &json!({})), 204).await;
+    answered(api.post("/v2/queues/q/claims?wait=1", &json!({})), 204).await;
+    answered(api.post("/v2/queues/q/claims?wait=x", &json!({})), 400).await;
+
+    let metrics = api.metrics().await;
+
+    assert_eq!(metrics.all(REQUESTS).into_values().collect::<Vec<_>>(), [2.0, 1.0], "204s and the 400");
+    assert_eq!(timed(&metrics, CLAIMS), Some(2.0));
+}
+
+#[tokio::test]
+async fn a_stream_counts_when_it_begins() {
+    let api = alone();
+    let _open = Events::open(api.get("/v2/queues/q/messages")).await;
+
+    let metrics = api.metrics().await;
+
+    let requests = format!("{REQUESTS}{{method=\"GET\",route=\"{MESSAGES}\",status=\"200\"}}");
+    assert_eq!(metrics.value(&requests), Some(1.0));
+    assert_eq!(timed(&metrics, MESSAGES), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_message_is_picked_up_once() {
+    let api = alone();
+    api.post_bodies("q", &[json!(1), json!(2), json!(3)]).await;
+    assert_eq!(api.pickups().await, Some(0.0));
+
+    let claim = api.claim(2).await;
+    assert_eq!(api.pickups().await, Some(2.0));
+    answered(api.get(&claim.path), 200).await;
+    answered(api.delete(&claim.path), 204).await;
+    api.claim(1).await;
+    assert_eq!(api.pickups().await, Some(2.0), "claimed before");
+    answered(api.delete("/v2/queues/q/messages?pop=2"), 200).await;
+    assert_eq!(api.pickups().await, Some(3.0), "one of the two was claimed before");
+}
+
+#[tokio::test]
+async fn a_pick_up_delay_runs_from_when_a_message_was_there_to_be_had() {
+    let api = alone();
+    api.create("q", &json!({ "_default_message_delay": 100 })).await;
+    api.set_clock_ahead(0).await;
+    api.post_messages("q", &json!([{ "body": "delayed", "ttl": 3600 }])).await;
+    api.post_messages("q", &json!([{ "body": "there", "ttl": 3600, "delay": 0 }])).await;
+
+    // 300 s after it became due, and 400 s after the post.
+    api.set_clock_ahead(400).await;
+    api.claim(1).await;
+    let seconds = api.metrics().await.value(&format!("{PICKUPS}_sum")).unwrap();
+    assert!((400.0..410.0).contains(&seconds), "{seconds}");
+    answered(api.delete("/v2/queues/q/messages?pop=1"), 200).await;
+
+    let metrics = api.metrics().await;
+
+    let seconds = metrics.value(&format!("{PICKUPS}_sum")).unwrap();
+    assert!((700.0..720.0).contains(&seconds), "{seconds}");
+    let up_to = |bound: &str| metrics.value(&format!("{PICKUPS}_bucket{{le=\"{bound}\"}}"));
+    assert_eq!((up_to("60.0"), up_to("900.0")), (Some(0.0), Some(2.0)));
+}
+
+#[tokio::test]
+async fn pick_ups_are_told_apart_from_a_millisecond_to_an_hour() {
+    let metrics = alone().metrics().await;
+
+    let buckets = metrics.all(&format!("{PICKUPS}_bucket"));
+    let mut bounds: Vec<f64> = buckets.keys().map(|labels| labels[0].1.parse().unwrap()).collect();
+
+    bounds.sort_unstable_by(f64::total_cmp);
+    assert_eq!((bounds[0], bounds[bounds.len() - 2]), (0.001, 3600.0));
+    assert!(bounds.is_sorted_by(|one, next| next / one > 1.5), "{bounds:?}");
+}

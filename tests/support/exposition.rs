@@ -1,0 +1,107 @@
+//! What `/metrics` says, read as strictly as its format can be
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::collections::BTreeMap;
+
+/// The samples of an exposition.
+#[derive(Debug)]
+pub(crate) struct Exposition {
+    /// The kind of each metric.
+    pub(crate) kinds: BTreeMap<String, String>,
+    /// The value of each sample, by its name and its labels as they are written.
+    samples: BTreeMap<String, f64>,
+}
+
+impl Exposition {
+    /// Asks a server, as nobody in particular.
+    pub(crate) async fn of(url: &str) -> Self {
+        let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
+        Self::read(&answer.text().await.expect("the answer arrives whole"))
+    }
+
+    /// Reads an exposition, and fails where it is none.
+    pub(crate) fn read(text: &str) -> Self {
+        let mut exposition = Self { kinds: BTreeMap::new(), samples: BTreeMap::new() };
+        let mut metric = "";
+        let lines = text.strip_suffix('\n').expect("the last line ends like any").split('\n');
+        for line in lines {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, words) = help.split_once(' ').expect("a metric is explained");
+                assert!(!words.is_empty() && is_name(name), "{line}");
+                metric = name;
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let kind = kind.strip_prefix(metric).and_then(|kind| kind.strip_prefix(' ')).expect(line);
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(
+                    exposition.kinds.insert(metric.to_owned(), kind.to_owned()),
+                    None,
+                    "{metric} is there twice"
+                );
+            } else {
+                let kind = exposition.kinds.get(metric).expect("the kind of a metric stands before its samples");
+                let (series, value) = line.rsplit_once(' ').expect(line);
+                let name = series.split('{').next().unwrap();
+                let part = name.strip_prefix(metric).unwrap_or_else(|| panic!("{line} is below {metric}"));
+                let parts: &[&str] = if kind == "histogram" { &["_bucket", "_count", "_sum"] } else { &[""] };
+                assert!(parts.contains(&part), "{line}");
+                assert!(kind != "counter" || name.ends_with("_total"), "{line}");
+                assert!(labels(series).iter().all(|(label, _)| is_name(label)), "{line}");
+                let twice = exposition.samples.insert(series.to_owned(), value.parse().expect(line));
+                assert_eq!(twice, None, "{series} is there twice");
+            }
+        }
+        exposition.check_histograms();
+        exposition
+    }
+
+    /// The value of a sample; nothing if it is not there.
+    pub(crate) fn value(&self, series: &str) -> Option<f64> {
+        self.samples.get(series).copied()
+    }
+
+    /// The values of all samples of a name, by their labels.
+    pub(crate) fn all(&self, name: &str) -> BTreeMap<Vec<(String, String)>, f64> {
+        let own = self.samples.iter().filter(|(series, _)| series.split('{').next() == Some(name));
+        own.map(|(series, value)| (labels(series), *value)).collect()
+    }
+
+    /// Each bucket counts what is in those below it too, and the last one, without a bound, everything.
+    fn check_histograms(&self) {
+        for (metric, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
+            let counts = self.all(&format!("{metric}_count"));
+            assert_eq!(counts.len(), self.all(&format!("{metric}_sum")).len());
+            for (labels, count) in counts {
+                let mut buckets = Vec::new();
+                for (mut of_bucket, value) in self.all(&format!("{metric}_bucket")) {
+                    let le = of_bucket.iter().position(|(label, _)| label == "le").expect("a bucket has a bound");
+                    let (_, bound) = of_bucket.remove(le);
+                    if of_bucket == labels {
+                        buckets.push((bound.parse::<f64>().expect("a bound is a number"), value));
+                    }
+                }
+                buckets.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+                assert!(buckets.is_sorted_by_key(|(_, value)| *value), "{metric} {labels:?}: {buckets:?}");
+                assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)), "{metric} {labels:?}");
+            }
+        }
+    }
+}
+
+/// The labels of a sample, in their order.
+fn labels(series: &str) -> Vec<(String, String)> {
+    let Some((_, labels)) = series.split_once('{') else {
+        return Vec::new();
+    };
+    let labels = labels.strip_suffix("\"}").expect("labels end in a brace");
+    let label = |label: &str| {
+        let (name, value) = label.split_once("=\"").expect("a label has a value");
+        assert!(!value.contains(['"', '\\', '\n']), "no value here needs an escape: {series}");
+        (name.to_owned(), value.to_owned())
+    };
+    labels.split("\",").map(label).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
