@@ -8,6 +8,7 @@ use sukkal::api::http::{Settings, routes};
 use sukkal::api::wire::checksum::Checksums;
 use sukkal::config::Config;
 use sukkal::domain::ClientIdRule;
+use sukkal::domain::fairness::SHARDS_MAX;
 use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 
 pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
@@ -65,6 +66,7 @@ fn the_contract_names_the_default_limits() {
     assert_eq!(of(&format!("{schemas}/Ttl/minimum")), json!(MESSAGE_TTL_S_MIN));
     assert_eq!(of(&format!("{schemas}/Ttl/maximum")), json!(limits.max_message_ttl));
     assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));
+    assert_eq!(of(&format!("{schemas}/ShardCount/maximum")), json!(SHARDS_MAX));
     assert_eq!(of(&format!("{schemas}/PostSize/maximum")), json!(limits.max_messages_post_size));
 }
 

@@ -60,10 +60,11 @@ def before_call(context, case, kwargs):
     is_valid = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
     if is_valid:
         let_queues_take_posts(case)
+        give_tenants_shards_that_are_there(case)
         leave_room_between_delays(case)
         choose_what_to_delete(case)
         take_a_key_of_its_own(case)
-        name_delays_that_any_queue_takes(case)
+        name_delays_and_tenants_that_any_queue_takes(case)
         name_a_message(case)
         name_a_claim(case)
         drop_filters(case)
@@ -100,6 +101,12 @@ def let_queues_take_posts(case):
         case.body[limit] = None
 
 
+def give_tenants_shards_that_are_there(case):
+    """A tenant has no more shards than the queue, and one has none to give that has not said how many it has."""
+    if isinstance(case.body, dict) and case.body.get("_shards_per_tenant"):
+        case.body["_shards_per_tenant"] = min(case.body["_shards_per_tenant"], case.body.get("_shards") or 1)
+
+
 def leave_room_between_delays(case):
     """The delays of a retry policy have to be 10 seconds apart or more."""
     policy = case.body.get("_retry_policy") if isinstance(case.body, dict) else None
@@ -115,12 +122,14 @@ def choose_what_to_delete(case):
         del query["ids" if is_turn_of("ids", case) else "pop"]
 
 
-def name_delays_that_any_queue_takes(case):
-    """Where messages are not delayed a delay may be anything, but whether they are is the queue's business."""
+def name_delays_and_tenants_that_any_queue_takes(case):
+    """Most queues take anything there, but which of them delay messages or are fair is their business."""
     messages = case.body.get("messages") if isinstance(case.body, dict) else None
     for message in messages if isinstance(messages, list) else []:
         if isinstance(message, dict) and message.get("delay") not in range(901):
             message.pop("delay", None)
+        if isinstance(message, dict) and not is_tenant(message.get("tenant")):
+            message.pop("tenant", None)
 
 
 def take_a_key_of_its_own(case):
@@ -164,6 +173,10 @@ def drop_filters(case):
     """Every other list of queues is one that no random text has emptied, and says all it can."""
     if case.operation.path == "/v2/queues" and is_turn_of("filters", case):
         case.query = {"detailed": "true", "with_count": "true"}
+
+
+def is_tenant(value):
+    return isinstance(value, str) and 1 <= len(value) <= 128
 
 
 def is_turn_of(choice, case):
