@@ -8,6 +8,7 @@ mod support;
 mod cli;
 mod clients;
 mod conformance;
+mod documented;
 mod exclusive;
 mod faults;
 mod http;
