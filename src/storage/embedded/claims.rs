@@ -79,7 +79,8 @@ impl ClaimStore for EmbeddedStore {
             }
             let keys = given.iter().map(|found| found.place.key).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
-            let waited = given.iter().filter_map(|found| found.place.waited(now_us)).collect();
+            let waited =
+                given.iter().zip(&messages).filter_map(|(found, message)| found.waited(message, now_us)).collect();
             Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited }))
         })
         .await

@@ -110,7 +110,7 @@ impl MessageStore for EmbeddedStore {
                 store.remove(row.number, &found.place)?;
                 let message = show(&of, &found.place, &found.record, now_us)?;
                 let (record, hold) = (found.record.clone(), found.place.encoded_hold().into());
-                let (waited, shard) = (found.place.waited(now_us), found.place.shard);
+                let (waited, shard) = (found.waited(&message, now_us), found.place.shard);
                 popped.push(Popped { message, waited, record, hold, shard });
             }
             Ok(popped)

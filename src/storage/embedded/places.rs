@@ -12,9 +12,9 @@ use super::holds::Hold;
 use super::keys::{self, Key, Part, Slice, Table};
 use super::state::State;
 use super::view::View;
-use crate::domain::ClaimId;
+use crate::domain::{ClaimId, Message};
 use crate::storage::Error;
-use crate::storage::key::{key, rank_of};
+use crate::storage::key::key;
 
 /// In the order in which a message is looked for: what is deleted or shown by its id was claimed, as a rule.
 pub(super) const SETS: [Part; 3] = [Part::Held, Part::Ready, Part::Delayed];
@@ -41,6 +41,11 @@ impl Found {
     pub(super) fn hold(&self) -> Result<Hold, Error> {
         self.place.hold.map_or_else(|| Hold::of_record(&self.record), Ok)
     }
+
+    /// How long the message, which this is, was there to be given out, if nobody was given it before.
+    pub(super) fn waited(&self, message: &Message, now_us: u64) -> Option<Duration> {
+        self.place.hold.is_none().then(|| message.waited(now_us))
+    }
 }
 
 impl Place {
@@ -62,11 +67,6 @@ impl Place {
     /// What is stored of its hold.
     pub(super) fn encoded_hold(&self) -> Vec<u8> {
         self.hold.as_ref().map_or_else(Vec::new, Hold::encode)
-    }
-
-    /// How long a free message was there to be given out, if nobody was given it before.
-    pub(super) fn waited(&self, now_us: u64) -> Option<Duration> {
-        self.hold.is_none().then(|| Duration::from_micros(now_us.saturating_sub(rank_of(&self.key))))
     }
 
     /// The claim that the message is under.

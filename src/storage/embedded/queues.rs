@@ -142,6 +142,9 @@ impl Writing<'_> {
         };
         self.put_registry(&key, &renumbered)?;
         self.count(number, |state| *state = before.emptied())?;
+        if before.is_fair(&row.policy) {
+            self.move_tenants(row.number, number)?;
+        }
         self.let_go(row.number)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A queue that has become fair holds messages that have none, up to the *boundary*: the last rank that was visible
 //! then. What comes behind it has one, and keeps it. What was posted before and becomes free only then has
-//! [`UNSHARDED`], so that all that is free behind the boundary has a turn, and no message is looked at to find the next.
+//! [`UNSHARDED`]: so all that is free behind the boundary has a turn, and no message is looked at to find the next.
 
 use std::collections::HashMap;
 
@@ -124,8 +124,8 @@ impl Writing<'_> {
         Ok(state.is_fair(&row.policy) && rank > state.boundary)
     }
 
-    /// Of a lot's shards the one that has the fewest messages to give, the first of those; no others are looked at if one
-    /// has none.
+    /// Of a lot's shards the one that has the fewest messages to give, the first of those; no others are looked at if
+    /// one has none.
     fn shortest(&mut self, number: u64, lot: &Lot) -> Result<u16, Error> {
         let mut shortest = (u64::MAX, ANY_SHARD);
         for shard in lot.shards.iter().map(|shard| shard.number()) {

@@ -1,5 +1,5 @@
-//! Who posted most of late in a fair queue: the Space-Saving algorithm, with a counter for each of a few tenants. One that
-//! posts much has a counter; a new one takes over the least, so what is counted of it may be too much by that.
+//! Who posted most of late in a fair queue: the Space-Saving algorithm, with a counter for each of a few tenants. One
+//! that posts much has a counter; a new one takes over the least, so what is counted of it may be too much by that.
 
 use bytes::{Buf, BufMut};
 
@@ -120,11 +120,24 @@ impl Writing<'_> {
         if tenants.peek().is_none() {
             return Ok(());
         }
-        let counted = self.fair.get_mut(&number).and_then(|fair| fair.tenants.take());
-        let mut counted = counted.map_or_else(|| self.view.tenants(number), Ok)?;
+        let mut counted = self.take_tenants(number)?;
         counted.count_at(now_us, tenants);
         self.fair.entry(number).or_default().tenants = Some(counted);
         Ok(())
+    }
+
+    /// Has a queue go on with the tenants that it had when its contents had another number.
+    pub(super) fn move_tenants(&mut self, from: u64, to: u64) -> Result<(), Error> {
+        let tenants = self.take_tenants(from)?;
+        if tenants != Tenants::default() {
+            self.fair.entry(to).or_default().tenants = Some(tenants);
+        }
+        Ok(())
+    }
+
+    fn take_tenants(&mut self, number: u64) -> Result<Tenants, Error> {
+        let counted = self.fair.get_mut(&number).and_then(|fair| fair.tenants.take());
+        counted.map_or_else(|| self.view.tenants(number), Ok)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Turns: what is next in a fair queue. Its shards, and behind them the messages without one, have a turn each, round and
-//! round, from behind the one that had the last. Only those that have something to give are looked at, however many there are.
+//! Turns: what is next in a fair queue. Its shards, and behind them the messages without one, have a turn each, round
+//! and round, from behind the one that had the last. Only those that have something to give are looked at, however many
+//! there are.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -146,8 +147,8 @@ impl<T: Table> View<T> {
 }
 
 impl Writing<'_> {
-    /// The free messages that are next, as many as fit into one answer: they are about to be given out, so in a fair queue
-    /// they have had their turns.
+    /// The free messages that are next, as many as fit into one answer: they are about to be given out, so in a fair
+    /// queue they have had their turns.
     pub(super) fn next_messages(&mut self, row: &Row, limit: usize, prefer: &[Shard]) -> Result<Vec<Found>, Error> {
         let (number, state) = (row.number, self.state(row.number)?);
         if !state.is_fair(&row.policy) {
