@@ -72,7 +72,7 @@ struct Request {
     seen: u64,
     /// Nonce, delay and, in a fair queue, tenant of each message.
     places: Vec<u8>,
-    /// The shards that each tenant has drawn, and its name.
+    /// How many shards each tenant has drawn, these, and its name.
     tenants: Vec<Bytes>,
     /// The record of each message.
     records: Vec<Bytes>,
@@ -247,8 +247,10 @@ impl Tenants {
     fn number(&mut self, lot: &Lot) -> u16 {
         let Self { numbers, encoded } = self;
         *numbers.entry(lot.tenant.clone()).or_insert_with(|| {
-            let shards = lot.shards.iter().flat_map(|shard| shard.number().to_be_bytes());
-            encoded.push(shards.chain(lot.tenant.as_str().bytes()).collect());
+            let drawn = u16::try_from(lot.shards.len()).expect("there are no more shards");
+            let shards = lot.shards.iter().map(|shard| shard.number());
+            let numbers = [drawn].into_iter().chain(shards).flat_map(u16::to_be_bytes);
+            encoded.push(numbers.chain(lot.tenant.as_str().bytes()).collect());
             u16::try_from(encoded.len()).expect("a request has fewer tenants")
         })
     }
