@@ -66,6 +66,12 @@ pub(super) fn created_at(created_us: u64, ranked: &[u8]) -> Vec<u8> {
     [&HEAD, &created_us.to_be_bytes()[..], &ranked[CREATED.end..]].concat()
 }
 
+/// Who posted the message of a record.
+pub(super) fn poster(record: &[u8]) -> Result<Poster, Error> {
+    let poster = record.get(CLIENT).and_then(|poster| poster.try_into().ok()).map(Poster::from_bytes);
+    poster.ok_or_else(|| Error::Corrupt("a message's record is too short".to_owned()))
+}
+
 /// Whether the message of a whole record is of that client.
 pub(super) fn is_from(record: &[u8], poster: Poster) -> bool {
     record.get(CLIENT) == Some(poster.as_bytes())

@@ -127,12 +127,12 @@ mod tests {
         for (damage, finding) in damages {
             let store = EmbeddedStore::in_memory().unwrap();
             let queue = fair_queue(&store).await;
-            let damaged = store.write(0, move |store| {
+            let run = store.write(0, move |store| {
                 let number = store.row(&queue)?.expect("it is there").number;
                 let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
                 damage(store, number, place.shard.expect("it has one")).map(Step::Done)
             });
-            damaged.await.unwrap();
+            run.await.unwrap();
 
             let findings = store.check().await.unwrap().findings;
 

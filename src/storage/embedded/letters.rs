@@ -64,7 +64,7 @@ impl Writing<'_> {
             let id = id_of(source, &found.place.key)?;
             let lot = match row.policy.sharding {
                 Some(sharding) => {
-                    let poster = record::poster(&found.record).ok_or_else(|| damaged("a message"))?;
+                    let poster = record::poster(&found.record)?;
                     let draw = || Arc::new(sharding.draw(&Tenant::of_poster(poster)));
                     Some(lots.entry(poster).or_insert_with(draw).clone())
                 }
