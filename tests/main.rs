@@ -13,6 +13,7 @@ mod exclusive;
 mod faults;
 mod http;
 mod race;
+mod resizing;
 mod tidy;
 mod wakeups;
 mod wire;

@@ -39,7 +39,9 @@ pub(super) async fn neighbours_alternate_whosever_turn_it_was(subject: &Subject)
 
             let mut taken = Vec::new();
             while taken.len() < 30 {
-                taken.extend(subject.take(&queue, limit, by_pop).await);
+                let some = subject.take(&queue, limit, by_pop).await;
+                assert!(!some.is_empty(), "something is left");
+                taken.extend(some);
             }
 
             let expected: Vec<_> = (0..15).flat_map(|n| [neighbours[first][n], neighbours[1 - first][n]]).collect();
@@ -60,7 +62,9 @@ pub(super) async fn tenants_side_by_side_get_the_same_share(subject: &Subject) {
 
             let mut taken = Vec::new();
             while taken.len() < 60 {
-                taken.extend(subject.take(&queue, limit, by_pop).await);
+                let some = subject.take(&queue, limit, by_pop).await;
+                assert!(!some.is_empty(), "something is left");
+                taken.extend(some);
             }
 
             for (start, window) in taken[..60].windows(12).enumerate() {

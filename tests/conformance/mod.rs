@@ -281,6 +281,8 @@ suite! {
             a_message_that_is_given_back_calls,
             a_shorter_renewal_calls_sooner,
             as_many_claimers_are_called_as_messages_come,
+            each_message_of_a_fair_queue_calls_a_claimer,
+            what_comes_back_to_a_fair_queue_calls,
             a_call_that_nobody_takes_up_is_passed_on,
             a_delayed_message_calls_who_reads_those_too,
             a_queue_can_be_watched_again,

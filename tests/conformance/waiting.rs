@@ -158,6 +158,45 @@ pub(super) async fn as_many_claimers_are_called_as_messages_come(subject: &Subje
     assert!(last.now_or_never().is_none(), "a third claimer is called for two messages");
 }
 
+pub(super) async fn each_message_of_a_fair_queue_calls_a_claimer(subject: &Subject) {
+    let queue = subject.fair_queue("q", 8).await;
+    let watches = [subject.watch(&queue).await, subject.watch(&queue).await, subject.watch(&queue).await];
+    let mut claimers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.claimer())).collect();
+    for claimer in &mut claimers {
+        claimer.as_mut().enable();
+    }
+    let mut reader = watches[0].reader(false);
+
+    // Two writes, into one shard: neither is told of less than the other.
+    for _ in 0..2 {
+        reader.mark_unchanged();
+        subject.post_into(&queue, &[5]).await;
+        timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    }
+
+    let mut claimers = claimers.into_iter();
+    for claimer in claimers.by_ref().take(2) {
+        timeout(PATIENCE, claimer).await.expect("the claimer is called");
+        assert_eq!(subject.claim(&queue, 1, 600).await.messages.len(), 1);
+    }
+    let last = claimers.next().expect("there are three");
+    assert!(last.now_or_never().is_none(), "a third claimer is called for two messages");
+}
+
+pub(super) async fn what_comes_back_to_a_fair_queue_calls(subject: &Subject) {
+    let queue = subject.fair_queue("q", 8).await;
+    subject.post_into(&queue, &[7]).await;
+    let claim = subject.claim(&queue, 1, 600).await.id;
+
+    subject.assert_calls(&queue, async || subject.release(&queue, claim).await).await;
+
+    subject.claim_shortly(&queue).await;
+    subject.assert_calls(&queue, async || {}).await;
+    subject.pop(&queue, 1).await;
+    let late = super::fairness::later(super::fairness::in_shard(3), 1);
+    subject.assert_calls(&queue, async || drop(subject.post(&queue, &[late]).await)).await;
+}
+
 pub(super) async fn a_call_that_nobody_takes_up_is_passed_on(subject: &Subject) {
     let queue = subject.queue("q").await;
     let (first, second) = (subject.watch(&queue).await, subject.watch(&queue).await);

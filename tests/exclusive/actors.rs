@@ -26,6 +26,9 @@ const LIMIT_MAX: u64 = 20;
 const LONG_TTL_S: u32 = 1_209_600;
 const DRAIN: Term = Term { ttl_s: 43_200, grace_s: 60 };
 const CLAIMS_PER_MOVE: u64 = 60;
+/// The shards of a queue that is divided anew, and how many claims that is apart.
+const DIVISIONS: [u16; 4] = [64, 8, 64, 1];
+const CLAIMS_PER_DIVISION_MAX: u64 = 50;
 /// As long as most leases and some moves of the clock.
 const DELAY_S_MAX: u32 = 60;
 const GHOSTS_MAX: usize = 8;
@@ -48,6 +51,7 @@ pub(super) enum Role {
     ClockMover,
     Auditor,
     Drainer,
+    Divider,
 }
 
 /// What one worker has done.
@@ -121,6 +125,22 @@ impl Scene {
             if !goes_on {
                 return moves;
             }
+        }
+    }
+
+    /// Divides the queue into more shards and fewer, and into none, until all is over.
+    pub(super) async fn divide_anew(self) {
+        let mut choices = self.choices(Role::Divider, 0);
+        let mut due = 0;
+        loop {
+            due += choices.within(1..=CLAIMS_PER_DIVISION_MAX);
+            if !self.board.wait_until(|news| news.claims >= due).await {
+                return;
+            }
+            let shards = *choices.among(&DIVISIONS).expect("there are some");
+            let _turn = self.board.turn().await;
+            let outcome = self.wire.divide(&mut choices, shards).await;
+            self.board.record(self.board.now(), outcome);
         }
     }
 

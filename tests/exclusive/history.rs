@@ -27,7 +27,7 @@ pub(super) struct History {
     pub(super) drained_from: u64,
 }
 
-/// What the queue was told of delay and dead letters.
+/// What the queue was told of delay, dead letters and shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) delay_s: u32,
@@ -35,6 +35,8 @@ pub(super) struct Rules {
     pub(super) count_max: u32,
     /// How long dead letters live; without it, as long as they would have.
     pub(super) letter_ttl_s: Option<u32>,
+    /// Whether it may be a fair queue meanwhile, so that what is given out next need not be the oldest.
+    pub(super) is_fair: bool,
 }
 
 /// From sending a request to reading its answer. Without an answer: until it has surely been carried

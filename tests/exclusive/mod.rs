@@ -1,5 +1,5 @@
-//! Workers on one queue with delay and dead letters, through several servers: a checker judges the
-//! recorded history.
+//! Workers on one queue with delay and dead letters, through several servers, also on one that is divided into shards
+//! anew all the time: a checker judges the recorded history.
 //!
 //! `SUKKAL_EXCLUSIVE_SECONDS` is how long they work, `SUKKAL_SEED` repeats the choices of an earlier
 //! test (not its timing). A history that breaks a rule is written to cargo's directory for tests.
@@ -43,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const DEFAULT_DELAY_S: u32 = 5;
 const COUNT_MAX: u32 = 3;
 const LETTER_TTL_S: u32 = 600_000;
+const SHARDS: u16 = 64;
 
 /// The store that they work on, and the queue for dead letters.
 struct Place {
@@ -52,32 +53,32 @@ struct Place {
     outbox_length: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
 
+/// Which queue they work on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// One that is divided anew all the time, and now and then not at all.
+    Fair,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim() {
-    let redis = Arc::new(RedisServer::start());
+    exclude("standalone", on_one_server(), Kind::Plain).await;
+}
 
-    let place = Place {
-        store: Ground::redis(&redis.url()),
-        letters: "letters".to_owned(),
-        letter_ttl_s: Some(LETTER_TTL_S),
-        outbox_length: Arc::new(move || outbox_length(&redis)),
-    };
-    exclude("standalone", place).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_a_fair_queue_is_under_one_live_claim() {
+    exclude("standalone, fair", on_one_server(), Kind::Fair).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim_in_a_cluster() {
-    let cluster = Arc::new(RedisCluster::start());
+    exclude("cluster", in_a_cluster(), Kind::Plain).await;
+}
 
-    let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
-    let mut names = (0..).map(|number| format!("letters-{number}"));
-    let place = Place {
-        store: Ground::redis(&cluster.url()),
-        letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
-        letter_ttl_s: None,
-        outbox_length: Arc::new(move || outbox_length(cluster.node_of(&key(QUEUE, "outbox")))),
-    };
-    exclude("cluster", place).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_a_cluster() {
+    exclude("cluster, fair", in_a_cluster(), Kind::Fair).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,14 +86,51 @@ async fn a_message_is_under_one_live_claim_in_a_file() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
 
-    exclude("embedded", in_this_process(store)).await;
+    exclude("embedded", in_this_process(store), Kind::Plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_a_file() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+
+    exclude("embedded, fair", in_this_process(store), Kind::Fair).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim_in_memory() {
     let store = EmbeddedStore::in_memory().expect("there is memory");
 
-    exclude("memory", in_this_process(store)).await;
+    exclude("memory", in_this_process(store), Kind::Plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_memory() {
+    let store = EmbeddedStore::in_memory().expect("there is memory");
+
+    exclude("memory, fair", in_this_process(store), Kind::Fair).await;
+}
+
+fn on_one_server() -> Place {
+    let redis = Arc::new(RedisServer::start());
+    Place {
+        store: Ground::redis(&redis.url()),
+        letters: "letters".to_owned(),
+        letter_ttl_s: Some(LETTER_TTL_S),
+        outbox_length: Arc::new(move || outbox_length(&redis)),
+    }
+}
+
+fn in_a_cluster() -> Place {
+    let cluster = Arc::new(RedisCluster::start());
+    let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
+    let mut names = (0..).map(|number| format!("letters-{number}"));
+    Place {
+        store: Ground::redis(&cluster.url()),
+        letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
+        letter_ttl_s: None,
+        outbox_length: Arc::new(move || outbox_length(cluster.node_of(&key(QUEUE, "outbox")))),
+    }
 }
 
 fn in_this_process(store: EmbeddedStore) -> Place {
@@ -114,7 +152,7 @@ fn outbox_length(redis: &RedisServer) -> i64 {
 }
 
 /// Lets them work on the store, and has it judged.
-async fn exclude(name: &str, place: Place) {
+async fn exclude(name: &str, place: Place, kind: Kind) {
     let length = Duration::from_secs(length_s());
     let servers: Vec<Server> = (0..SERVERS).map(|_| start_server(&place.store)).collect();
     let seed = choices::seed();
@@ -122,7 +160,7 @@ async fn exclude(name: &str, place: Place) {
     let wire = Arc::new(Wire::new(servers.iter().map(|server| server.url("")).collect()));
     let scene = Scene { seed, wire, board: Arc::new(Board::new()) };
 
-    let run = timeout(length + PATIENCE, run(&scene, place, servers, length));
+    let run = timeout(length + PATIENCE, run(&scene, place, servers, length, kind));
     let history = run.await.expect("it comes to its end");
 
     println!("exclusive {name}: {} requests without an answer", scene.board.unknown());
@@ -143,11 +181,11 @@ fn start_server(store: &Ground) -> Server {
     store.serve(&[("SUKKAL_JANITOR__PAUSE", "1")])
 }
 
-async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration) -> History {
+async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration, kind: Kind) -> History {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let now = i64::try_from(scene.board.now()).expect("it has just begun");
     let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
-    let rules = tell_rules(&place, &servers[0]).await;
+    let rules = tell_rules(&place, &servers[0], kind).await;
     let store = place.store.clone();
     let letters = queue(&place.letters);
     let start = scene.set_clock(&store, &queue(QUEUE), HEAD_START_US).await;
@@ -158,6 +196,7 @@ async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration
     let audit = tokio::spawn(Auditor::new(scene.clone(), letters).audit());
     let moves = tokio::spawn(scene.clone().move_clock(store, queue(QUEUE), start));
     let crash = tokio::spawn(crash_one(scene.clone(), place.store, servers));
+    let divisions = (kind == Kind::Fair).then(|| tokio::spawn(scene.clone().divide_anew()));
     sleep(length / 2).await;
     scene.board.tell(|news| news.half = true);
     sleep(length / 2).await;
@@ -168,6 +207,9 @@ async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration
     let mut auditor = audit.await.expect("it was counted");
     let _servers = crash.await.expect("one server was replaced");
     let moves = moves.await.expect("the clock was moved");
+    if let Some(divisions) = divisions {
+        divisions.await.expect("the queue was divided");
+    }
 
     let drained_from = scene.board.now();
     work.extend(all(DRAINERS, |number| scene.clone().drain(number)).join_all().await);
@@ -185,12 +227,14 @@ async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration
 }
 
 /// Creates the queue; the one for dead letters comes with the first of them.
-async fn tell_rules(place: &Place, server: &Server) -> Rules {
-    let rules = Rules { delay_s: DEFAULT_DELAY_S, count_max: COUNT_MAX, letter_ttl_s: place.letter_ttl_s };
+async fn tell_rules(place: &Place, server: &Server, kind: Kind) -> Rules {
+    let is_fair = kind == Kind::Fair;
+    let rules = Rules { delay_s: DEFAULT_DELAY_S, count_max: COUNT_MAX, letter_ttl_s: place.letter_ttl_s, is_fair };
     let mut metadata = json!({
         "_default_message_delay": rules.delay_s,
         "_max_claim_count": rules.count_max,
         "_dead_letter_queue": place.letters,
+        "_shards": is_fair.then_some(SHARDS),
     });
     if let Some(ttl_s) = rules.letter_ttl_s {
         metadata["_dead_letter_queue_messages_ttl"] = ttl_s.into();
@@ -227,7 +271,7 @@ where
 }
 
 fn dump(history: &History, name: &str, directory: &Path) -> PathBuf {
-    let path = directory.join(format!("exclusive-{name}-{}.txt", history.seed));
+    let path = directory.join(format!("exclusive-{}-{}.txt", name.replace(", ", "-"), history.seed));
     let mut file = BufWriter::new(File::create(&path).expect("the directory can be written to"));
     history.dump(&mut file).and_then(|()| file.flush()).expect("the disk has room");
     path

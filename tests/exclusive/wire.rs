@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -13,6 +13,9 @@ use crate::support::sukkal::CLIENT;
 
 pub(super) const PROJECT: &str = "exclusive";
 pub(super) const QUEUE: &str = "work";
+const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
+/// So many post to the queue, which is nothing to it while it is not fair.
+const TENANTS: u64 = 7;
 /// A server answers within two seconds; a machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -107,6 +110,15 @@ impl Wire {
         Ok(["total", "claimed", "free"].map(|name| document["messages"][name].as_u64().expect("a number")))
     }
 
+    /// Divides the queue into so many shards from now on.
+    pub(super) async fn divide(&self, choices: &mut Choices, shards: u16) -> Result<(), Unknown> {
+        let patch = json!([{"op": "add", "path": "/metadata/_shards", "value": shards}]);
+        let request = self.request(choices, Method::PATCH, QUEUE).header("Content-Type", PATCH_TYPE);
+        let answer = send(request.body(patch.to_string())).await?;
+        expect(&answer, &[StatusCode::OK]);
+        Ok(())
+    }
+
     async fn send(
         &self,
         choices: &mut Choices,
@@ -114,20 +126,27 @@ impl Wire {
         path: &str,
         body: Option<Value>,
     ) -> Result<Response, Unknown> {
-        let url = {
-            let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-            format!("{}/v2/queues/{path}", choices.among(&servers).expect("there is always a server"))
-        };
-        let request = self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT);
+        let request = self.request(choices, method, path);
         let request = match body {
             Some(body) => request.json(&body),
             None => request,
         };
-        let answer = request.send().await?;
-        match answer.status() {
-            StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
-            _ => Ok(answer),
-        }
+        send(request).await
+    }
+
+    /// A request to any of the servers.
+    fn request(&self, choices: &mut Choices, method: Method, path: &str) -> RequestBuilder {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let url = format!("{}/v2/queues/{path}", choices.among(&servers).expect("there is always a server"));
+        self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT)
+    }
+}
+
+async fn send(request: RequestBuilder) -> Result<Response, Unknown> {
+    let answer = request.send().await?;
+    match answer.status() {
+        StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
+        _ => Ok(answer),
     }
 }
 
@@ -136,7 +155,8 @@ fn expect(answer: &Response, statuses: &[StatusCode]) {
 }
 
 fn document(draft: &Draft) -> Value {
-    let mut document = json!({ "ttl": draft.ttl_s, "body": draft.tag });
+    let tenant = format!("tenant {}", draft.tag % TENANTS);
+    let mut document = json!({ "ttl": draft.ttl_s, "body": draft.tag, "tenant": tenant });
     if let Some(delay_s) = draft.delay_s {
         document["delay"] = delay_s.into();
     }

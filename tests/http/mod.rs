@@ -15,6 +15,7 @@ mod delayed_messages;
 mod discovery;
 mod encryption;
 mod events;
+mod fair;
 mod headers;
 mod idempotency;
 mod json_rules;

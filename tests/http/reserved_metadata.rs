@@ -32,6 +32,9 @@ fn keys() -> Vec<(&'static str, Vec<Value>)> {
         ("_flavor", values()),
         ("_retry_policy", these(json!([null, {}, {"k": 1}]))),
         ("_unknown", values()),
+        ("_shards", these(json!([null, true, 1, 59, 60, 900, 901]))),
+        // Without `_shards` there is one.
+        ("_shards_per_tenant", these(json!([null, true, 1]))),
     ]
 }
 
@@ -108,7 +111,7 @@ async fn is_refused(api: &Tenant, key: &str, value: &Value) {
 
 /// Whether a queue shows the key's default instead of the value: `queue_metadata.rs` has the defaults.
 fn shows_its_default(key: &str, value: &Value) -> bool {
-    let always_shown = !["_flavor", "_retry_policy", "_unknown"].contains(&key);
+    let always_shown = !["_flavor", "_retry_policy", "_unknown", "_shards", "_shards_per_tenant"].contains(&key);
     always_shown && [json!(null), json!(0), json!(false)].contains(value)
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Course {
     pub(super) page_max: u64,
     pub(super) flood_every: usize,
     pub(super) delays: Option<Delays>,
+    /// In how many shards the queue is divided, which is nothing to those who read.
+    pub(super) shards: u16,
 }
 
 #[derive(Clone, Copy)]

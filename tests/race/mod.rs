@@ -1,5 +1,5 @@
-//! Producers, observers and deleters at once, on a queue without delays and on one with; a checker judges the
-//! recorded history.
+//! Producers, observers and deleters at once, on a queue without delays, on one with, and on a fair one with; a checker
+//! judges the recorded history.
 //!
 //! `SUKKAL_RACE_OBSERVED` is how many deliveries each race takes, `SUKKAL_SEED` repeats the choices
 //! of an earlier one (not its timing). A history that breaks a rule is written to cargo's directory
@@ -48,8 +48,10 @@ const LONG: usize = 1_000_000;
 /// What the two clocks may be apart beside what was measured.
 const SLACK_US: i64 = 5000;
 
-const PLAIN: Course = Course { observers: 16, page_max: 20, flood_every: 25, delays: None };
-const DELAYED: Course = Course { observers: 8, page_max: 100, flood_every: 10, delays: Some(Delays { default_s: 1 }) };
+const PLAIN: Course = Course { observers: 16, page_max: 20, flood_every: 25, delays: None, shards: 1 };
+const DELAYED: Course =
+    Course { observers: 8, page_max: 100, flood_every: 10, delays: Some(Delays { default_s: 1 }), shards: 1 };
+const FAIR: Course = Course { shards: 64, ..DELAYED };
 /// For pages of that size, and requests of as many messages.
 const ROOMY: [(&str, &str); 2] =
     [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "100"), ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "2097152")];
@@ -113,8 +115,41 @@ async fn every_observer_reads_the_same_whole_feed_of_delayed_messages_from_memor
     race_with_delays("delayed-memory", Ground::Embedded(store), observed(75_000)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue() {
+    let redis = RedisServer::start();
+
+    race_with_delays_on(FAIR, "fair", Ground::redis(&redis.url()), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue_from_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    race_with_delays_on(FAIR, "fair-cluster", Ground::redis(&cluster.url()), observed(100_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue_from_a_file() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("nobody else has the file");
+
+    race_with_delays_on(FAIR, "fair-embedded", Ground::Embedded(store), observed(75_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("there is memory");
+
+    race_with_delays_on(FAIR, "fair-memory", Ground::Embedded(store), observed(50_000)).await;
+}
+
 async fn race_with_delays(name: &str, store: Ground, target: usize) {
-    let summary = race(name, store, DELAYED, target).await;
+    race_with_delays_on(DELAYED, name, store, target).await;
+}
+
+async fn race_with_delays_on(course: Course, name: &str, store: Ground, target: usize) {
+    let summary = race(name, store, course, target).await;
 
     assert!(summary.delayed > 0 && summary.kept_back > 0, "nothing was delayed");
     // By chance a short race may have none of these.
@@ -164,7 +199,8 @@ async fn run(scene: &Scene, store: Ground, servers: Vec<Server>) -> History {
     let default_delay_s = scene.course.delays.map_or(0, |delays| delays.default_s);
     if default_delay_s > 0 {
         let mut choices = Choices::of(scene.seed, 0, 0);
-        scene.wire.delay_by_default(&Uuid::nil(), &mut choices, default_delay_s).await.expect("it is created");
+        let shards = scene.course.shards;
+        scene.wire.create(&Uuid::nil(), &mut choices, default_delay_s, shards).await.expect("it is created");
     }
 
     let observers = all(scene.course.observers, |observer| scene.clone().observe(observer));

@@ -40,10 +40,16 @@ impl Wire {
         Self { client, path: format!("/v2/queues/{queue}"), servers: RwLock::new(servers) }
     }
 
-    /// Creates the queue, in which messages are delayed.
-    pub(super) async fn delay_by_default(&self, by: &Uuid, choices: &mut Choices, delay_s: u32) -> Result<(), Unknown> {
+    /// Creates the queue, in which messages may be delayed, and which may have shards.
+    pub(super) async fn create(
+        &self,
+        by: &Uuid,
+        choices: &mut Choices,
+        delay_s: u32,
+        shards: u16,
+    ) -> Result<(), Unknown> {
         let request = self.client.put(self.url(choices, "")).header("Content-Type", "application/json");
-        let metadata = format!("{{\"_default_message_delay\":{delay_s}}}");
+        let metadata = format!("{{\"_default_message_delay\":{delay_s},\"_shards\":{shards}}}");
         send(request.body(metadata), by, StatusCode::CREATED).await?;
         Ok(())
     }

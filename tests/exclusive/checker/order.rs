@@ -1,4 +1,4 @@
-//! Whoever takes messages takes the oldest free ones.
+//! Whoever takes messages takes the oldest free ones, or in a fair queue any, but as many as there are.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,11 @@ pub(super) fn check(history: &History, lives: &Lives, doubts: &Doubts) -> Result
             }
             Event::Taken(index) => {
                 let taking = &takings[index];
-                let skipped = skipped(taking, &free, &deaths);
+                let skipped = if history.rules.is_fair {
+                    left_over(taking, &free, &deaths)
+                } else {
+                    skipped(taking, &free, &deaths)
+                };
                 if skipped.len() > doubts.taken(taking.span) {
                     let what = format!("{} free messages were passed over {}", skipped.len(), taking.span);
                     return Err(Violation::new(history, Rule::Skipped, what, &skipped[..1]));
@@ -71,7 +75,8 @@ fn takings(history: &History) -> Vec<Taking<'_>> {
 
 fn check_shape(history: &History, taking: &Taking) -> Result<(), Violation> {
     let ids: Vec<Uuid> = taking.messages.iter().map(|seen| seen.id).collect();
-    if ids.len() > taking.limit || !ids.is_sorted_by(|earlier, later| earlier < later) {
+    let is_in_order = history.rules.is_fair || ids.is_sorted_by(|earlier, later| earlier < later);
+    if ids.len() > taking.limit || !is_in_order {
         let what = format!("{} messages, not {} at most in order {}", ids.len(), taking.limit, taking.span);
         return Err(Violation::new(history, Rule::Unordered, what, ids.get(..1).unwrap_or_default()));
     }
@@ -90,6 +95,14 @@ fn skipped(taking: &Taking, free: &BTreeMap<Uuid, u64>, deaths: &Deaths) -> Vec<
     let dying = deaths.during(taking.span);
     let taken_before = |id: &Uuid| taking.messages.len() + dying.partition_point(|other| other < id);
     left.into_iter().filter(|id| *id < last || taken_before(id) < taking.limit).collect()
+}
+
+/// Messages that were free all the time while fewer were taken than asked for.
+fn left_over(taking: &Taking, free: &BTreeMap<Uuid, u64>, deaths: &Deaths) -> Vec<Uuid> {
+    if taking.messages.len() + deaths.during(taking.span).len() >= taking.limit {
+        return Vec::new();
+    }
+    free.iter().filter(|(_, to)| **to > taking.span.ended).map(|(id, _)| *id).collect()
 }
 
 /// When each message was there, due, and under no claim, for certain.

@@ -195,6 +195,23 @@ fn the_oldest_free_messages_are_given_out() {
 }
 
 #[test]
+fn of_a_fair_queue_any_messages_are_given_out_but_no_fewer_than_there_are() {
+    let fair = |change: fn(&mut History)| {
+        rule_broken_by(|history| {
+            history.rules.is_fair = true;
+            change(history);
+        })
+    };
+    let another_way = |history: &mut History| {
+        history.pops[0].messages = Some(seen(&[4]));
+        history.claims[1].outcome = Claimed::Got(id(B), seen(&[3, 2]));
+    };
+    assert_eq!(fair(another_way), None);
+    assert_eq!(fair(|history| history.claim(35, 103, 1, &[])), Some(Rule::Skipped));
+    assert_eq!(fair(|history| history.pops[0].limit = 2), Some(Rule::Skipped));
+}
+
+#[test]
 fn the_stats_are_those_of_the_model() {
     assert_eq!(rule_broken_by(|history| history.counts[0].total = 3), Some(Rule::Miscounted));
     assert_eq!(rule_broken_by(|history| history.count(75, 2, 1)), Some(Rule::Miscounted));

@@ -8,7 +8,7 @@ const D: u64 = 104;
 
 /// Message 1 is given out twice, which is the most, and dies when it is asked for again; 2 stays.
 fn dying() -> History {
-    let rules = Rules { delay_s: 5, count_max: 2, letter_ttl_s: None };
+    let rules = Rules { delay_s: 5, count_max: 2, letter_ttl_s: None, is_fair: false };
     let mut story = History { rules, drained_from: 200 * SECOND, ..History::default() };
     story.post(1, 3600, &[1, 2]);
     story.claim(10, A, 1, &[1]);

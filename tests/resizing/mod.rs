@@ -1,0 +1,97 @@
+//! Fair queues are divided anew, over and over, while others post, claim and pop through two services over one store:
+//! no message is lost, left lying or had twice, and at every moment the shards hold what the stats count.
+//!
+//! `SUKKAL_DIVISIONS` is how often each campaign divides a queue anew, `SUKKAL_SEED` repeats the choices of an earlier
+//! one (not its timing).
+
+mod round;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sukkal::broker::Broker;
+use sukkal::config::Config;
+use sukkal::storage::Driver;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal::storage::redis::RedisStore;
+use tokio::task::JoinSet;
+
+use self::round::{Round, Tally};
+use crate::support::chronicle::choices;
+use crate::support::cluster::RedisCluster;
+use crate::support::redis::RedisServer;
+
+/// Queues on which there are rounds at once.
+const LANES: usize = 4;
+
+/// A service, and the store that it is over.
+type Service = (Broker, Arc<dyn Driver>);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_divided_anew_loses_nothing() {
+    let redis = RedisServer::start();
+
+    campaign("standalone", services(|| redis_store(&redis.url()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_divided_anew_loses_nothing_in_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    campaign("cluster", services(|| redis_store(&cluster.url()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_divided_anew_loses_nothing_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::open(folder.path(), Fsync::Group).unwrap());
+
+    campaign("embedded", services(|| store.clone())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_divided_anew_loses_nothing_in_memory() {
+    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
+
+    campaign("memory", services(|| store.clone())).await;
+}
+
+fn redis_store(url: &str) -> Arc<dyn Driver> {
+    Arc::new(RedisStore::open(&url.parse().unwrap()).unwrap())
+}
+
+/// Two services, each over what this opens.
+fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
+    let limits = Config::load(None, [], &[]).unwrap().transport.limits;
+    [open(), open()].map(|store| (Broker::new(store.clone(), limits.clone(), None, Arc::default()), store))
+}
+
+fn divisions_wanted() -> usize {
+    std::env::var("SUKKAL_DIVISIONS").ok().map_or(100, |count| count.parse().expect("a number"))
+}
+
+async fn campaign(name: &str, services: [Service; 2]) {
+    let seed = choices::seed();
+    println!("resizing {name}: SUKKAL_SEED={seed}");
+    let wanted = divisions_wanted();
+    let divisions = Arc::new(AtomicUsize::new(0));
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        let (services, divisions) = (services.clone(), divisions.clone());
+        lanes.spawn(async move {
+            let mut all = Tally::default();
+            let mut number = lane;
+            while divisions.load(Ordering::Relaxed) < wanted {
+                let tally = Round::new(services.clone(), seed, number).run().await;
+                divisions.fetch_add(tally.divisions, Ordering::Relaxed);
+                all = all + tally;
+                number += LANES;
+            }
+            all
+        });
+    }
+    let all = lanes.join_all().await.into_iter().fold(Tally::default(), |all, lane| all + lane);
+    println!("resizing {name}: {all:?}, none lost, left lying or had twice, seed {seed}");
+    assert!(all.snapshots > all.divisions && all.popped > 0 && all.acknowledged > 0, "nothing went on meanwhile");
+    assert!(all.sharded > 0 && all.given_back > 0, "nothing went on meanwhile");
+}
