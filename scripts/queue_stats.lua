@@ -66,7 +66,7 @@ local function all_rows()
 end
 
 local rows = detailed and all_rows() or {}
-local busiest = detailed and redis.call('ZRANGE', tenants, 0, -1, 'REV', 'WITHSCORES') or {}
+local busiest = detailed and fairness() and redis.call('ZRANGE', tenants, 0, -1, 'REV', 'WITHSCORES') or {}
 local stats = {'stats', decimal(now), redis.call('HLEN', messages), redis.call('ZCARD', held), #rows, #busiest / 2}
 for _, row in ipairs(rows) do
   stats[#stats + 1] = row[1]
