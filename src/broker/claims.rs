@@ -68,12 +68,10 @@ impl Broker {
         let Some(claim) = self.store.create_claim(queue, &new).await? else {
             return Ok(None);
         };
-        let way_back = may_go_back.then(|| WayBack::of_claim(self, queue, claim.id, claim.waited.clone()));
+        // Also if it goes back: what has been under a claim is never again claimed for the first time.
+        self.metrics.picked_up(claim.waited.iter().copied());
+        let way_back = if may_go_back { WayBack::of_claim(self, queue, claim.id) } else { WayBack::none() };
         let value = self.open_claim(queue, claim).await?;
-        let way_back = way_back.unwrap_or_else(|| {
-            self.metrics.picked_up(value.waited.iter().copied());
-            WayBack::none()
-        });
         Ok(Some(Taken { value, way_back }))
     }
 

@@ -35,7 +35,6 @@ struct Load {
     broker: Broker,
     queue: QueueId,
     what: What,
-    waited: Vec<Duration>,
 }
 
 #[derive(Debug)]
@@ -50,18 +49,16 @@ impl WayBack {
         Self(None)
     }
 
-    /// For a claim, with how long what it has taken had waited for its first one.
-    pub(super) fn of_claim(broker: &Broker, queue: &QueueId, claim: ClaimId, waited: Vec<Duration>) -> Self {
-        Self::new(broker, queue, What::Claim(claim), waited)
+    pub(super) fn of_claim(broker: &Broker, queue: &QueueId, claim: ClaimId) -> Self {
+        Self::new(broker, queue, What::Claim(claim))
     }
 
     pub(super) fn of_popped(broker: &Broker, queue: &QueueId, popped: Vec<Popped>) -> Self {
-        let waited = popped.iter().filter_map(|popped| popped.waited).collect();
-        Self::new(broker, queue, What::Popped(popped), waited)
+        Self::new(broker, queue, What::Popped(popped))
     }
 
-    fn new(broker: &Broker, queue: &QueueId, what: What, waited: Vec<Duration>) -> Self {
-        Self(Some(Box::new(Load { broker: broker.clone(), queue: queue.clone(), what, waited })))
+    fn new(broker: &Broker, queue: &QueueId, what: What) -> Self {
+        Self(Some(Box::new(Load { broker: broker.clone(), queue: queue.clone(), what })))
     }
 
     /// Whether it would go back at all.
@@ -72,9 +69,9 @@ impl WayBack {
 
     /// It has reached who waited for it.
     pub fn delivered(mut self) {
-        // Only now: what goes back was never picked up.
-        if let Some(load) = self.0.take() {
-            load.broker.metrics.picked_up(load.waited.iter().copied());
+        // Only now: popped messages that go back are as they were, and to be picked up by somebody else.
+        if let Some(Load { broker, what: What::Popped(popped), .. }) = self.0.take().as_deref() {
+            broker.metrics.picked_up(popped.iter().filter_map(|popped| popped.waited));
         }
     }
 }
@@ -93,7 +90,7 @@ impl Drop for WayBack {
 
 impl Load {
     async fn go_back(self: Box<Self>) {
-        let Self { broker, queue, what, waited: _ } = *self;
+        let Self { broker, queue, what } = *self;
         match what {
             What::Claim(claim) => broker.withdraw(&queue, claim).await,
             What::Popped(popped) => broker.put_back(queue, popped).await,

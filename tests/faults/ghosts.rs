@@ -1,6 +1,6 @@
 //! Ghosts: clients that wait for messages and are gone when some come. Nothing is taken for them, or it goes back at
 //! once, as it was; unless the answer had been written by then, which a ghost knows, since it still listens. Each message
-//! is picked up once: what goes back was not.
+//! is picked up once, however often it goes back.
 //!
 //! `SUKKAL_GHOSTS` is how many there are for each store, `SUKKAL_SEED` repeats their choices (not their timing).
 
