@@ -18,7 +18,7 @@ local rules = policy()
 if redis.call('HEXISTS', claims, id) == 1 then
   return show_claim(id, waiting_letters(rules))
 end
-local loaded = load(next_free(limit, ARGV[5] ~= '' and numbers_of(ARGV[5])))
+local loaded = load(next_free(limit, ARGV[5] ~= '' and numbers_in(ARGV[5], 1, #ARGV[5] / 2)))
 keep_turn(loaded.keys)
 local given = worth_giving_out(loaded, rules)
 local letters = waiting_letters(rules)
@@ -34,7 +34,7 @@ for i = 1, #keys do
   -- It is counted where it is bounded.
   held_by[i].count = held_by[i].count + (rules.target ~= '' and 1 or 0)
 end
-move(keys, ready, held)
+move(keys, ready, held, positions_of(keys))
 given.holds = hold_for(keys, held_by, id, ttl, grace)
 keep_claim(id, ttl, keys)
 return shown_claim(letters, ttl, now, table.concat(fresh), given)

@@ -27,7 +27,7 @@ for i = 3, #ARGV, 5 do
     new_holds[#new_holds + 1] = ARGV[i + 2]
     seconds[#seconds + 1] = read_hold(ARGV[i + 2]).second
     records[#records + 1] = ARGV[i + 3]
-    lots[#records] = divided and divided.count > 1 and numbers_of(ARGV[i + 4]) or nil
+    lots[#records] = divided and divided.count > 1 and numbers_in(ARGV[i + 4], 1, divided.per_tenant) or nil
   end
 end
 if #nonces > 0 then

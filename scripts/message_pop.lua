@@ -17,8 +17,8 @@ local loaded = load(next_free(limit))
 keep_turn(loaded.keys)
 local given = worth_giving_out(loaded, rules)
 local numbers = {}
-for i, key in ipairs(fairness() and given.keys or {}) do
-  numbers[i] = struct.pack('>I2', position_of[key])
+for i, position in ipairs(positions_of(given.keys) or {}) do
+  numbers[i] = struct.pack('>I2', position)
 end
 local popped = {'popped', waiting_letters(rules), decimal(now), table.concat(numbers)}
 show(popped, given)

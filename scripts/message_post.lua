@@ -52,8 +52,8 @@ local function tenants_of(request)
   local lots, names = {}, {}
   for i = 1, request.tenants do
     local tenant = ARGV[request.at + i]
-    local drawn_end = 2 + 2 * struct.unpack('>I2', tenant)
-    lots[i], names[i] = numbers_of(string.sub(tenant, 3, drawn_end)), string.sub(tenant, drawn_end + 1)
+    local drawn = struct.unpack('>I2', tenant)
+    lots[i], names[i] = numbers_in(tenant, 3, drawn), string.sub(tenant, 2 * drawn + 3)
   end
   return lots, names
 end

@@ -31,12 +31,10 @@ local function fairness()
   return known_fairness
 end
 
--- Numbers that are packed in two bytes each.
-local function numbers_of(packed)
-  local numbers = {}
-  for from = 1, #packed, 2 do
-    numbers[#numbers + 1] = (struct.unpack('>I2', packed, from))
-  end
+-- So many numbers that are packed in two bytes each, from a byte on.
+local function numbers_in(packed, from, count)
+  local numbers = {struct.unpack('>' .. string.rep('I2', count), packed, from)}
+  numbers[count + 1] = nil
   return numbers
 end
 
@@ -72,15 +70,17 @@ local function put_into_shards(keys, set, numbers)
   end
 end
 
--- Moves messages from one of the three sets to another.
-local function move(keys, from, to)
+-- Moves messages from one of the three sets to another. Their shards may be known.
+local function move(keys, from, to, numbers)
   redis.call('ZREM', from, unpack(keys))
   redis.call('ZADD', to, unpack(by_rank(keys)))
-  if fairness() then
-    local numbers = redis.call('ZMSCORE', shards, unpack(keys))
+  if not fairness() then
+    return
+  elseif not numbers then
+    numbers = redis.call('ZMSCORE', shards, unpack(keys))
     for i, score in ipairs(numbers) do
       numbers[i] = score and score % BAND
     end
-    put_into_shards(keys, to, numbers)
   end
+  put_into_shards(keys, to, numbers)
 end

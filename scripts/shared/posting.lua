@@ -109,6 +109,8 @@ local function post(nonces, delays, records, seconds, lots)
     table.insert(groups[delay], i)
   end
 
+  local is_fair = fairness()
+  local had_delayed = is_fair and redis.call('EXISTS', delayed) == 1
   local keys, ending = {}, {}
   for _, delay in ipairs(order) do
     local group = groups[delay]
@@ -122,12 +124,12 @@ local function post(nonces, delays, records, seconds, lots)
       dated = '\149\1\207' .. struct.pack('>I8', now)
     end
     local fields, members = {}, {}
-    local is_fair, group_keys, numbers = fairness(), {}, {}
+    local group_keys, numbers = {}, {}
     for place, i in ipairs(group) do
       local key = string.sub(struct.pack('>I8', ranks[place]), 2) .. nonces[i]
       keys[i] = key
       if is_fair then
-        group_keys[place], numbers[place] = key, lots[i] and shard_from(lots[i]) or 0
+        group_keys[place], numbers[place] = key, lots[i] and shard_from(lots[i], had_delayed) or 0
       end
       fields[#fields + 1], fields[#fields + 2] = key, dated and dated .. string.sub(records[i], BEHIND_CREATED) or records[i]
       members[#members + 1], members[#members + 2] = ranks[place], key

@@ -13,26 +13,32 @@ end
 -- What the shards have to give, now or later, as far as it was looked at.
 local lengths = {}
 
-local function length_of(shard)
-  if not lengths[shard] then
-    lengths[shard] = redis.call('ZCOUNT', shards, shard, shard) + redis.call('ZCOUNT', shards, BAND + shard, BAND + shard)
+local function length_of(shard, delays)
+  local length = lengths[shard]
+  if not length then
+    length = redis.call('ZCOUNT', shards, shard, shard)
+    if delays then
+      length = length + redis.call('ZCOUNT', shards, BAND + shard, BAND + shard)
+    end
+    lengths[shard] = length
   end
-  return lengths[shard]
+  return length
 end
 
--- The shard of a lot for its next message: the first that has nothing to give, else the one that has least.
-local function shard_from(lot)
-  local shortest = lot[1]
+-- The shard of a lot for its next message: the first that has nothing to give, else the one that has least. Whether anything
+-- was delayed before it is known.
+local function shard_from(lot, delays)
+  local shortest, least
   for _, shard in ipairs(lot) do
-    local length = length_of(shard)
-    if length < length_of(shortest) then
-      shortest = shard
+    local length = length_of(shard, delays)
+    if not least or length < least then
+      shortest, least = shard, length
     end
     if length == 0 then
       break
     end
   end
-  lengths[shortest] = lengths[shortest] + 1
+  lengths[shortest] = least + 1
   return shortest
 end
 

@@ -30,23 +30,23 @@ local function free_at(position, passed, count)
   return keys
 end
 
--- The positions that have something free, with their oldest messages, in the order of their turns behind one; so many at most.
+-- The positions that have something free, in the order of their turns behind one, so many at most; and their oldest messages.
 local function positions_behind(turn, limit)
-  local found = {}
+  local positions, heads = {}, {}
   local function look(behind, last)
-    while #found < limit do
+    while #heads < limit do
       local head = redis.call('ZRANGEBYSCORE', shards, '(' .. behind, last, 'WITHSCORES', 'LIMIT', 0, 1)
       if not head[1] then
         return
       end
       behind = head[2]
-      found[#found + 1] = {position = tonumber(behind), keys = {head[1]}}
+      positions[#positions + 1], heads[#heads + 1] = tonumber(behind), head[1]
     end
   end
   local function look_at_unsharded()
-    local keys = #found < limit and free_at(UNSHARDED, 0, 1) or {}
-    if keys[1] then
-      found[#found + 1] = {position = UNSHARDED, keys = keys}
+    local head = #heads < limit and free_at(UNSHARDED, 0, 1)[1]
+    if head then
+      positions[#positions + 1], heads[#heads + 1] = UNSHARDED, head
     end
   end
   if turn < UNSHARDED then
@@ -59,55 +59,60 @@ local function positions_behind(turn, limit)
     look(-1, UNSHARDED - 1)
     look_at_unsharded()
   end
-  return found
+  return positions, heads
 end
 
--- Those of some positions that have something free, with their oldest messages, the longest waiting first.
+-- Those of some positions that have something free, the longest waiting first; and their oldest messages.
 local function positions_among(numbers)
-  local found = {}
+  local position_of_head, heads = {}, {}
   for _, position in ipairs(numbers) do
-    local keys = free_at(position, 0, 1)
-    if keys[1] then
-      found[#found + 1] = {position = position, keys = keys}
+    local head = free_at(position, 0, 1)[1]
+    if head and not position_of_head[head] then
+      position_of_head[head], heads[#heads + 1] = position, head
     end
   end
-  table.sort(found, function(one, other) return rank_of(one.keys[1]) < rank_of(other.keys[1]) end)
-  return found
+  table.sort(heads, function(one, other) return rank_of(one) < rank_of(other) end)
+  local positions = {}
+  for i, head in ipairs(heads) do
+    positions[i] = position_of_head[head]
+  end
+  return positions, heads
 end
 
 -- What was picked last: each message's position, whether as somebody prefers; and how things stood before.
 local position_of, was_preferred, turn_before, passes_before
 
--- The keys of so many free messages at most, of which each position gives one in turn.
-local function pick(positions, limit)
+-- The keys of so many free messages at most, of which each of these positions gives one in turn; they begin with the oldest of each.
+local function pick(positions, heads, limit)
   local keys = {}
-  local count = 1
-  while #positions > 0 do
-    for round = 1, count do
-      for _, one in ipairs(positions) do
-        local key = one.keys[round]
+  position_of = {}
+  for i, key in ipairs(heads) do
+    if i <= limit then
+      keys[i] = key
+      position_of[key] = positions[i]
+    end
+  end
+  -- Each position is asked for its part of what is left; those that have given it go on.
+  local given = 1
+  while #keys < limit and #positions > 0 do
+    local part = math.ceil((limit - #keys) / #positions)
+    local more, others = {}, {}
+    for i, position in ipairs(positions) do
+      more[i] = free_at(position, given, part)
+      if #more[i] == part then
+        others[#others + 1] = position
+      end
+    end
+    for round = 1, part do
+      for i, position in ipairs(positions) do
+        local key = more[i][round]
         if key and #keys < limit then
           keys[#keys + 1] = key
-          position_of[key] = one.position
+          position_of[key] = position
         end
       end
     end
-    if #keys == limit then
-      break
-    end
-    -- Those that have given all that they were asked for go on.
-    local others = {}
-    for _, one in ipairs(positions) do
-      if #one.keys == count then
-        one.passed = (one.passed or 0) + count
-        others[#others + 1] = one
-      end
-    end
-    positions = others
-    count = math.ceil((limit - #keys) / #positions)
-    for _, one in ipairs(positions) do
-      one.keys = free_at(one.position, one.passed, count)
-    end
+    positions, given = others, given + part
   end
   return keys
 end
@@ -120,15 +125,27 @@ local function next_free(limit, preferred)
     return {}
   end
   turn_before, passes_before = read_turn()
-  position_of, was_preferred = {}, false
   if preferred and passes_before < PREFERRED_IN_A_ROW_MAX then
-    local keys = pick(positions_among(preferred), limit)
-    if #keys > 0 then
+    local positions, heads = positions_among(preferred)
+    if #heads > 0 then
       was_preferred = true
-      return keys
+      return pick(positions, heads, limit)
     end
   end
-  return pick(positions_behind(turn_before, limit), limit)
+  local positions, heads = positions_behind(turn_before, limit)
+  return pick(positions, heads, limit)
+end
+
+-- The positions of messages that were picked, in a fair queue.
+local function positions_of(keys)
+  if not fairness() then
+    return nil
+  end
+  local positions = {}
+  for i, key in ipairs(keys) do
+    positions[i] = position_of[key]
+  end
+  return positions
 end
 
 -- Notes that these were taken of what is next, which are the first of it.

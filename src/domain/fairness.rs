@@ -33,7 +33,7 @@ pub struct Sharding {
 }
 
 /// A tenant with the shards that it has drawn, in the order of drawing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lot {
     /// Who has drawn.
     pub tenant: Tenant,

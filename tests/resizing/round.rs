@@ -79,14 +79,14 @@ impl Round {
         assert_eq!(created, Creation::Created);
 
         let posts: JoinSet<_> = (0..PRODUCERS).map(|number| self.clone().produce(number)).collect();
-        let takes: JoinSet<_> = (0..TAKERS).map(|number| self.clone().take(number)).collect();
+        let takers: JoinSet<_> = (0..TAKERS).map(|number| self.clone().take(number)).collect();
         let counter = tokio::spawn(self.clone().count());
         self.divide().await;
         self.over.store(true, Ordering::Relaxed);
         let posted = posts.join_all().await.concat();
         let mut taken = Vec::new();
         let mut tally = counter.await.unwrap();
-        for (ids, own) in takes.join_all().await {
+        for (ids, own) in takers.join_all().await {
             taken.extend(ids);
             tally = tally + own;
         }

@@ -16,7 +16,7 @@ use super::messages::text;
 use super::script::{MESSAGE_POST, QUEUE_SETTLE};
 use super::{queues, reply};
 use crate::domain::message::Nonce;
-use crate::domain::{Lot, QueueId, Tenant};
+use crate::domain::{Lot, QueueId};
 use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
 
@@ -239,14 +239,14 @@ impl Posts {
 /// The tenants of a request, numbered from 1.
 #[derive(Default)]
 struct Tenants {
-    numbers: HashMap<Tenant, u16>,
+    numbers: HashMap<Arc<Lot>, u16>,
     encoded: Vec<Bytes>,
 }
 
 impl Tenants {
-    fn number(&mut self, lot: &Lot) -> u16 {
+    fn number(&mut self, lot: &Arc<Lot>) -> u16 {
         let Self { numbers, encoded } = self;
-        *numbers.entry(lot.tenant.clone()).or_insert_with(|| {
+        *numbers.entry(lot.clone()).or_insert_with(|| {
             let drawn = u16::try_from(lot.shards.len()).expect("there are no more shards");
             let shards = lot.shards.iter().map(|shard| shard.number());
             let numbers = [drawn].into_iter().chain(shards).flat_map(u16::to_be_bytes);
