@@ -135,9 +135,9 @@ pub(super) fn for_lot(lot: &Arc<Lot>) -> NewMessage {
     NewMessage { lot: Some(Arc::clone(lot)), ..message(LONG_S, 0) }
 }
 
-/// A message that can be in that shard only.
+/// A message that can be in that shard only. A tenant has one lot, so each shard has a tenant of its own.
 pub(super) fn in_shard(shard: u16) -> NewMessage {
-    for_lot(&lot("somebody", &[shard]))
+    for_lot(&lot(&format!("in {shard}"), &[shard]))
 }
 
 /// The same message, but later.

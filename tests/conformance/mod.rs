@@ -20,6 +20,7 @@ mod drivers;
 mod expiry;
 mod fair_change;
 mod fair_details;
+mod fair_forgetting;
 mod fair_letters;
 mod fair_places;
 mod fair_prefer;
@@ -351,7 +352,7 @@ suite! {
             of_many_tenants_the_heavy_ones_are_told,
             a_tenant_takes_over_the_count_of_the_least,
             what_was_posted_long_ago_counts_less,
-            tenants_are_forgotten_an_hour_after_the_last_post,
+            tenants_are_remembered_for_most_of_an_hour,
             a_first_claim_tells_how_long_its_messages_have_waited,
             a_pop_tells_how_long_its_messages_have_waited,
         ],

@@ -141,7 +141,7 @@ async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue_from_a_file() 
 async fn every_observer_reads_the_same_whole_feed_of_a_fair_queue_from_memory() {
     let store = EmbeddedStore::in_memory().expect("there is memory");
 
-    race_with_delays_on(FAIR, "fair-memory", Ground::Embedded(store), observed(50_000)).await;
+    race_with_delays_on(FAIR, "fair-memory", Ground::Embedded(store), observed(100_000)).await;
 }
 
 async fn race_with_delays(name: &str, store: Ground, target: usize) {
