@@ -51,13 +51,15 @@ docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
 # A million observed messages per store, and as many where messages are delayed, five minutes of claims, and a
-# hundred power cuts, checked; for an embedded store five hundred, and as many deaths of the process.
+# hundred power cuts, checked; for an embedded store five hundred, and as many deaths of the process. Fair queues divided anew
+# two thousand times.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
 	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wakeups --nocapture --test-threads 1
+	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resizing --nocapture --test-threads 1
 	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::ghosts --nocapture --test-threads 1
 
 # Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
