@@ -142,9 +142,7 @@ impl Writing<'_> {
         };
         self.put_registry(&key, &renumbered)?;
         self.count(number, |state| *state = before.emptied())?;
-        if before.is_fair(&row.policy) {
-            self.move_tenants(row.number, number)?;
-        }
+        self.move_tenants(row.number, number)?;
         self.let_go(row.number)
     }
 
