@@ -7,7 +7,8 @@ use std::time::Duration;
 use sukkal::domain::{ProjectId, QueueId};
 
 use super::drivers::redis;
-use super::subject::{LONG_S, Subject, client, message, messages};
+use super::fairness::in_shard;
+use super::subject::{LONG_S, Subject, client, ids_of, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
 /// A queue's keys in the order in which scripts get them.
@@ -225,6 +226,20 @@ async fn a_creation_that_comes_too_late_leaves_no_queue() {
         subject.create(&queue).await;
     }
     assert_eq!(subject.names(subject.project(), None, 10).await, ["crashed", "deleted"]);
+}
+
+#[tokio::test]
+async fn an_empty_fair_queue_keeps_no_shards() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let queue = subject.fair_queue("q", 8).await;
+    subject.post(&queue, &[in_shard(1), in_shard(5)]).await;
+    let claim = subject.claim(&queue, 1, 300).await;
+    assert!(present(&server, &queue).contains(&"shards"));
+
+    subject.delete_messages(&queue, &ids_of(&claim.messages)).await;
+    subject.pop(&queue, 1).await;
+
+    assert!(!present(&server, &queue).contains(&"shards"));
 }
 
 #[tokio::test]
