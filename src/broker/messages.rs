@@ -13,7 +13,7 @@ use crate::domain::{
     Body, ClaimId, ClientId, Lot, Message, MessageId, Metadata, NewMessage, Once, QueueId, Rank, Revision, Sharding,
     Tenant,
 };
-use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Popped, Post, Posting, Scope};
+use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, Scope};
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
@@ -324,8 +324,9 @@ impl Broker {
         }
         let copy = popped.clone();
         let value = self.open_popped(queue, popped).await?;
-        let is_opened = |popped: &Popped| value.iter().any(|message| message.id == popped.message.id);
-        let opened = copy.into_iter().filter(is_opened);
+        // What was opened is in its order.
+        let mut left = value.iter().map(|message| message.id).peekable();
+        let opened = copy.into_iter().filter(|popped| left.next_if_eq(&popped.message.id).is_some());
         let way_back = if may_go_back {
             WayBack::of_popped(self, queue, opened.collect())
         } else {
