@@ -110,6 +110,23 @@ impl Connection {
         self.evaluate(script, keys, args, always).await
     }
 
+    /// Runs a script on a queue until it has nothing left to settle; each run settles some, so it ends. What kind of answer
+    /// it has, and the rest of that.
+    pub(super) async fn run_settled(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        args: &[Bytes],
+    ) -> Result<(String, Reply), Error> {
+        loop {
+            let mut reply = self.run(script, keys.clone(), args.to_vec()).await?;
+            let kind = reply.text()?;
+            if kind != "again" {
+                return Ok((kind, reply));
+            }
+        }
+    }
+
     /// Runs a script that must not be run twice: again only if it certainly was not run. If its answer is
     /// lost, so is what it did.
     pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {

@@ -65,15 +65,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Runs a script on a queue until it has nothing left to settle; each run settles some, so it ends.
+    /// Runs a script on a queue that has nothing left to settle.
     async fn run_settled(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
-        let keys = QueueKeys::of(queue).all();
-        loop {
-            let mut reply = self.connection.run(script, keys.clone(), args.to_vec()).await?;
-            let kind = reply.text()?;
-            if kind != "again" {
-                return Ok((kind, reply));
-            }
-        }
+        self.connection.run_settled(script, QueueKeys::of(queue).all(), args).await
     }
 }

@@ -147,12 +147,11 @@ impl Posts {
         let mut settled: HashMap<QueueKeys, Result<(), Error>> = HashMap::new();
         let mut next = Vec::new();
         for request in requests {
-            let outcome = match settled.get(&request.keys) {
-                Some(outcome) => outcome.clone(),
-                None => self.settle(&request.keys).await,
-            };
-            settled.insert(request.keys.clone(), outcome.clone());
-            match outcome {
+            if !settled.contains_key(&request.keys) {
+                let outcome = self.connection.run_settled(&QUEUE_SETTLE, request.keys.all(), &[]).await;
+                settled.insert(request.keys.clone(), outcome.map(drop));
+            }
+            match settled[&request.keys].clone() {
                 Ok(()) => next.push(request),
                 Err(error) => request.answer(Err(error)),
             }
@@ -161,15 +160,6 @@ impl Posts {
             let mut groups = self.groups();
             let waiting = &mut groups.entry(slot).or_default().waiting;
             next.into_iter().rev().for_each(|request| waiting.push_front(request));
-        }
-    }
-
-    async fn settle(&self, keys: &QueueKeys) -> Result<(), Error> {
-        loop {
-            let mut reply = self.connection.run(&QUEUE_SETTLE, keys.all(), Vec::new()).await?;
-            if reply.text()? != "again" {
-                return Ok(());
-            }
         }
     }
 
