@@ -5,7 +5,7 @@
 --
 -- KEYS  the queue's
 -- ARGV  1 how many at most    2 the new claim's id, by which a repeated call knows itself again
---       3 its ttl (s)    4 its grace (s)    5 the shards that it prefers, two bytes each
+--       3 its ttl (s)    4 its grace (s)    5 the shards that it prefers
 -- Returns {'again'} when it was busy settling; {'none', how many dead letters wait to be delivered}; or
 --       {'claim', that number, now, ttl, since, which were never claimed before, key, record, hold, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 5, 'claim_create: the keys of the queue, 5 arguments')
@@ -18,8 +18,7 @@ local rules = policy()
 if redis.call('HEXISTS', claims, id) == 1 then
   return show_claim(id, waiting_letters(rules))
 end
-local loaded = load(next_free(limit, ARGV[5] ~= '' and numbers_in(ARGV[5], 1, #ARGV[5] / 2)))
-keep_turn(loaded.keys)
+local loaded = load_next(limit, shards_in(ARGV[5]))
 local given = worth_giving_out(loaded, rules)
 local letters = waiting_letters(rules)
 local keys, held_by = given.keys, {}
@@ -34,7 +33,7 @@ for i = 1, #keys do
   -- It is counted where it is bounded.
   held_by[i].count = held_by[i].count + (rules.target ~= '' and 1 or 0)
 end
-move(keys, ready, held, positions_of(keys))
+move(keys, ready, held, given.positions)
 given.holds = hold_for(keys, held_by, id, ttl, grace)
 keep_claim(id, ttl, keys)
 return shown_claim(letters, ttl, now, table.concat(fresh), given)

@@ -3,7 +3,7 @@
 -- KEYS  the queue's, and the last number that it got from each queue (hash)
 -- ARGV  1 the queue that they come from
 --       2 for which division of a fair queue the shards below were drawn (see policy.lua), or nothing
---       then for each letter: its number, its nonce (5 bytes), its hold, its record, the shards that its tenant has drawn, two bytes each
+--       then for each letter: its number, its nonce (5 bytes), its hold, its record, the shards that its tenant has drawn
 -- Returns {'posted'}; {'absent'} when there is no such queue; or {'fair', number of shards, number of a tenant's} with nothing posted
 --       when the shards have to be drawn for another division.
 assert(#KEYS == QUEUE_KEYS + 1 and #ARGV >= 7 and #ARGV % 5 == 2, 'letter_post: the keys of the queue and one, 2 arguments and fives')
@@ -27,7 +27,7 @@ for i = 3, #ARGV, 5 do
     new_holds[#new_holds + 1] = ARGV[i + 2]
     seconds[#seconds + 1] = read_hold(ARGV[i + 2]).second
     records[#records + 1] = ARGV[i + 3]
-    lots[#records] = divided and divided.count > 1 and numbers_in(ARGV[i + 4], 1, divided.per_tenant) or nil
+    lots[#records] = divided and divided.count > 1 and shards_in(ARGV[i + 4]) or nil
   end
 end
 if #nonces > 0 then

@@ -5,7 +5,7 @@
 -- KEYS  the queue's
 -- ARGV  1 how many at most
 -- Returns {'again'} when it was busy settling, with nothing popped; else {'popped', how many dead letters
---       wait to be delivered, now, the messages' shards in a fair queue, two bytes each, key, record, hold, ...}.
+--       wait to be delivered, now, the messages' shards in a fair queue, key, record, hold, ...}.
 assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'message_pop: the keys of the queue, 1 argument')
 local limit = tonumber(ARGV[1])
 
@@ -13,14 +13,8 @@ if settle() then
   return {'again'}
 end
 local rules = policy()
-local loaded = load(next_free(limit))
-keep_turn(loaded.keys)
-local given = worth_giving_out(loaded, rules)
-local numbers = {}
-for i, position in ipairs(positions_of(given.keys) or {}) do
-  numbers[i] = struct.pack('>I2', position)
-end
-local popped = {'popped', waiting_letters(rules), decimal(now), table.concat(numbers)}
+local given = worth_giving_out(load_next(limit, {}), rules)
+local popped = {'popped', waiting_letters(rules), decimal(now), table.concat(given.positions)}
 show(popped, given)
 remove(given.keys)
 compact()

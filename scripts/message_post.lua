@@ -7,8 +7,8 @@
 --       kept for the requests' idempotency keys (strings)
 -- ARGV  1 how many queues    2 how many idempotency keys
 --       3 the lane's sequence number    4 how long the lane's answer is remembered (ms)
---       then for each request: its head (see below), in a fair queue its tenants (how many shards each has drawn, these, all in two
---       bytes, and its name), and the record of each of its messages
+--       then for each request: its head (see below), in a fair queue its tenants (how many shards each has drawn in two
+--       bytes, these, and its name), and the record of each of its messages
 -- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
 --       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'u' when its queue, a fair one, has to be settled first; 'f' and
 --       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
@@ -53,7 +53,8 @@ local function tenants_of(request)
   for i = 1, request.tenants do
     local tenant = ARGV[request.at + i]
     local drawn = struct.unpack('>I2', tenant)
-    lots[i], names[i] = numbers_in(tenant, 3, drawn), string.sub(tenant, 2 * drawn + 3)
+    local name_at = 3 + drawn * SHARD_DIGITS
+    lots[i], names[i] = shards_in(string.sub(tenant, 3, name_at - 1)), string.sub(tenant, name_at)
   end
   return lots, names
 end

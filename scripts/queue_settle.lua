@@ -11,6 +11,6 @@ end
 local unsettled = settle()
 local uncompacted = compact()
 if not fairness() then
-  redis.call('HDEL', queue, 'f', 'c')
+  redis.call('HDEL', queue, 'f')
 end
 return {(unsettled or uncompacted) and 'again' or 'done', redis.call('LLEN', outbox)}

@@ -25,19 +25,19 @@ local function pick(place, is_before)
   return picked
 end
 
--- What each shard has, band by band: free, delayed, claimed.
+-- What each shard has, set by set: free, delayed, claimed.
 local function rows_of_shards()
   local rows, by_shard = {}, {}
-  for place = 1, 3 do
-    local band = (place - 1) * BAND
-    local score = band - 1
+  for place, digit in ipairs({FREE, DELAYED, HELD}) do
+    local from = digit .. FIRST_SHARD
     while true do
-      local head = redis.call('ZRANGEBYSCORE', shards, '(' .. score, band + UNSHARDED - 1, 'WITHSCORES', 'LIMIT', 0, 1)
-      if not head[1] then
+      local head = redis.call('ZRANGEBYSCORE', shards, from, digit .. LAST_SHARD, 'WITHSCORES', 'LIMIT', '0', '1')
+      local score = head[2]
+      if not score then
         break
       end
-      score = tonumber(head[2])
-      local shard = score - band
+      from = '(' .. score
+      local shard = string.sub(score, 2)
       if not by_shard[shard] then
         by_shard[shard] = {0, 0, 0, 0}
         rows[#rows + 1] = {shard, by_shard[shard]}

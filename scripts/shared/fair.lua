@@ -1,15 +1,19 @@
 -- Fair queues: messages stand in shards too, each tenant's in a few of them, and the shards are served in turn.
 --
--- `shards` has the keys of the messages that stand in one, by the number of the shard plus the band of the set that the message
--- is in. Keys of one score are in the order of their ranks. So the next shard that has something free is the next score, with its
--- oldest message, however many shards there are, and what a shard holds is counted without being looked at.
+-- `shards` has the keys of the messages that stand in one. Their score is a digit for the set that the message is in and behind it
+-- the shard in four digits: 10017 is free in shard 17. Keys of one score are in the order of their ranks. So the next shard
+-- that has something free is the next score, with its oldest message, however many shards there are, and what a shard holds is
+-- counted without being looked at. Shards and scores are text here: it is costly to make text of numbers.
 --
 -- What was posted before the queue was fair has no shard: what has a rank up to the boundary, and what was delayed then, which
 -- comes to UNSHARDED once it is due. A queue that is plain again stays fair until nothing is left in a shard.
-local BAND = 2048
-local UNSHARDED = 1024
--- How many shards, how many of them a tenant has, the boundary.
+local FREE, DELAYED, HELD = '1', '2', '3'
+local SHARD_DIGITS = 4
+local FIRST_SHARD, LAST_SHARD, UNSHARDED = '0000', '1023', '1024'
+-- How many shards, how many of them a tenant has, the boundary; behind that whose turn it was: see turns.lua.
 local FAIRNESS = '>I2I2I8'
+local FAIRNESS_BYTES = 12
+local FIRST_TURN = UNSHARDED .. '0'
 
 local function read_fairness(packed)
   if not packed then
@@ -19,7 +23,7 @@ local function read_fairness(packed)
   if count == 1 and redis.call('EXISTS', shards) == 0 then
     return false
   end
-  return {count = count, per_tenant = per_tenant, boundary = boundary}
+  return {count = count, per_tenant = per_tenant, boundary = boundary, turn = string.sub(packed, FAIRNESS_BYTES + 1)}
 end
 
 -- How the queue is divided, or false. Read once.
@@ -31,38 +35,44 @@ local function fairness()
   return known_fairness
 end
 
--- So many numbers that are packed in two bytes each, from a byte on.
-local function numbers_in(packed, from, count)
-  local numbers = {struct.unpack('>' .. string.rep('I2', count), packed, from)}
-  numbers[count + 1] = nil
-  return numbers
+local function keep_fairness(divided)
+  local packed = struct.pack(FAIRNESS, divided.count, divided.per_tenant, divided.boundary)
+  redis.call('HSET', queue, 'f', packed .. divided.turn)
 end
 
-local function band_of(set)
-  return set == ready and 0 or set == delayed and BAND or 2 * BAND
+-- The shards in a text of nothing else.
+local function shards_in(text)
+  local found = {}
+  for from = 1, #text, SHARD_DIGITS do
+    found[#found + 1] = string.sub(text, from, from + SHARD_DIGITS - 1)
+  end
+  return found
+end
+
+local function digit_of(set)
+  return set == ready and FREE or set == delayed and DELAYED or HELD
 end
 
 -- Members of a set by rank, with these keys.
 local function by_rank(keys)
   local members = {}
-  for _, key in ipairs(keys) do
-    members[#members + 1], members[#members + 2] = rank_of(key), key
+  for i, key in ipairs(keys) do
+    members[2 * i - 1], members[2 * i] = rank_of(key), key
   end
   return members
 end
 
--- Puts messages that are in this set into shards: those with a number into that, others where they belong. What has a rank up
--- to the boundary has none.
-local function put_into_shards(keys, set, numbers)
-  local divided = fairness()
-  if not divided then
-    return
-  end
+-- Puts messages that are in this set into shards: those that are known to have one into that, others where they belong.
+local function put_into_shards(keys, set, known)
+  local boundary, digit = fairness().boundary, digit_of(set)
   local members = {}
   for i, key in ipairs(keys) do
-    local shard = rank_of(key) > divided.boundary and (numbers[i] or set == ready and UNSHARDED)
+    local shard = known[i]
+    if not shard or shard == UNSHARDED then
+      shard = rank_of(key) > boundary and (shard or set == ready and UNSHARDED)
+    end
     if shard then
-      members[#members + 1], members[#members + 2] = band_of(set) + shard, key
+      members[#members + 1], members[#members + 2] = digit .. shard, key
     end
   end
   if #members > 0 then
@@ -70,17 +80,20 @@ local function put_into_shards(keys, set, numbers)
   end
 end
 
+-- The shards of messages, in the places of those that stand in one.
+local function shards_of(keys)
+  local scores = redis.call('ZMSCORE', shards, unpack(keys))
+  for i, score in ipairs(scores) do
+    scores[i] = score and string.sub(score, 2)
+  end
+  return scores
+end
+
 -- Moves messages from one of the three sets to another. Their shards may be known.
-local function move(keys, from, to, numbers)
+local function move(keys, from, to, known)
   redis.call('ZREM', from, unpack(keys))
   redis.call('ZADD', to, unpack(by_rank(keys)))
-  if not fairness() then
-    return
-  elseif not numbers then
-    numbers = redis.call('ZMSCORE', shards, unpack(keys))
-    for i, score in ipairs(numbers) do
-      numbers[i] = score and score % BAND
-    end
+  if fairness() then
+    put_into_shards(keys, to, known or shards_of(keys))
   end
-  put_into_shards(keys, to, numbers)
 end

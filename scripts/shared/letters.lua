@@ -35,8 +35,9 @@ local function worth_giving_out(loaded, rules)
   local function add(list, i)
     local place = #list.keys + 1
     list.keys[place], list.records[place], list.holds[place] = loaded.keys[i], loaded.records[i], loaded.holds[i]
+    list.positions[place] = loaded.positions[i]
   end
-  local worth, dead = {keys = {}, records = {}, holds = {}}, {keys = {}, records = {}, holds = {}}
+  local worth, dead = {keys = {}, records = {}, holds = {}, positions = {}}, {keys = {}, records = {}, holds = {}, positions = {}}
   for i = 1, #loaded.keys do
     add(hold_at(loaded, i).count < rules.count_max and worth or dead, i)
   end

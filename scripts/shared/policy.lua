@@ -35,16 +35,14 @@ local function keep_policy(packed)
   end
   local divided = fairness()
   if divides(packed) then
-    local count, per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
-    if not divided then
-      redis.call('HDEL', queue, 'c')
-    end
-    local boundary = divided and divided.boundary or last_rank()
-    redis.call('HSET', queue, 'f', struct.pack(FAIRNESS, count, per_tenant, boundary))
+    divided = divided or {boundary = last_rank(), turn = FIRST_TURN}
+    divided.count, divided.per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
+    keep_fairness(divided)
   elseif divided then
-    redis.call('HSET', queue, 'f', struct.pack(FAIRNESS, 1, 1, divided.boundary))
+    divided.count, divided.per_tenant = 1, 1
+    keep_fairness(divided)
   else
-    redis.call('HDEL', queue, 'f', 'c')
+    redis.call('HDEL', queue, 'f')
   end
 end
 

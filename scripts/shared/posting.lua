@@ -124,12 +124,12 @@ local function post(nonces, delays, records, seconds, lots)
       dated = '\149\1\207' .. struct.pack('>I8', now)
     end
     local fields, members = {}, {}
-    local group_keys, numbers = {}, {}
+    local group_keys, drawn = {}, {}
     for place, i in ipairs(group) do
       local key = string.sub(struct.pack('>I8', ranks[place]), 2) .. nonces[i]
       keys[i] = key
       if is_fair then
-        group_keys[place], numbers[place] = key, lots[i] and shard_from(lots[i], had_delayed) or 0
+        group_keys[place], drawn[place] = key, lots[i] and shard_from(lots[i], had_delayed) or FIRST_SHARD
       end
       fields[#fields + 1], fields[#fields + 2] = key, dated and dated .. string.sub(records[i], BEHIND_CREATED) or records[i]
       members[#members + 1], members[#members + 2] = ranks[place], key
@@ -146,7 +146,7 @@ local function post(nonces, delays, records, seconds, lots)
     end
     for from = 1, #group_keys, BATCH do
       local to = math.min(from + BATCH - 1, #group_keys)
-      put_into_shards({unpack(group_keys, from, to)}, set, {unpack(numbers, from, to)})
+      put_into_shards({unpack(group_keys, from, to)}, set, {unpack(drawn, from, to)})
     end
     tell(set == ready and #group or 0)
   end

@@ -2,7 +2,7 @@
 --   queue     hash    m metadata, p what scripts obey of it (see policy.lua), v revision, s stamp, u last update,
 --                     n ends noted, w where compaction walks, t the last place given to a post that had to
 --                     wait (see posting.lua), o the last number given in the outbox, f how a fair queue is divided
---                     (see fair.lua), c whose turn it was (see turns.lua)
+--                     and whose turn it was (see fair.lua)
 --   counter   string  the last rank that is visible
 --   messages  hash    key → record
 --   ready     zset    keys of messages that are free, by rank

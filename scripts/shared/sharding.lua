@@ -16,9 +16,9 @@ local lengths = {}
 local function length_of(shard, delays)
   local length = lengths[shard]
   if not length then
-    length = redis.call('ZCOUNT', shards, shard, shard)
+    length = redis.call('ZCOUNT', shards, FREE .. shard, FREE .. shard)
     if delays then
-      length = length + redis.call('ZCOUNT', shards, BAND + shard, BAND + shard)
+      length = length + redis.call('ZCOUNT', shards, DELAYED .. shard, DELAYED .. shard)
     end
     lengths[shard] = length
   end

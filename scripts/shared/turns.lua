@@ -1,160 +1,138 @@
 -- Which free messages are next: the oldest; in a fair queue one of each shard that has any, in turn.
 --
--- The queue keeps the position that was served last, plus one, and how many claims in a row were served as they prefer.
-local TURN = '>I2I2'
+-- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the one that was served last, and in a digit behind it
+-- how many claims in a row were served as they prefer.
 local PREFERRED_IN_A_ROW_MAX = 8
 
 local function read_turn()
-  local packed = redis.call('HGET', queue, 'c')
-  if not packed then
-    return -1, 0
-  end
-  local next_turn, passes = struct.unpack(TURN, packed)
-  return next_turn - 1, passes
+  local turn = fairness().turn
+  return string.sub(turn, 1, SHARD_DIGITS), tonumber(string.sub(turn, SHARD_DIGITS + 1)) or 0
 end
 
 -- Some free messages of a position, oldest first, behind so many.
 local function free_at(position, passed, count)
-  if position < UNSHARDED then
-    return redis.call('ZRANGEBYSCORE', shards, position, position, 'LIMIT', passed, count)
+  if position ~= UNSHARDED then
+    return redis.call('ZRANGEBYSCORE', shards, FREE .. position, FREE .. position, 'LIMIT', passed, count)
   end
   local boundary = decimal(fairness().boundary)
   local keys = redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', passed, count)
   if #keys < count then
     local before = redis.call('ZCOUNT', ready, '-inf', boundary)
-    local behind = math.max(passed - before, 0)
-    for _, key in ipairs(redis.call('ZRANGEBYSCORE', shards, UNSHARDED, UNSHARDED, 'LIMIT', behind, count - #keys)) do
+    local behind, score = math.max(passed - before, 0), FREE .. UNSHARDED
+    for _, key in ipairs(redis.call('ZRANGEBYSCORE', shards, score, score, 'LIMIT', behind, count - #keys)) do
       keys[#keys + 1] = key
     end
   end
   return keys
 end
 
--- The positions that have something free, in the order of their turns behind one, so many at most; and their oldest messages.
-local function positions_behind(turn, limit)
-  local positions, heads = {}, {}
-  local function look(behind, last)
+-- The oldest messages of the positions that have something free, in the order of their turns behind one, so many at most; and
+-- those positions.
+local function heads_behind(turn, limit)
+  local heads, positions = {}, {}
+  local function look(from, last)
     while #heads < limit do
-      local head = redis.call('ZRANGEBYSCORE', shards, '(' .. behind, last, 'WITHSCORES', 'LIMIT', 0, 1)
-      if not head[1] then
+      local head = redis.call('ZRANGEBYSCORE', shards, from, FREE .. last, 'WITHSCORES', 'LIMIT', '0', '1')
+      local score = head[2]
+      if not score then
         return
       end
-      behind = head[2]
-      positions[#positions + 1], heads[#heads + 1] = tonumber(behind), head[1]
+      heads[#heads + 1], positions[#positions + 1] = head[1], string.sub(score, 2)
+      from = '(' .. score
     end
   end
-  local function look_at_unsharded()
-    local head = #heads < limit and free_at(UNSHARDED, 0, 1)[1]
-    if head then
-      positions[#positions + 1], heads[#heads + 1] = UNSHARDED, head
-    end
+  local first = FREE .. FIRST_SHARD
+  look(turn == UNSHARDED and first or '(' .. FREE .. turn, LAST_SHARD)
+  local unsharded = #heads < limit and free_at(UNSHARDED, 0, 1)[1]
+  if unsharded then
+    heads[#heads + 1], positions[#positions + 1] = unsharded, UNSHARDED
   end
-  if turn < UNSHARDED then
-    look(turn, UNSHARDED - 1)
-    look_at_unsharded()
-    if turn >= 0 then
-      look(-1, turn)
-    end
-  else
-    look(-1, UNSHARDED - 1)
-    look_at_unsharded()
+  if turn ~= UNSHARDED then
+    look(first, turn)
   end
-  return positions, heads
+  return heads, positions
 end
 
--- Those of some positions that have something free, the longest waiting first; and their oldest messages.
-local function positions_among(numbers)
-  local position_of_head, heads = {}, {}
-  for _, position in ipairs(numbers) do
+-- The oldest messages of those of some positions that have something free, the longest waiting first, so many at most; and
+-- those positions.
+local function heads_among(wanted, limit)
+  local position_of, heads = {}, {}
+  for _, position in ipairs(wanted) do
     local head = free_at(position, 0, 1)[1]
-    if head and not position_of_head[head] then
-      position_of_head[head], heads[#heads + 1] = position, head
+    if head and not position_of[head] then
+      position_of[head], heads[#heads + 1] = position, head
     end
   end
   table.sort(heads, function(one, other) return rank_of(one) < rank_of(other) end)
-  local positions = {}
-  for i, head in ipairs(heads) do
-    positions[i] = position_of_head[head]
+  local first, positions = {}, {}
+  for i = 1, math.min(#heads, limit) do
+    first[i], positions[i] = heads[i], position_of[heads[i]]
   end
-  return positions, heads
+  return first, positions
 end
 
--- What was picked last: each message's position, whether as somebody prefers; and how things stood before.
-local position_of, was_preferred, turn_before, passes_before
-
--- The keys of so many free messages at most, of which each of these positions gives one in turn; they begin with the oldest of each.
-local function pick(positions, heads, limit)
-  local keys = {}
-  position_of = {}
-  for i, key in ipairs(heads) do
-    if i <= limit then
-      keys[i] = key
-      position_of[key] = positions[i]
-    end
-  end
-  -- Each position is asked for its part of what is left; those that have given it go on.
-  local given = 1
-  while #keys < limit and #positions > 0 do
-    local part = math.ceil((limit - #keys) / #positions)
+-- Adds, behind the oldest message of each of these positions, what they give in further turns, until there are so many.
+local function go_round(keys, positions, limit)
+  local lines, given = {unpack(positions)}, 1
+  while #keys < limit and #lines > 0 do
+    -- Each is asked for its part of what is left; those that have given it go on.
+    local part = math.ceil((limit - #keys) / #lines)
     local more, others = {}, {}
-    for i, position in ipairs(positions) do
+    for i, position in ipairs(lines) do
       more[i] = free_at(position, given, part)
       if #more[i] == part then
         others[#others + 1] = position
       end
     end
     for round = 1, part do
-      for i, position in ipairs(positions) do
+      for i, position in ipairs(lines) do
         local key = more[i][round]
         if key and #keys < limit then
-          keys[#keys + 1] = key
-          position_of[key] = position
+          keys[#keys + 1], positions[#positions + 1] = key, position
         end
       end
     end
-    positions, given = others, given + part
+    lines, given = others, given + part
   end
-  return keys
 end
 
--- The keys of the free messages that are next, so many at most; from some positions of a fair queue if it may be.
+-- Whether what is next was picked as somebody prefers.
+local is_preferred = false
+
+-- The keys of the free messages that are next, so many at most, in a fair queue from some shards if it may be; and there
+-- their positions.
 local function next_free(limit, preferred)
   if not fairness() then
-    return redis.call('ZRANGE', ready, 0, limit - 1)
+    return redis.call('ZRANGE', ready, 0, limit - 1), {}
   elseif redis.call('EXISTS', ready) == 0 then
-    return {}
+    return {}, {}
   end
-  turn_before, passes_before = read_turn()
-  if preferred and passes_before < PREFERRED_IN_A_ROW_MAX then
-    local positions, heads = positions_among(preferred)
-    if #heads > 0 then
-      was_preferred = true
-      return pick(positions, heads, limit)
-    end
+  local turn, passes = read_turn()
+  local keys, positions = {}, {}
+  if #preferred > 0 and passes < PREFERRED_IN_A_ROW_MAX then
+    keys, positions = heads_among(preferred, limit)
+    is_preferred = #keys > 0
   end
-  local positions, heads = positions_behind(turn_before, limit)
-  return pick(positions, heads, limit)
+  if not is_preferred then
+    keys, positions = heads_behind(turn, limit)
+  end
+  if #keys < limit then
+    go_round(keys, positions, limit)
+  end
+  return keys, positions
 end
 
--- The positions of messages that were picked, in a fair queue.
-local function positions_of(keys)
-  if not fairness() then
-    return nil
+-- Loads the free messages that are next, as many as fit into an answer and so many at most, with their positions, and
+-- notes that they had their turns.
+local function load_next(limit, preferred)
+  local keys, positions = next_free(limit, preferred)
+  local loaded, divided = load(keys), fairness()
+  local count = #loaded.keys
+  loaded.positions = count < #keys and {unpack(positions, 1, count)} or positions
+  if divided and count > 0 then
+    local turn, passes = read_turn()
+    divided.turn = is_preferred and turn .. (passes + 1) or positions[count] .. '0'
+    keep_fairness(divided)
   end
-  local positions = {}
-  for i, key in ipairs(keys) do
-    positions[i] = position_of[key]
-  end
-  return positions
-end
-
--- Notes that these were taken of what is next, which are the first of it.
-local function keep_turn(keys)
-  if #keys == 0 or not fairness() then
-    return
-  elseif was_preferred then
-    redis.call('HSET', queue, 'c', struct.pack(TURN, turn_before + 1, passes_before + 1))
-  else
-    redis.call('HSET', queue, 'c', struct.pack(TURN, position_of[keys[#keys]] + 1, 0))
-  end
+  return loaded
 end

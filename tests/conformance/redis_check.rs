@@ -68,15 +68,15 @@ async fn a_check_finds_each_kind_of_damage_to_shards() {
     const OLDEST: &str = "redis.call('ZRANGE', KEYS[2], 0, 0)[1]";
     for (damage, parts, finding) in [
         (format!("redis.call('ZREM', KEYS[1], {NEWEST})"), ["shards", "ready"], "has no shard"),
-        (format!("redis.call('ZADD', KEYS[1], 3, {OLDEST})"), ["shards", "ready"], "is older than those"),
+        (format!("redis.call('ZADD', KEYS[1], 10003, {OLDEST})"), ["shards", "ready"], "is older than those"),
         (
-            format!("redis.call('ZINCRBY', KEYS[1], 4096, {NEWEST})"),
+            format!("redis.call('ZINCRBY', KEYS[1], 20000, {NEWEST})"),
             ["shards", "ready"],
             "in another set than its shard",
         ),
         ("redis.call('HDEL', KEYS[1], 'f')".to_owned(), ["queue", "shards"], "a shard of a queue that has none"),
         (
-            "redis.call('ZADD', KEYS[1], 3, string.rep('\\0', 11) .. '1')".to_owned(),
+            "redis.call('ZADD', KEYS[1], 10003, string.rep('\\0', 11) .. '1')".to_owned(),
             ["shards", "ready"],
             "is in a shard and has no record",
         ),

@@ -7,6 +7,7 @@ use super::RedisStore;
 use super::messages::{key_of, read_messages, text};
 use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, CLAIM_WITHDRAW, Script};
+use super::shards;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
 use crate::storage::{ClaimChange, ClaimStore, Error};
 
@@ -14,9 +15,8 @@ use crate::storage::{ClaimChange, ClaimStore, Error};
 impl ClaimStore for RedisStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         let id = ClaimId::random();
-        let prefer: Vec<u8> = new.prefer.iter().flat_map(|shard| shard.number().to_be_bytes()).collect();
         let (ttl_s, grace_s) = (text(new.term.ttl_s.into()), text(new.term.grace_s.into()));
-        let args = [text(new.limit as u64), bytes(id), ttl_s, grace_s, prefer.into()];
+        let args = [text(new.limit as u64), bytes(id), ttl_s, grace_s, shards::digits_of(&new.prefer).into()];
         let (kind, mut reply) = self.run_settled(&CLAIM_CREATE, queue, &args).await?;
         self.send_letters(queue, reply.number()?).await;
         read_claim(&CLAIM_CREATE, queue, id, &kind, reply)

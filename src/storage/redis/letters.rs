@@ -17,6 +17,7 @@ use super::keys::QueueKeys;
 use super::messages::text;
 use super::reply::{self, Reply};
 use super::script::{LETTER_DROP, LETTER_LIST, LETTER_POST};
+use super::shards;
 use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
 use crate::storage::key::{id_of, nonce_bytes};
@@ -135,20 +136,19 @@ impl RedisStore {
 
 /// What the script needs to post letters, in a fair queue with the shards that their tenants draw: who posted them.
 fn post_args(source: &QueueId, letters: &[Letter], sharding: Option<Sharding>) -> Result<Vec<Bytes>, Error> {
-    let packed = |numbers: &[u16]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Bytes>();
-    let division = sharding.map_or_else(Bytes::new, |sharding| packed(&[sharding.shards(), sharding.per_tenant()]));
+    let packed = |sharding: Sharding| [sharding.shards(), sharding.per_tenant()].map(u16::to_be_bytes).concat();
+    let division = sharding.map_or_else(Bytes::new, |sharding| packed(sharding).into());
     let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes()), division];
     for letter in letters {
         let id = id_of(source, &letter.key)?;
         let origin = Origin { queue: source.name().clone(), id, claim_count: letter.claim_count };
         let poster = record::poster(&letter.record)?;
         let lot = sharding.map(|sharding| sharding.draw(&Tenant::of_poster(poster)));
-        let shards: Vec<u16> = lot.iter().flat_map(|lot| &lot.shards).map(|shard| shard.number()).collect();
         args.push(text(letter.number));
         args.push(Bytes::copy_from_slice(&nonce_bytes(Nonce::random())));
         args.push(letter.hold.clone());
         args.push(record::letter(&letter.record, &origin)?);
-        args.push(packed(&shards));
+        args.push(lot.map_or_else(Bytes::new, |lot| shards::digits_of(&lot.shards).into()));
     }
     Ok(args)
 }

@@ -11,6 +11,7 @@ use super::script::{
     MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
     QUEUE_STATS,
 };
+use super::shards;
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank, Shard, Tenant};
 use crate::storage::key::{self, id_of};
 use crate::storage::{
@@ -104,7 +105,7 @@ impl MessageStore for RedisStore {
                 _popped => {
                     self.send_letters(queue, reply.number()?).await;
                     let (now, shards) = (reply.number()?, reply.bytes()?);
-                    let mut shards = shards.as_chunks().0.iter().copied().map(u16::from_be_bytes);
+                    let mut shards = shards::numbers(&shards)?.into_iter();
                     let mut popped = Vec::new();
                     while !reply.is_empty() {
                         popped.push(Popped { shard: shards.next(), ..read_popped(queue, now, &mut reply)? });
@@ -123,7 +124,7 @@ impl MessageStore for RedisStore {
         keys.push(QueueKeys::of(queue).answer(&Uuid::new_v4().simple().to_string()));
         let mut args = vec![Bytes::from_static(RESTORE_REMEMBERED_MS.as_bytes())];
         for one in popped {
-            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shard.to_be_bytes()));
+            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shards::digits(shard)));
             args.extend([key_of(one.message.id), one.record.clone(), one.hold.clone(), shard]);
         }
         self.connection.run(&MESSAGE_RESTORE, keys, args).await.map(|_done| ())

@@ -15,6 +15,7 @@ mod posts;
 mod queues;
 mod reply;
 mod script;
+mod shards;
 mod subscriber;
 mod upkeep;
 mod uri;

@@ -14,7 +14,7 @@ use super::keys::QueueKeys;
 use super::lanes::Lanes;
 use super::messages::text;
 use super::script::{MESSAGE_POST, QUEUE_SETTLE};
-use super::{queues, reply};
+use super::{queues, reply, shards};
 use crate::domain::message::Nonce;
 use crate::domain::{Lot, QueueId};
 use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
@@ -238,9 +238,8 @@ impl Tenants {
         let Self { numbers, encoded } = self;
         *numbers.entry(lot.clone()).or_insert_with(|| {
             let drawn = u16::try_from(lot.shards.len()).expect("there are no more shards");
-            let shards = lot.shards.iter().map(|shard| shard.number());
-            let numbers = [drawn].into_iter().chain(shards).flat_map(u16::to_be_bytes);
-            encoded.push(numbers.chain(lot.tenant.as_str().bytes()).collect());
+            let shards = shards::digits_of(&lot.shards);
+            encoded.push([&drawn.to_be_bytes(), &shards[..], lot.tenant.as_str().as_bytes()].concat().into());
             u16::try_from(encoded.len()).expect("a request has fewer tenants")
         })
     }
