@@ -1,4 +1,4 @@
-//! What polls, posts and claims cost in a fair queue, beside a plain one.
+//! What polls, posts, claims and pages of the feed cost in a fair queue, beside a plain one.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -12,8 +12,12 @@ const CONNECTIONS: usize = 16;
 const SHARDS: [u16; 4] = [1, 16, 64, 1024];
 const POLLS: usize = 6_000;
 const POSTS: usize = 6_000;
-const CLAIMS: usize = 1_600;
-const CLAIMED_AT_ONCE: usize = 10;
+/// How many claims of so many messages each.
+const CLAIMS: [(usize, usize); 2] = [(1_600, 10), (3_200, 1)];
+const PAGES: usize = 3_200;
+const LISTED: usize = 10;
+/// How many messages are posted at once where nobody looks at what that takes.
+const BATCH: usize = 50;
 const BODY_BYTES: usize = 1024;
 
 /// What a round of requests took.
@@ -40,84 +44,117 @@ pub(crate) async fn of_empty_polls(text: &mut String, scenes: &[Scene], rounds: 
     )
     .unwrap();
     for scene in scenes {
-        let mut taken = SHARDS.map(|_| Vec::new());
+        let mut taken = SHARDS.map(|shards| (shards, Vec::new()));
         for shards in SHARDS {
             scene.create(&format!("idle-{shards}"), shards).await;
         }
         for _ in 0..rounds {
-            for (shards, taken) in SHARDS.into_iter().zip(&mut taken) {
+            for (shards, taken) in &mut taken {
                 taken.push(polls(scene, &format!("idle-{shards}"), POLLS).await);
             }
         }
-        let first = us(&taken[0]);
-        for (shards, taken) in SHARDS.into_iter().zip(&taken) {
-            let Round { per_s, service_us, store_us } = medians(taken);
-            let ratio = us(taken) / first;
-            writeln!(text, "| {} | {shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |", scene.name)
-                .unwrap();
-        }
+        write_rows(text, scene.name, "", &taken);
     }
 }
 
-/// Posts of one message, and claims of ten behind them, in a plain queue and a fair one.
-pub(crate) async fn of_posts_and_claims(text: &mut String, scenes: &[Scene], rounds: usize) {
+/// Pages of the feed of queues with messages.
+pub(crate) async fn of_pages(text: &mut String, scenes: &[Scene], rounds: usize) {
     write!(
         text,
-        "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {CLAIMED_AT_ONCE} of these, over \
-         {CONNECTIONS} connections; {rounds} rounds of {POSTS} posts and {CLAIMS} claims in turn, medians; µs are processor time for one \
-         request.\n\n\
+        "\n## Pages of the feed\n\nLists of {LISTED} messages of 1 KB, the oldest of 8000, {CONNECTIONS} connections, {rounds} rounds of {PAGES} in \
+         turn, medians; µs are processor time for one page.\n\n\
+         | store | shards | pages/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
+    )
+    .unwrap();
+    for scene in scenes {
+        let mut taken = SHARDS.map(|shards| (shards, Vec::new()));
+        for shards in SHARDS {
+            scene.create(&format!("feed-{shards}"), shards).await;
+            posts(scene, &format!("feed-{shards}"), 8_000 / BATCH, BATCH).await;
+        }
+        for _ in 0..rounds {
+            for (shards, taken) in &mut taken {
+                taken.push(pages(scene, &format!("feed-{shards}"), PAGES).await);
+            }
+        }
+        write_rows(text, scene.name, "", &taken);
+    }
+}
+
+/// Posts of one message, and claims behind them, in a plain queue and a fair one.
+pub(crate) async fn of_posts_and_claims(text: &mut String, scenes: &[Scene], rounds: usize) {
+    let [(tens, many), (ones, one)] = CLAIMS;
+    write!(
+        text,
+        "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} of these and of {one}, over \
+         {CONNECTIONS} connections; {rounds} rounds of {POSTS} posts, {tens} and {ones} claims in turn, medians; µs are processor time \
+         for one request.\n\n\
          | store | what | shards | requests/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|---|\n"
     )
     .unwrap();
     for scene in scenes {
-        let mut taken = [1, 64].map(|shards| (shards, [Vec::new(), Vec::new()]));
+        let taken = [1, 64].map(|shards| (shards, Vec::new()));
+        let (mut posted, mut claimed) = (taken.clone(), CLAIMS.map(|(_, limit)| (limit, taken.clone())));
         for _ in 0..rounds {
-            for (shards, [posted, claimed]) in &mut taken {
-                scene.create("busy", *shards).await;
-                posted.push(posts(scene, "busy", POSTS, 1).await);
-                posts(scene, "busy", (CLAIMS * CLAIMED_AT_ONCE).saturating_sub(POSTS) / 50 + CONNECTIONS, 50).await;
-                claimed.push(claims(scene, "busy", CLAIMS).await);
+            for (at, shards) in [1, 64].into_iter().enumerate() {
+                scene.create("busy", shards).await;
+                posted[at].1.push(posts(scene, "busy", POSTS, 1).await);
+                let wanted: usize = CLAIMS.iter().map(|(count, limit)| count * limit).sum();
+                posts(scene, "busy", wanted.saturating_sub(POSTS) / BATCH + CONNECTIONS, BATCH).await;
+                for ((count, limit), (_, claimed)) in CLAIMS.into_iter().zip(&mut claimed) {
+                    claimed[at].1.push(claims(scene, "busy", count, limit).await);
+                }
             }
         }
-        for (place, what) in ["post", "claim"].into_iter().enumerate() {
-            let plain = us(&taken[0].1[place]);
-            for (shards, rounds) in &taken {
-                let Round { per_s, service_us, store_us } = medians(&rounds[place]);
-                let ratio = us(&rounds[place]) / plain;
-                writeln!(
-                    text,
-                    "| {} | {what} | {shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |",
-                    scene.name
-                )
-                .unwrap();
-            }
+        write_rows(text, scene.name, "post | ", &posted);
+        for (limit, claimed) in &claimed {
+            write_rows(text, scene.name, &format!("claim of {limit} | "), claimed);
         }
+    }
+}
+
+/// A row for each number of shards, beside the first.
+fn write_rows(text: &mut String, store: &str, what: &str, taken: &[(u16, Vec<Round>)]) {
+    let first = us(&taken[0].1);
+    for (shards, rounds) in taken {
+        let Round { per_s, service_us, store_us } = medians(rounds);
+        let ratio = us(rounds) / first;
+        writeln!(text, "| {store} | {what}{shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |")
+            .unwrap();
     }
 }
 
 async fn polls(scene: &Scene, queue: &str, count: usize) -> Round {
     let claim = path(queue, "/claims?limit=10");
-    requests(scene, count, &claim, "{\"ttl\":60,\"grace\":60}", |answer| assert!(answer.is_empty())).await
+    requests(scene, count, ("POST", &claim, "{\"ttl\":60,\"grace\":60}"), |answer| assert!(answer.is_empty())).await
 }
 
-async fn claims(scene: &Scene, queue: &str, count: usize) -> Round {
-    let claim = path(queue, &format!("/claims?limit={CLAIMED_AT_ONCE}"));
-    let is_full = |answer: &[u8]| assert!(answer.len() > CLAIMED_AT_ONCE * BODY_BYTES, "{} bytes", answer.len());
-    requests(scene, count, &claim, "{\"ttl\":300,\"grace\":60}", is_full).await
+async fn pages(scene: &Scene, queue: &str, count: usize) -> Round {
+    let list = path(queue, &format!("/messages?limit={LISTED}&echo=true"));
+    requests(scene, count, ("GET", &list, ""), |answer| assert_messages(answer, LISTED)).await
+}
+
+async fn claims(scene: &Scene, queue: &str, count: usize, limit: usize) -> Round {
+    let claim = path(queue, &format!("/claims?limit={limit}"));
+    let answered = move |answer: &[u8]| assert_messages(answer, limit);
+    requests(scene, count, ("POST", &claim, "{\"ttl\":300,\"grace\":60}"), answered).await
+}
+
+fn assert_messages(answer: &[u8], count: usize) {
+    assert!(answer.len() > count * BODY_BYTES, "{} bytes", answer.len());
 }
 
 async fn posts(scene: &Scene, queue: &str, count: usize, messages: usize) -> Round {
     let messages = vec![json!({ "ttl": 3600, "body": "x".repeat(BODY_BYTES) }); messages];
     let post = json!({ "messages": messages }).to_string();
-    requests(scene, count, &path(queue, "/messages"), &post, |answer| assert!(!answer.is_empty())).await
+    requests(scene, count, ("POST", &path(queue, "/messages"), &post), |answer| assert!(!answer.is_empty())).await
 }
 
 /// So many requests over all connections, each of which is another client's.
 async fn requests(
     scene: &Scene,
     count: usize,
-    path: &str,
-    body: &str,
+    (method, path, body): (&'static str, &str, &str),
     check: impl Fn(&[u8]) + Copy + Send + 'static,
 ) -> Round {
     let mut connections = Vec::new();
@@ -130,7 +167,7 @@ async fn requests(
         let (path, body) = (path.to_owned(), body.to_owned());
         senders.spawn(async move {
             for _ in 0..count.div_ceil(CONNECTIONS) {
-                let answer = connection.request("POST", &path, &body).await;
+                let answer = connection.request(method, &path, &body).await;
                 check(&answer);
             }
         });

@@ -57,6 +57,7 @@ async fn main() {
     let floods = flood::measure(&mut text, &scenes, backlog).await;
     let rounds = if options.quick { 3 } else { 9 };
     costs::of_empty_polls(&mut text, &scenes, rounds).await;
+    costs::of_pages(&mut text, &scenes, rounds).await;
     costs::of_posts_and_claims(&mut text, &scenes, rounds).await;
     println!("{text}");
     if options.write {

@@ -75,7 +75,7 @@ impl<T: Table> View<T> {
     fn check_queue(&self, queue: &QueueId, row: &Row, findings: &mut Findings<'_>) -> Result<(), Error> {
         let number = row.number;
         let state = self.stored_state(number)?;
-        let mut seen = State { waiting: state.waiting, due: state.due, ..state.emptied() };
+        let mut seen = State { waiting: state.waiting, due: state.due, busy: state.busy, ..state.emptied() };
         let mut shards = SeenShards::default();
         let mut last_rank = 0;
         let mut placed = Merged::new(self.all_places(number)?)?;
@@ -101,7 +101,7 @@ impl<T: Table> View<T> {
         }
         findings.expect(placed.next().is_none(), "a set has a message that is not there");
         findings.expect(state == seen, format_args!("{state:?} is counted, {seen:?} is there"));
-        shards.compare(self, number, findings)?;
+        shards.compare(self, (number, &state), findings)?;
         let ends = self.all_of(number, Part::End)?.count() as u64;
         findings.expect(ends == seen.total, format_args!("{} messages have {ends} ends", seen.total));
         let due = self.first_due(number, &state)?.first();

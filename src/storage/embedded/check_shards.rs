@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::check::Findings;
+use super::failure::damaged;
 use super::keys::{self, Part, Table};
 use super::places::Place;
-use super::shards::{Counts, UNSHARDED};
+use super::shards::UNSHARDED;
 use super::state::{Row, State};
+use super::tallies::{Block, Counts, Tally};
 use super::view::View;
 use crate::domain::MessageId;
 use crate::storage::Error;
@@ -16,7 +18,7 @@ use crate::storage::key::rank_of;
 #[derive(Default)]
 pub(super) struct SeenShards {
     counts: BTreeMap<u16, Counts>,
-    turns: usize,
+    turns: u64,
 }
 
 impl SeenShards {
@@ -39,10 +41,12 @@ impl SeenShards {
             .expect(rank > state.boundary, format_args!("message {id} is from before there were shards, and has one"));
         findings.expect(shard <= UNSHARDED, format_args!("message {id} has shard {shard}"));
         *self.counts.entry(shard).or_default().of(place.set) += 1;
-        self.turns += usize::from(is_free);
-        let turn = view.contents.get(&*keys::of_shard(row.number, Part::Turn, shard, &place.key))?;
-        findings
-            .expect(turn.is_some() == is_free, format_args!("message {id} has no turn, or is not free and has one"));
+        self.turns += u64::from(is_free);
+        if is_free {
+            let turn = view.contents.get(&*keys::of_shard(row.number, Part::Turn, shard, &place.key))?;
+            let has_turn = turn.is_some_and(|hold| hold.value() == place.encoded_hold());
+            findings.expect(has_turn, format_args!("message {id} has no turn, or another hold there"));
+        }
         Ok(())
     }
 
@@ -50,16 +54,44 @@ impl SeenShards {
     pub(super) fn compare<T: Table>(
         self,
         view: &View<T>,
-        number: u64,
+        (number, state): (u64, &State),
         findings: &mut Findings<'_>,
     ) -> Result<(), Error> {
-        let counted: BTreeMap<u16, Counts> = view.all_counts(number)?.into_iter().collect();
+        let tallies: BTreeMap<u16, Tally> = view.tallies(number)?.into_iter().collect();
+        let counted = tallies.iter().map(|(shard, tally)| (*shard, tally.counts)).collect();
         findings.expect(
-            counted == self.counts,
+            self.counts == counted,
             format_args!("of the shards {counted:?} is counted, {:?} is there", self.counts),
         );
-        let turns = view.all_of(number, Part::Turn)?.count();
+        let busy = tallies.iter().filter(|(_, tally)| tally.counts.free > 0).map(|(shard, _)| Block::number_of(*shard));
+        let busy = State::busy_with(busy);
+        findings.expect(state.busy == busy, format_args!("{:b} are said to be busy, {busy:b} are", state.busy));
+        self.compare_turns(view, number, &tallies, findings)
+    }
+
+    /// Expects a turn for each message that is free, and what was passed before.
+    fn compare_turns<T: Table>(
+        self,
+        view: &View<T>,
+        number: u64,
+        tallies: &BTreeMap<u16, Tally>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), Error> {
+        let (mut turns, mut passed) = (0, BTreeMap::new());
+        for entry in view.all_of(number, Part::Turn)? {
+            let (turn, _) = entry?;
+            let (shard, key) = turn.split_first_chunk().ok_or_else(|| damaged("a turn"))?;
+            let (shard, key) = (u16::from_be_bytes(*shard), key.try_into().map_err(|_| damaged("a turn"))?);
+            if tallies.get(&shard).is_some_and(|tally| tally.has_passed(&key)) {
+                *passed.entry(shard).or_default() += 1;
+            } else {
+                turns += 1;
+            }
+        }
         findings.expect(turns == self.turns, format_args!("{} messages have {turns} turns", self.turns));
+        let counted = tallies.iter().map(|(shard, tally)| (*shard, tally.passed)).filter(|(_, passed)| *passed > 0);
+        let counted: BTreeMap<u16, u32> = counted.collect();
+        findings.expect(passed == counted, format_args!("{counted:?} were passed, {passed:?} are there"));
         Ok(())
     }
 }
@@ -73,15 +105,15 @@ mod tests {
 
     use super::*;
     use crate::domain::{
-        Body, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Sharding, Tenant, Term,
+        Body, ClaimId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Sharding, Tenant, Term,
     };
     use crate::storage::embedded::EmbeddedStore;
     use crate::storage::embedded::writer::Step;
     use crate::storage::embedded::writing::Writing;
     use crate::storage::{ClaimStore, MessageStore, Post, QueueStore, Upkeep};
 
-    /// A fair queue with a free message and a claimed one.
-    async fn fair_queue(store: &EmbeddedStore) -> QueueId {
+    /// A fair queue with so many messages in one shard, of which the first is under this claim.
+    async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId, ClaimId) {
         let queue = QueueId::new(ProjectId::new("p").unwrap(), "work".parse().unwrap()).unwrap();
         let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
         let metadata = Metadata::from_store(keys.as_object().unwrap().clone());
@@ -91,27 +123,88 @@ mod tests {
         let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
         let message = NewMessage { ttl_s: 60, delay_s: 0, body, lot: Some(lot) };
         let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
-        let post = Post { seen, client: &client, messages: &[message.clone(), message], once: None };
+        let post = Post { seen, client: &client, messages: &vec![message; posted], once: None };
         store.post_messages(&queue, &post).await.unwrap();
         let claim = NewClaim { limit: 1, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
-        store.create_claim(&queue, &claim).await.unwrap().unwrap();
-        queue
+        let claim = store.create_claim(&queue, &claim).await.unwrap().unwrap().id;
+        (queue, claim)
+    }
+
+    /// How many entries a part has.
+    async fn count(store: &EmbeddedStore, queue: &QueueId, part: Part) -> usize {
+        let queue = queue.clone();
+        let count = store.write(0, move |store| {
+            let number = store.row(&queue)?.expect("it is there").number;
+            Ok(Step::Done(store.view.all_of(number, part)?.count()))
+        });
+        count.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn turns_that_were_had_are_forgotten_in_time_and_may_come_back() {
+        const POSTED: usize = 300;
+        let store = EmbeddedStore::in_memory().unwrap();
+        let (queue, first) = fair_queue(&store, POSTED).await;
+        let whole = async || assert_eq!(store.check().await.unwrap().findings, [""; 0]);
+
+        let mut claims = Vec::new();
+        for taken in (20..=200).step_by(20) {
+            let claim = NewClaim { limit: 20, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
+            claims.push(store.create_claim(&queue, &claim).await.unwrap().unwrap().id);
+            whole().await;
+            let left = count(&store, &queue, Part::Turn).await - (POSTED - 1 - taken);
+            assert!(left < 64 + 20, "{left} are left of {taken}");
+        }
+        let mut popped = 0;
+        for released in [&claims[8..], &claims[..2], &claims[2..8], &[first]] {
+            for claim in released {
+                store.release_claim(&queue, *claim).await.unwrap();
+                whole().await;
+            }
+            let mut last = None;
+            while let next = store.pop_messages(&queue, 30).await.unwrap()
+                && !next.is_empty()
+            {
+                whole().await;
+                popped += next.len();
+                let ids = next.iter().map(|one| Some(one.message.id));
+                assert!([last].into_iter().chain(ids).is_sorted());
+                last = next.last().map(|one| one.message.id);
+            }
+        }
+
+        assert_eq!(popped, POSTED);
+        assert_eq!([count(&store, &queue, Part::Turn).await, count(&store, &queue, Part::Shard).await], [0, 0]);
     }
 
     type Damage = fn(&mut Writing<'_>, u64, u16) -> Result<(), Error>;
 
     #[tokio::test]
     async fn a_check_finds_each_kind_of_damage_to_shards() {
-        let damages: [(Damage, &str); 6] = [
+        let damages: [(Damage, &str); 9] = [
             (|_, _, _| Ok(()), ""),
             (
-                |store, number, shard| store.take(&keys::of_shard(number, Part::Shard, shard, &[])).map(|_| ()),
+                |store, number, shard| {
+                    store.take(&keys::of_shard(number, Part::Shard, Block::number_of(shard), &[])).map(|_| ())
+                },
                 "is counted",
             ),
             (
-                |store, number, shard| store.put(&keys::of_shard(number, Part::Turn, shard, &[0; 12]), &[]),
+                |store, number, shard| store.put(&keys::of_shard(number, Part::Turn, shard, &[255; 12]), &[]),
                 "1 messages have 2 turns",
             ),
+            (
+                |store, number, shard| store.put(&keys::of_shard(number, Part::Turn, shard, &[0; 12]), &[]),
+                "1} were passed",
+            ),
+            (
+                |store, number, shard| {
+                    let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
+                    store.put(&keys::of_shard(number, Part::Turn, shard, &place.key), &[0; 16])
+                },
+                "another hold",
+            ),
+            (|store, number, _| store.count(number, |state| state.busy = 2), "said to be busy"),
             (|store, number, _| store.count(number, |state| state.sharded += 1), "is counted"),
             (|store, number, _| store.count(number, |state| state.boundary = state.last), "before there were shards"),
             (
@@ -126,7 +219,7 @@ mod tests {
         ];
         for (damage, finding) in damages {
             let store = EmbeddedStore::in_memory().unwrap();
-            let queue = fair_queue(&store).await;
+            let (queue, _) = fair_queue(&store, 2).await;
             let run = store.write(0, move |store| {
                 let number = store.row(&queue)?.expect("it is there").number;
                 let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;

@@ -24,8 +24,8 @@
 //! | `LEASE` | end (µs), lease | nothing: the lease ends then |
 //! | `CLAIM` | claim | its ttl, since when it runs, its end, the keys that it was given |
 //! | `END` | second, key | nothing: the message ends then; one such entry for each message |
-//! | `TURN` | shard, key | nothing: a free message that has a shard |
-//! | `SHARD` | shard | how many messages of the shard each set has, if any |
+//! | `TURN` | shard, key | its hold: a free message that has a shard, or one that was passed: see `tallies.rs` |
+//! | `SHARD` | block | of some shards how many messages each set has, if any, and how far their turns came |
 //! | `TENANTS` | | who posted most of late: see `tenants.rs` |
 
 use redb::{ReadableTable, TableDefinition};

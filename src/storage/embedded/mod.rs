@@ -24,6 +24,7 @@ mod queues;
 mod settle;
 mod shards;
 mod state;
+mod tallies;
 mod tenants;
 mod turns;
 mod upkeep;

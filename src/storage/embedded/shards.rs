@@ -4,14 +4,13 @@
 //! then. What comes behind it has one, and keeps it. What was posted before and becomes free only then has
 //! [`UNSHARDED`]: so all that is free behind the boundary has a turn, and no message is looked at to find the next.
 
-use std::collections::HashMap;
-
-use bytes::{Buf, BufMut};
+use std::collections::BTreeMap;
 
 use super::failure::damaged;
 use super::keys::{self, Part, Table};
 use super::places::Place;
 use super::state::{Row, State};
+use super::tallies::{Block, Counts, Tally};
 use super::tenants::Tenants;
 use super::turns::Line;
 use super::view::View;
@@ -25,71 +24,13 @@ use crate::storage::{Details, Error, Holding};
 pub(super) const UNSHARDED: u16 = SHARDS_MAX;
 /// The shard of what is posted for nobody: the queue is fair no more, but still has messages in shards.
 const ANY_SHARD: u16 = 0;
-const COUNTS_BYTES: usize = 24;
-
-/// How many messages of a shard are in each set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) free: u64,
-    pub(super) delayed: u64,
-    pub(super) held: u64,
-}
 
 /// What a transaction has counted of a fair queue.
 #[derive(Default)]
 pub(super) struct Fair {
-    shards: HashMap<u16, Counted<Counts>>,
+    pub(super) blocks: BTreeMap<u16, Counted<Block>>,
     /// Only if it has changed.
     pub(super) tenants: Option<Tenants>,
-}
-
-impl Counts {
-    /// How many there are to give, now or later.
-    fn length(self) -> u64 {
-        self.free + self.delayed
-    }
-
-    pub(super) fn of(&mut self, set: Part) -> &mut u64 {
-        match set {
-            Part::Held => &mut self.held,
-            Part::Delayed => &mut self.delayed,
-            _ => &mut self.free,
-        }
-    }
-
-    fn without(self, other: Self) -> Self {
-        Self {
-            free: self.free.saturating_sub(other.free),
-            delayed: self.delayed.saturating_sub(other.delayed),
-            held: self.held.saturating_sub(other.held),
-        }
-    }
-
-    /// These counts as they are shown, of messages that wait in this line.
-    fn holding(self, line: Option<&Line<'_>>, now_us: u64) -> Holding {
-        let age_us = |line: &Line<'_>| now_us.saturating_sub(rank_of(&line.head));
-        Holding {
-            available: self.free,
-            delayed: self.delayed,
-            claimed: self.held,
-            oldest_age_s: line.map(|line| age_us(line) / 1_000_000),
-        }
-    }
-
-    fn encode(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(COUNTS_BYTES);
-        bytes.put_u64(self.free);
-        bytes.put_u64(self.delayed);
-        bytes.put_u64(self.held);
-        bytes
-    }
-
-    pub(super) fn decode(mut bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() != COUNTS_BYTES {
-            return Err(damaged("what a shard holds"));
-        }
-        Ok(Self { free: bytes.get_u64(), delayed: bytes.get_u64(), held: bytes.get_u64() })
-    }
 }
 
 impl Writing<'_> {
@@ -129,7 +70,7 @@ impl Writing<'_> {
     fn shortest(&mut self, number: u64, lot: &Lot) -> Result<u16, Error> {
         let mut shortest = (u64::MAX, ANY_SHARD);
         for shard in lot.shards.iter().map(|shard| shard.number()) {
-            let length = self.counts(number, shard)?.length();
+            let length = self.tally(number, shard)?.counts.length();
             if length < shortest.0 {
                 shortest = (length, shard);
             }
@@ -146,9 +87,12 @@ impl Writing<'_> {
             return Ok(());
         };
         if place.set == Part::Ready {
-            self.put(&keys::of_shard(number, Part::Turn, shard, &place.key), &[])?;
+            if self.tally(number, shard)?.has_passed(&place.key) {
+                self.clear_passed(number, shard)?;
+            }
+            self.put(&keys::of_shard(number, Part::Turn, shard, &place.key), &place.encoded_hold())?;
         }
-        self.count_shard(number, shard, |counts| *counts.of(place.set) += 1)
+        self.change_tally(number, shard, |tally| *tally.counts.of(place.set) += 1)
     }
 
     /// Notes that a message has left a place.
@@ -156,45 +100,32 @@ impl Writing<'_> {
         let Some(shard) = place.shard else {
             return Ok(());
         };
-        if place.set == Part::Ready && !self.take(&keys::of_shard(number, Part::Turn, shard, &place.key))? {
+        if place.set == Part::Ready
+            && !self.tally(number, shard)?.has_passed(&place.key)
+            && !self.take(&keys::of_shard(number, Part::Turn, shard, &place.key))?
+        {
             return Err(damaged("the turn of a message"));
         }
-        self.count_shard(number, shard, |counts| {
-            let count = counts.of(place.set);
+        self.change_tally(number, shard, |tally| {
+            let count = tally.counts.of(place.set);
             *count = count.saturating_sub(1);
         })
     }
 
-    fn counts(&mut self, number: u64, shard: u16) -> Result<Counts, Error> {
-        if let Some(counted) = self.fair.get(&number).and_then(|fair| fair.shards.get(&shard)) {
-            return Ok(counted.value);
-        }
-        let counts = self.view.counts(number, shard)?;
-        self.keep_counts(number, shard, Counted { value: counts, is_changed: false });
-        Ok(counts)
-    }
-
-    fn count_shard(&mut self, number: u64, shard: u16, change: impl FnOnce(&mut Counts)) -> Result<(), Error> {
-        let mut counts = self.counts(number, shard)?;
-        change(&mut counts);
-        self.keep_counts(number, shard, Counted { value: counts, is_changed: true });
-        Ok(())
-    }
-
-    fn keep_counts(&mut self, number: u64, shard: u16, counted: Counted<Counts>) {
-        self.fair.entry(number).or_default().shards.insert(shard, counted);
+    /// Notes that a message, the first of its line, is about to leave it.
+    pub(super) fn pass(&mut self, number: u64, place: &Place) -> Result<(), Error> {
+        let Some(shard) = place.shard else {
+            return Ok(());
+        };
+        self.change_tally(number, shard, |tally| {
+            tally.passed += 1;
+            tally.passed_to = place.key;
+        })
     }
 
     /// Writes what was counted of a fair queue.
-    pub(super) fn put_fair(&mut self, number: u64, fair: &Fair) -> Result<(), Error> {
-        for (shard, counted) in fair.shards.iter().filter(|(_, counted)| counted.is_changed) {
-            let key = keys::of_shard(number, Part::Shard, *shard, &[]);
-            if counted.value == Counts::default() {
-                self.take(&key)?;
-            } else {
-                self.put(&key, &counted.value.encode())?;
-            }
-        }
+    pub(super) fn put_fair(&mut self, number: u64, fair: Fair) -> Result<(), Error> {
+        self.put_blocks(number, fair.blocks)?;
         if let Some(tenants) = &fair.tenants {
             self.put(&keys::part(number, Part::Tenants), &tenants.encode())?;
         }
@@ -203,42 +134,40 @@ impl Writing<'_> {
 }
 
 impl<T: Table> View<T> {
-    fn counts(&self, number: u64, shard: u16) -> Result<Counts, Error> {
-        match self.contents.get(&*keys::of_shard(number, Part::Shard, shard, &[]))? {
-            Some(counts) => Counts::decode(counts.value()),
-            None => Ok(Counts::default()),
-        }
-    }
-
-    /// What each shard holds, of those that hold anything.
-    pub(super) fn all_counts(&self, number: u64) -> Result<Vec<(u16, Counts)>, Error> {
-        let (from, to) = (keys::part(number, Part::Shard), keys::part(number, Part::Tenants));
-        let read = self.contents.range::<&[u8]>(&*from..&*to)?.map(|entry| {
-            let (key, counts) = entry?;
-            let (shard, _) = keys::shard_and_rest(key.value()).ok_or_else(|| damaged("a shard"))?;
-            Ok((shard, Counts::decode(counts.value())?))
-        });
-        read.collect()
-    }
-
     /// What the shards of a queue hold, and what has none.
     pub(super) fn details(&self, row: &Row, state: &State, now_us: u64) -> Result<Details, Error> {
         let is_fair = state.is_fair(&row.policy);
         let mut details = Details::default();
         let mut rest = Counts { free: state.in_set(Part::Ready), delayed: state.delayed, held: state.held };
-        if is_fair {
-            for (number, counts) in self.all_counts(row.number)? {
-                if let Some(shard) = Shard::new(number) {
-                    let line = self.first_line(row.number, state.boundary, number..=number)?;
-                    details.shards.push((shard, counts.holding(line.as_ref(), now_us)));
-                    rest = rest.without(counts);
-                }
+        let boundary = if is_fair { state.boundary } else { u64::MAX };
+        let mut unsharded = Tally::default();
+        for (position, tally) in self.tallies(row.number)? {
+            let Some(shard) = Shard::new(position) else {
+                unsharded = tally;
+                continue;
+            };
+            if tally.counts != Counts::default() {
+                let line = self.line(row.number, boundary, position, tally)?;
+                details.shards.push((shard, holding(tally.counts, line, now_us)?));
+                rest = rest.without(tally.counts);
             }
+        }
+        if is_fair {
             details.tenants = self.tenants(row.number)?.shares(now_us);
         }
-        let boundary = if is_fair { state.boundary } else { u64::MAX };
-        let line = self.first_line(row.number, boundary, UNSHARDED..=UNSHARDED)?;
-        details.unsharded = rest.holding(line.as_ref(), now_us);
+        let line = self.line(row.number, boundary, UNSHARDED, unsharded)?;
+        details.unsharded = holding(rest, line, now_us)?;
         Ok(details)
     }
+}
+
+/// Counts as they are shown, of messages that wait in this line.
+fn holding(counts: Counts, mut line: Line<'_>, now_us: u64) -> Result<Holding, Error> {
+    let oldest = line.next().transpose()?;
+    Ok(Holding {
+        available: counts.free,
+        delayed: counts.delayed,
+        claimed: counts.held,
+        oldest_age_s: oldest.map(|place| now_us.saturating_sub(rank_of(&place.key)) / 1_000_000),
+    })
 }

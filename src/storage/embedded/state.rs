@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) turn: u16,
     /// How many claims in a row were served as they prefer.
     pub(super) passes: u16,
+    /// Which blocks of shards have free messages, a bit for each: see `tallies.rs`.
+    pub(super) busy: u64,
 }
 
 impl Default for State {
@@ -72,15 +74,16 @@ impl Default for State {
             boundary: 0,
             turn: 0,
             passes: 0,
+            busy: 0,
         }
     }
 }
 
 const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
-const STATE_BYTES: usize = 68;
-/// A state from before there were fair queues, which ends sooner.
-const OLD_STATE_BYTES: usize = 48;
+const STATE_BYTES: usize = 76;
+/// States from before there were fair queues, and before their shards stood in blocks, which end sooner.
+const OLD_STATES_BYTES: [usize; 2] = [48, 68];
 
 impl Row {
     /// The row with its policy, in bytes, and metadata.
@@ -150,11 +153,12 @@ impl State {
         bytes.put_u64(self.boundary);
         bytes.put_u16(self.turn);
         bytes.put_u16(self.passes);
+        bytes.put_u64(self.busy);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        if ![STATE_BYTES, OLD_STATE_BYTES].contains(&bytes.len()) {
+        if bytes.len() != STATE_BYTES && !OLD_STATES_BYTES.contains(&bytes.len()) {
             return Err(damaged("the state of a queue"));
         }
         let mut whole = [0; STATE_BYTES];
@@ -171,6 +175,7 @@ impl State {
             boundary: numbers.get_u64(),
             turn: numbers.get_u16(),
             passes: numbers.get_u16(),
+            busy: numbers.get_u64(),
         })
     }
 
@@ -214,9 +219,11 @@ mod tests {
         let state = State { last: 7, waiting: 6, total: 5, held: 4, delayed: 3, due: 2, ..State::default() };
         let encoded = state.encode();
 
-        assert_eq!(State::decode(&encoded[..OLD_STATE_BYTES]).unwrap(), state);
+        for bytes in OLD_STATES_BYTES {
+            assert_eq!(State::decode(&encoded[..bytes]).unwrap(), state);
+        }
         assert_eq!(State::decode(&encoded).unwrap(), state);
-        assert!(State::decode(&encoded[..OLD_STATE_BYTES + 8]).is_err());
+        assert!(State::decode(&encoded[..56]).is_err());
     }
 
     #[test]
@@ -232,6 +239,7 @@ mod tests {
             boundary: 8,
             turn: 1_025,
             passes: 8,
+            busy: 9,
         };
 
         assert_eq!(State::decode(&state.encode()).unwrap(), state);

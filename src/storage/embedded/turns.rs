@@ -3,15 +3,17 @@
 //! there are.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 
 use bytes::Bytes;
 
 use super::failure::damaged;
-use super::keys::{self, Key, Part, Slice, Table};
-use super::places::{Found, Places};
+use super::holds::Hold;
+use super::keys::{self, Part, Slice, Table};
+use super::places::{Found, Place, Places};
 use super::shards::UNSHARDED;
 use super::state::{Row, State};
+use super::tallies::Tally;
 use super::view::{Room, View};
 use super::writing::Writing;
 use crate::domain::Shard;
@@ -20,109 +22,65 @@ use crate::storage::{Error, PREFERRED_IN_A_ROW_MAX};
 
 /// The free messages that have their turns at one position, oldest first.
 pub(super) struct Line<'a> {
-    pub(super) head: Key,
-    shard: u16,
     /// Those of a queue that was not fair yet, which come first.
-    unsharded: Option<Unsharded<'a>>,
+    old: Option<Old<'a>>,
     rest: redb::Range<'a, Slice, Slice>,
 }
 
-struct Unsharded<'a> {
+/// The free messages up to a rank.
+struct Old<'a> {
     places: Places<'a>,
     boundary: u64,
 }
 
-impl Unsharded<'_> {
-    fn next(&mut self) -> Result<Option<Key>, Error> {
+impl Old<'_> {
+    fn next(&mut self) -> Result<Option<Place>, Error> {
         let next = self.places.next().transpose()?;
-        Ok(next.map(|place| place.key).filter(|key| rank_of(key) <= self.boundary))
+        Ok(next.filter(|place| rank_of(&place.key) <= self.boundary))
     }
 }
 
 impl Line<'_> {
-    /// Goes on to the next message; whether there is one.
-    fn advance(&mut self) -> Result<bool, Error> {
-        let mut next = None;
-        if let Some(unsharded) = &mut self.unsharded {
-            next = unsharded.next()?;
+    fn next_place(&mut self) -> Result<Option<Place>, Error> {
+        if let Some(old) = &mut self.old {
+            if let Some(place) = old.next()? {
+                return Ok(Some(place));
+            }
+            self.old = None;
         }
-        if next.is_none() {
-            self.unsharded = None;
-            next = next_turn(&mut self.rest)?.filter(|(shard, _)| *shard == self.shard).map(|(_, key)| key);
-        }
-        self.head = next.unwrap_or(self.head);
-        Ok(next.is_some())
+        let Some(entry) = self.rest.next() else {
+            return Ok(None);
+        };
+        let (turn, hold) = entry?;
+        let read = || {
+            let (shard, key) = keys::shard_and_rest(turn.value())?;
+            let hold = Hold::stored(hold.value()).ok()?;
+            Some(Place { key: key.try_into().ok()?, set: Part::Ready, hold, shard: Some(shard) })
+        };
+        read().map(Some).ok_or_else(|| damaged("a turn"))
     }
 }
 
-fn next_turn(turns: &mut redb::Range<'_, Slice, Slice>) -> Result<Option<(u16, Key)>, Error> {
-    let Some(entry) = turns.next() else {
-        return Ok(None);
-    };
-    let turn = entry?.0;
-    let read = keys::shard_and_rest(turn.value()).and_then(|(shard, key)| Some((shard, key.try_into().ok()?)));
-    read.map(Some).ok_or_else(|| damaged("a turn"))
+impl Iterator for Line<'_> {
+    type Item = Result<Place, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_place().transpose()
+    }
 }
 
 impl<T: Table> View<T> {
-    /// The first of these positions that has a free message. Messages up to the boundary have no shard.
-    pub(super) fn first_line(
-        &self,
-        number: u64,
-        boundary: u64,
-        positions: RangeInclusive<u16>,
-    ) -> Result<Option<Line<'_>>, Error> {
-        let (from, to) = (keys::of_shard(number, Part::Turn, *positions.start(), &[]), keys::part(number, Part::Shard));
-        let mut rest = self.contents.range::<&[u8]>(&*from..&*to)?;
-        let first = next_turn(&mut rest)?.filter(|(shard, _)| positions.contains(shard));
-        if let Some((shard, head)) = first
-            && shard < UNSHARDED
-        {
-            return Ok(Some(Line { head, shard, unsharded: None, rest }));
-        }
-        if !positions.contains(&UNSHARDED) {
-            return Ok(None);
-        }
-        let sharded = first.map(|(_, key)| key);
-        if boundary > 0 {
-            let mut unsharded = Unsharded { places: self.places(number, Part::Ready, 0)?, boundary };
-            if let Some(head) = unsharded.next()? {
-                let from = keys::of_shard(number, Part::Turn, UNSHARDED, &[]);
-                let rest = self.contents.range::<&[u8]>(&*from..&*to)?;
-                return Ok(Some(Line { head, shard: UNSHARDED, unsharded: Some(unsharded), rest }));
-            }
-        }
-        Ok(sharded.map(|head| Line { head, shard: UNSHARDED, unsharded: None, rest }))
+    /// The line of a position, of which this is counted. Messages up to the boundary have no shard.
+    pub(super) fn line(&self, number: u64, boundary: u64, position: u16, tally: Tally) -> Result<Line<'_>, Error> {
+        let from = keys::of_shard(number, Part::Turn, position, &tally.passed_to);
+        let to = keys::of_shard(number, Part::Turn, position + 1, &[]);
+        let rest = self.contents.range::<&[u8]>((Bound::Excluded(&*from), Bound::Excluded(&*to)))?;
+        let old = if position == UNSHARDED { Some(self.old(number, boundary)?) } else { None };
+        Ok(Line { old, rest })
     }
 
-    /// Lines in the order of their next turns, as many as it takes for so many messages.
-    fn lines_in_turn(&self, number: u64, state: &State, limit: usize) -> Result<VecDeque<Line<'_>>, Error> {
-        let mut lines = VecDeque::new();
-        let before = state.turn.checked_sub(1).map(|before| 0..=before);
-        for positions in [Some(state.turn..=UNSHARDED), before].into_iter().flatten() {
-            let (mut from, to) = positions.into_inner();
-            while lines.len() < limit
-                && from <= to
-                && let Some(line) = self.first_line(number, state.boundary, from..=to)?
-            {
-                from = line.shard + 1;
-                lines.push_back(line);
-            }
-        }
-        Ok(lines)
-    }
-
-    /// The lines of those of the shards that have any, the one with the oldest message first.
-    fn preferred_lines(&self, number: u64, state: &State, shards: &[Shard]) -> Result<VecDeque<Line<'_>>, Error> {
-        let mut numbers: Vec<u16> = shards.iter().map(|shard| shard.number()).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut lines = Vec::with_capacity(numbers.len());
-        for shard in numbers {
-            lines.extend(self.first_line(number, state.boundary, shard..=shard)?);
-        }
-        lines.sort_unstable_by_key(|line| line.head);
-        Ok(lines.into())
+    fn old(&self, number: u64, boundary: u64) -> Result<Old<'_>, Error> {
+        Ok(Old { places: self.places(number, Part::Ready, 0)?, boundary })
     }
 
     /// Up to so many messages of these lines, one of each in turn, as many as fit into one answer.
@@ -131,16 +89,16 @@ impl<T: Table> View<T> {
         while fitting.len() < limit
             && let Some(mut line) = lines.pop_front()
         {
-            let place = self.place_in(number, Part::Ready, &line.head)?.ok_or_else(|| damaged("a turn"))?;
-            let record = self.contents.get(&keys::of_message(number, Part::Message, &line.head)[..])?;
+            let Some(place) = line.next_place()? else {
+                continue;
+            };
+            let record = self.contents.get(&keys::of_message(number, Part::Message, &place.key)[..])?;
             let record = record.ok_or_else(|| damaged("a message"))?;
             if !room.takes(record.value().len()) {
                 break;
             }
             fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
-            if line.advance()? {
-                lines.push_back(line);
-            }
+            lines.push_back(line);
         }
         Ok(fitting)
     }
@@ -158,17 +116,81 @@ impl Writing<'_> {
             return Ok(Vec::new());
         }
         if state.passes < PREFERRED_IN_A_ROW_MAX {
-            let lines = self.view.preferred_lines(number, &state, prefer)?;
-            if !lines.is_empty() {
-                let next = self.view.take_turns(number, lines, limit)?;
+            let positions = self.preferred_positions(number, &state, prefer)?;
+            if !positions.is_empty() {
+                let next = self.hand_out(number, &state, &positions, limit)?;
                 self.count(number, |state| state.passes += 1)?;
                 return Ok(next);
             }
         }
-        let next = self.view.take_turns(number, self.view.lines_in_turn(number, &state, limit)?, limit)?;
+        let positions = self.positions_in_turn(number, &state, limit)?;
+        let next = self.hand_out(number, &state, &positions, limit)?;
         if let Some(last) = next.last() {
             let turn = last.place.shard.unwrap_or(UNSHARDED) + 1;
             self.count(number, |state| (state.turn, state.passes) = (turn, 0))?;
+        }
+        Ok(next)
+    }
+
+    /// The positions that have free messages, in the order of their next turns, as many as it takes for so many messages.
+    fn positions_in_turn(&mut self, number: u64, state: &State, limit: usize) -> Result<Vec<u16>, Error> {
+        let mut positions = Vec::new();
+        let before = state.turn.checked_sub(1).map(|before| 0..=before);
+        for round in [Some(state.turn..=UNSHARDED), before].into_iter().flatten() {
+            let (mut from, last) = round.into_inner();
+            while positions.len() < limit
+                && from <= last
+                && let Some(position) = self.next_position(number, state, from..=last)?
+            {
+                from = position + 1;
+                positions.push(position);
+            }
+        }
+        Ok(positions)
+    }
+
+    /// The first of these positions that has a free message.
+    fn next_position(
+        &mut self,
+        number: u64,
+        state: &State,
+        positions: RangeInclusive<u16>,
+    ) -> Result<Option<u16>, Error> {
+        let busy = self.next_busy(number, *positions.start(), *positions.end())?;
+        if busy.is_none()
+            && positions.contains(&UNSHARDED)
+            && state.boundary > 0
+            && self.view.old(number, state.boundary)?.next()?.is_some()
+        {
+            return Ok(Some(UNSHARDED));
+        }
+        Ok(busy)
+    }
+
+    /// Those of the shards that have free messages, the one with the oldest first.
+    fn preferred_positions(&mut self, number: u64, state: &State, shards: &[Shard]) -> Result<Vec<u16>, Error> {
+        let mut heads = Vec::with_capacity(shards.len());
+        for shard in shards.iter().map(|shard| shard.number()) {
+            let tally = self.tally(number, shard)?;
+            if tally.counts.free > 0 {
+                let head = self.view.line(number, state.boundary, shard, tally)?.next().transpose()?;
+                heads.extend(head.map(|head| (head.key, shard)));
+            }
+        }
+        heads.sort_unstable();
+        heads.dedup();
+        Ok(heads.into_iter().map(|(_, shard)| shard).collect())
+    }
+
+    /// Up to so many messages of these positions, one of each in turn, which have had their turns then.
+    fn hand_out(&mut self, number: u64, state: &State, positions: &[u16], limit: usize) -> Result<Vec<Found>, Error> {
+        let tallies = positions.iter().map(|position| Ok((*position, self.tally(number, *position)?)));
+        let tallies: Vec<_> = tallies.collect::<Result<_, Error>>()?;
+        let lines =
+            tallies.into_iter().map(|(position, tally)| self.view.line(number, state.boundary, position, tally));
+        let next = self.view.take_turns(number, lines.collect::<Result<_, _>>()?, limit)?;
+        for found in &next {
+            self.pass(number, &found.place)?;
         }
         Ok(next)
     }

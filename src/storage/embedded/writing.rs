@@ -1,6 +1,6 @@
 //! A transaction that writes: what several operations do to the store.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
@@ -29,13 +29,13 @@ pub(super) fn make_room(transaction: &WriteTransaction) -> Result<(), Error> {
 /// The store, in a transaction that writes. What it counts of queues is kept here until the end.
 pub(super) struct Writing<'t> {
     pub(super) view: View<Table<'t, Slice, Slice>>,
-    states: HashMap<u64, Counted<State>>,
+    states: BTreeMap<u64, Counted<State>>,
     /// The same of queues that are fair, by the numbers of their contents.
-    pub(super) fair: HashMap<u64, Fair>,
+    pub(super) fair: BTreeMap<u64, Fair>,
     /// The queues that were looked at, by the numbers of their contents.
-    names: HashMap<u64, QueueId>,
+    names: BTreeMap<u64, QueueId>,
     /// How many messages have become free under a number; 0 if something may be due sooner than it was.
-    freed: HashMap<u64, u64>,
+    freed: BTreeMap<u64, u64>,
     clock: &'t Clock,
     is_changed: bool,
 }
@@ -52,8 +52,8 @@ pub(super) struct Counted<T> {
 impl<'t> Writing<'t> {
     pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
-        let (states, fair) = (HashMap::new(), HashMap::new());
-        Ok(Self { view, states, fair, names: HashMap::new(), freed: HashMap::new(), clock, is_changed: false })
+        let (states, fair) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { view, states, fair, names: BTreeMap::new(), freed: BTreeMap::new(), clock, is_changed: false })
     }
 
     /// Writes what was counted, without which the transaction must not be committed. What is to be told then; `None` if
@@ -65,7 +65,7 @@ impl<'t> Writing<'t> {
             }
         }
         for (number, fair) in std::mem::take(&mut self.fair) {
-            self.put_fair(number, &fair)?;
+            self.put_fair(number, fair)?;
         }
         let mut names = self.names;
         let news = self.freed.into_iter().filter_map(|(number, freed)| Some((names.remove(&number)?, freed)));
@@ -143,6 +143,13 @@ impl<'t> Writing<'t> {
         let was_there = self.view.contents.remove(key)?.is_some();
         self.is_changed |= was_there;
         Ok(was_there)
+    }
+
+    /// Takes out all entries between these keys, which go too.
+    pub(super) fn take_range(&mut self, first: &[u8], last: &[u8]) -> Result<(), Error> {
+        self.is_changed = true;
+        self.view.contents.retain_in::<&[u8], _>(first..=last, |_, _| false)?;
+        Ok(())
     }
 
     pub(super) fn put_registry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
