@@ -113,12 +113,12 @@ pub(crate) async fn of_posts_and_claims(text: &mut String, scenes: &[Scene], rou
     }
 }
 
-/// A row for each number of shards, beside the first.
+/// A row for each number of shards, beside the first: round by round, because others share the machine.
 fn write_rows(text: &mut String, store: &str, what: &str, taken: &[(u16, Vec<Round>)]) {
-    let first = us(&taken[0].1);
+    let first = &taken[0].1;
     for (shards, rounds) in taken {
         let Round { per_s, service_us, store_us } = medians(rounds);
-        let ratio = us(rounds) / first;
+        let ratio = median(rounds.iter().zip(first).map(|(round, first)| round.us() / first.us()).collect());
         writeln!(text, "| {store} | {what}{shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |")
             .unwrap();
     }
@@ -179,10 +179,6 @@ async fn requests(
         service_us: (scene.service_cpu_s() - service_s) * 1e6 / sent,
         store_us: (scene.store_cpu_s() - store_s) * 1e6 / sent,
     }
-}
-
-fn us(rounds: &[Round]) -> f64 {
-    median(rounds.iter().map(Round::us).collect())
 }
 
 fn medians(rounds: &[Round]) -> Round {

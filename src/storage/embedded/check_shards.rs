@@ -97,7 +97,7 @@ impl SeenShards {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
@@ -113,7 +113,7 @@ mod tests {
     use crate::storage::{ClaimStore, MessageStore, Post, QueueStore, Upkeep};
 
     /// A fair queue with so many messages in one shard, of which the first is under this claim.
-    async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId, ClaimId) {
+    pub(in crate::storage::embedded) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId, ClaimId) {
         let queue = QueueId::new(ProjectId::new("p").unwrap(), "work".parse().unwrap()).unwrap();
         let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
         let metadata = Metadata::from_store(keys.as_object().unwrap().clone());

@@ -4,6 +4,7 @@
 //! transaction of its own, which keeps nobody waiting (`view.rs`). No operation acts on an unsettled queue: a
 //! reader that finds something due has the writer settle it first. `keys.rs` says what is stored.
 
+mod ahead;
 mod check;
 mod check_shards;
 mod claims;

@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::failure::damaged;
-use super::keys::{self, Part, Table};
+use super::keys::{self, Key, Part, Table};
 use super::places::Place;
 use super::state::{Row, State};
-use super::tallies::{Block, Counts, Tally};
+use super::tallies::{Block, Counts};
 use super::tenants::Tenants;
-use super::turns::Line;
 use super::view::View;
 use super::writing::{Counted, Writing};
 use crate::domain::fairness::SHARDS_MAX;
@@ -87,6 +86,7 @@ impl Writing<'_> {
             return Ok(());
         };
         if place.set == Part::Ready {
+            self.ahead.disturb(number, shard, &place.key);
             if self.tally(number, shard)?.has_passed(&place.key) {
                 self.clear_passed(number, shard)?;
             }
@@ -100,11 +100,11 @@ impl Writing<'_> {
         let Some(shard) = place.shard else {
             return Ok(());
         };
-        if place.set == Part::Ready
-            && !self.tally(number, shard)?.has_passed(&place.key)
-            && !self.take(&keys::of_shard(number, Part::Turn, shard, &place.key))?
-        {
-            return Err(damaged("the turn of a message"));
+        if place.set == Part::Ready && !self.tally(number, shard)?.has_passed(&place.key) {
+            self.ahead.disturb(number, shard, &place.key);
+            if !self.take(&keys::of_shard(number, Part::Turn, shard, &place.key))? {
+                return Err(damaged("the turn of a message"));
+            }
         }
         self.change_tally(number, shard, |tally| {
             let count = tally.counts.of(place.set);
@@ -112,14 +112,12 @@ impl Writing<'_> {
         })
     }
 
-    /// Notes that a message, the first of its line, is about to leave it.
-    pub(super) fn pass(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        let Some(shard) = place.shard else {
-            return Ok(());
-        };
+    /// Notes that the first message of a line is about to leave it.
+    pub(super) fn pass(&mut self, number: u64, shard: u16, key: &Key) -> Result<(), Error> {
+        self.ahead.pass(number, shard);
         self.change_tally(number, shard, |tally| {
             tally.passed += 1;
-            tally.passed_to = place.key;
+            tally.passed_to = *key;
         })
     }
 
@@ -140,34 +138,31 @@ impl<T: Table> View<T> {
         let mut details = Details::default();
         let mut rest = Counts { free: state.in_set(Part::Ready), delayed: state.delayed, held: state.held };
         let boundary = if is_fair { state.boundary } else { u64::MAX };
-        let mut unsharded = Tally::default();
+        let mut oldest = self.first_old(row.number, 0, boundary)?;
         for (position, tally) in self.tallies(row.number)? {
-            let Some(shard) = Shard::new(position) else {
-                unsharded = tally;
-                continue;
-            };
-            if tally.counts != Counts::default() {
-                let line = self.line(row.number, boundary, position, tally)?;
-                details.shards.push((shard, holding(tally.counts, line, now_us)?));
-                rest = rest.without(tally.counts);
+            let first = self.line(row.number, position, tally)?.next().transpose()?;
+            match Shard::new(position) {
+                Some(shard) => {
+                    details.shards.push((shard, holding(tally.counts, first, now_us)));
+                    rest = rest.without(tally.counts);
+                }
+                None => oldest = oldest.or(first),
             }
         }
         if is_fair {
             details.tenants = self.tenants(row.number)?.shares(now_us);
         }
-        let line = self.line(row.number, boundary, UNSHARDED, unsharded)?;
-        details.unsharded = holding(rest, line, now_us)?;
+        details.unsharded = holding(rest, oldest, now_us);
         Ok(details)
     }
 }
 
-/// Counts as they are shown, of messages that wait in this line.
-fn holding(counts: Counts, mut line: Line<'_>, now_us: u64) -> Result<Holding, Error> {
-    let oldest = line.next().transpose()?;
-    Ok(Holding {
+/// Counts as they are shown, of messages of which this is the oldest that is free.
+fn holding(counts: Counts, oldest: Option<Place>, now_us: u64) -> Holding {
+    Holding {
         available: counts.free,
         delayed: counts.delayed,
         claimed: counts.held,
         oldest_age_s: oldest.map(|place| now_us.saturating_sub(rank_of(&place.key)) / 1_000_000),
-    })
+    }
 }

@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use std::ops::{Bound, RangeInclusive};
 
 use bytes::Bytes;
+use redb::ReadableTable;
 
+use super::ahead::READ_AT_ONCE;
 use super::failure::damaged;
 use super::holds::Hold;
 use super::keys::{self, Part, Slice, Table};
-use super::places::{Found, Place, Places};
+use super::places::{Found, Place};
 use super::shards::UNSHARDED;
 use super::state::{Row, State};
 use super::tallies::Tally;
@@ -20,87 +22,37 @@ use crate::domain::Shard;
 use crate::storage::key::rank_of;
 use crate::storage::{Error, PREFERRED_IN_A_ROW_MAX};
 
-/// The free messages that have their turns at one position, oldest first.
-pub(super) struct Line<'a> {
-    /// Those of a queue that was not fair yet, which come first.
-    old: Option<Old<'a>>,
-    rest: redb::Range<'a, Slice, Slice>,
-}
-
-/// The free messages up to a rank.
-struct Old<'a> {
-    places: Places<'a>,
-    boundary: u64,
-}
-
-impl Old<'_> {
-    fn next(&mut self) -> Result<Option<Place>, Error> {
-        let next = self.places.next().transpose()?;
-        Ok(next.filter(|place| rank_of(&place.key) <= self.boundary))
-    }
-}
-
-impl Line<'_> {
-    fn next_place(&mut self) -> Result<Option<Place>, Error> {
-        if let Some(old) = &mut self.old {
-            if let Some(place) = old.next()? {
-                return Ok(Some(place));
-            }
-            self.old = None;
-        }
-        let Some(entry) = self.rest.next() else {
-            return Ok(None);
-        };
-        let (turn, hold) = entry?;
-        let read = || {
-            let (shard, key) = keys::shard_and_rest(turn.value())?;
-            let hold = Hold::stored(hold.value()).ok()?;
-            Some(Place { key: key.try_into().ok()?, set: Part::Ready, hold, shard: Some(shard) })
-        };
-        read().map(Some).ok_or_else(|| damaged("a turn"))
-    }
-}
+/// The free messages of a shard, oldest first.
+pub(super) struct Line<'a>(redb::Range<'a, Slice, Slice>);
 
 impl Iterator for Line<'_> {
     type Item = Result<Place, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_place().transpose()
+        self.0.next().map(|entry| {
+            let (turn, hold) = entry?;
+            let (shard, key) = keys::shard_and_rest(turn.value()).ok_or_else(|| damaged("a turn"))?;
+            let key = key.try_into().map_err(|_| damaged("a turn"))?;
+            Ok(Place { key, set: Part::Ready, hold: Hold::stored(hold.value())?, shard: Some(shard) })
+        })
     }
 }
 
 impl<T: Table> View<T> {
-    /// The line of a position, of which this is counted. Messages up to the boundary have no shard.
-    pub(super) fn line(&self, number: u64, boundary: u64, position: u16, tally: Tally) -> Result<Line<'_>, Error> {
-        let from = keys::of_shard(number, Part::Turn, position, &tally.passed_to);
-        let to = keys::of_shard(number, Part::Turn, position + 1, &[]);
-        let rest = self.contents.range::<&[u8]>((Bound::Excluded(&*from), Bound::Excluded(&*to)))?;
-        let old = if position == UNSHARDED { Some(self.old(number, boundary)?) } else { None };
-        Ok(Line { old, rest })
+    /// The line of a shard, of which this is counted.
+    pub(super) fn line(&self, number: u64, shard: u16, tally: Tally) -> Result<Line<'_>, Error> {
+        let from = keys::of_shard(number, Part::Turn, shard, &tally.passed_to);
+        let to = keys::of_shard(number, Part::Turn, shard + 1, &[]);
+        Ok(Line(self.contents.range::<&[u8]>((Bound::Excluded(&*from), Bound::Excluded(&*to)))?))
     }
 
-    fn old(&self, number: u64, boundary: u64) -> Result<Old<'_>, Error> {
-        Ok(Old { places: self.places(number, Part::Ready, 0)?, boundary })
-    }
-
-    /// Up to so many messages of these lines, one of each in turn, as many as fit into one answer.
-    fn take_turns(&self, number: u64, mut lines: VecDeque<Line<'_>>, limit: usize) -> Result<Vec<Found>, Error> {
-        let (mut fitting, mut room) = (Vec::new(), Room::default());
-        while fitting.len() < limit
-            && let Some(mut line) = lines.pop_front()
-        {
-            let Some(place) = line.next_place()? else {
-                continue;
-            };
-            let record = self.contents.get(&keys::of_message(number, Part::Message, &place.key)[..])?;
-            let record = record.ok_or_else(|| damaged("a message"))?;
-            if !room.takes(record.value().len()) {
-                break;
-            }
-            fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
-            lines.push_back(line);
+    /// The first free message from a rank on that has no shard, because it is not behind the boundary.
+    pub(super) fn first_old(&self, number: u64, from: u64, boundary: u64) -> Result<Option<Place>, Error> {
+        if from > boundary {
+            return Ok(None);
         }
-        Ok(fitting)
+        let first = self.places(number, Part::Ready, from)?.next().transpose()?;
+        Ok(first.filter(|place| rank_of(&place.key) <= boundary))
     }
 }
 
@@ -116,15 +68,15 @@ impl Writing<'_> {
             return Ok(Vec::new());
         }
         if state.passes < PREFERRED_IN_A_ROW_MAX {
-            let positions = self.preferred_positions(number, &state, prefer)?;
+            let positions = self.preferred_positions(number, prefer)?;
             if !positions.is_empty() {
-                let next = self.hand_out(number, &state, &positions, limit)?;
+                let next = self.hand_out(number, &state, positions, limit)?;
                 self.count(number, |state| state.passes += 1)?;
                 return Ok(next);
             }
         }
         let positions = self.positions_in_turn(number, &state, limit)?;
-        let next = self.hand_out(number, &state, &positions, limit)?;
+        let next = self.hand_out(number, &state, positions, limit)?;
         if let Some(last) = next.last() {
             let turn = last.place.shard.unwrap_or(UNSHARDED) + 1;
             self.count(number, |state| (state.turn, state.passes) = (turn, 0))?;
@@ -133,8 +85,8 @@ impl Writing<'_> {
     }
 
     /// The positions that have free messages, in the order of their next turns, as many as it takes for so many messages.
-    fn positions_in_turn(&mut self, number: u64, state: &State, limit: usize) -> Result<Vec<u16>, Error> {
-        let mut positions = Vec::new();
+    fn positions_in_turn(&mut self, number: u64, state: &State, limit: usize) -> Result<VecDeque<u16>, Error> {
+        let mut positions = VecDeque::new();
         let before = state.turn.checked_sub(1).map(|before| 0..=before);
         for round in [Some(state.turn..=UNSHARDED), before].into_iter().flatten() {
             let (mut from, last) = round.into_inner();
@@ -143,7 +95,7 @@ impl Writing<'_> {
                 && let Some(position) = self.next_position(number, state, from..=last)?
             {
                 from = position + 1;
-                positions.push(position);
+                positions.push_back(position);
             }
         }
         Ok(positions)
@@ -157,10 +109,7 @@ impl Writing<'_> {
         positions: RangeInclusive<u16>,
     ) -> Result<Option<u16>, Error> {
         let busy = self.next_busy(number, *positions.start(), *positions.end())?;
-        if busy.is_none()
-            && positions.contains(&UNSHARDED)
-            && state.boundary > 0
-            && self.view.old(number, state.boundary)?.next()?.is_some()
+        if busy.is_none() && positions.contains(&UNSHARDED) && self.view.first_old(number, 0, state.boundary)?.is_some()
         {
             return Ok(Some(UNSHARDED));
         }
@@ -168,30 +117,122 @@ impl Writing<'_> {
     }
 
     /// Those of the shards that have free messages, the one with the oldest first.
-    fn preferred_positions(&mut self, number: u64, state: &State, shards: &[Shard]) -> Result<Vec<u16>, Error> {
+    fn preferred_positions(&mut self, number: u64, shards: &[Shard]) -> Result<VecDeque<u16>, Error> {
         let mut heads = Vec::with_capacity(shards.len());
         for shard in shards.iter().map(|shard| shard.number()) {
-            let tally = self.tally(number, shard)?;
-            if tally.counts.free > 0 {
-                let head = self.view.line(number, state.boundary, shard, tally)?.next().transpose()?;
-                heads.extend(head.map(|head| (head.key, shard)));
-            }
+            heads.extend(self.first_of(number, shard)?.map(|head| (head.key, shard)));
         }
         heads.sort_unstable();
         heads.dedup();
         Ok(heads.into_iter().map(|(_, shard)| shard).collect())
     }
 
-    /// Up to so many messages of these positions, one of each in turn, which have had their turns then.
-    fn hand_out(&mut self, number: u64, state: &State, positions: &[u16], limit: usize) -> Result<Vec<Found>, Error> {
-        let tallies = positions.iter().map(|position| Ok((*position, self.tally(number, *position)?)));
-        let tallies: Vec<_> = tallies.collect::<Result<_, Error>>()?;
-        let lines =
-            tallies.into_iter().map(|(position, tally)| self.view.line(number, state.boundary, position, tally));
-        let next = self.view.take_turns(number, lines.collect::<Result<_, _>>()?, limit)?;
-        for found in &next {
-            self.pass(number, &found.place)?;
+    /// The first free message of a shard.
+    fn first_of(&mut self, number: u64, shard: u16) -> Result<Option<Place>, Error> {
+        let known = self.ahead.first(number, shard);
+        if known.is_some() {
+            return Ok(known);
         }
-        Ok(next)
+        let tally = self.tally(number, shard)?;
+        if tally.counts.free == 0 {
+            return Ok(None);
+        }
+        let read = self.view.line(number, shard, tally)?.take(READ_AT_ONCE).collect::<Result<VecDeque<_>, _>>()?;
+        let first = read.front().copied();
+        self.ahead.know(number, shard, read);
+        Ok(first)
+    }
+
+    /// Up to so many messages of these positions, one of each in turn, as many as fit into one answer; they have had their
+    /// turns then.
+    fn hand_out(
+        &mut self,
+        number: u64,
+        state: &State,
+        mut positions: VecDeque<u16>,
+        limit: usize,
+    ) -> Result<Vec<Found>, Error> {
+        let (mut fitting, mut room, mut old_from) = (Vec::new(), Room::default(), 0);
+        while fitting.len() < limit
+            && let Some(position) = positions.pop_front()
+        {
+            let old = if position == UNSHARDED { self.view.first_old(number, old_from, state.boundary)? } else { None };
+            let first = if old.is_some() { old } else { self.first_of(number, position)? };
+            let Some(place) = first else {
+                continue;
+            };
+            let record = self.view.contents.get(&keys::of_message(number, Part::Message, &place.key)[..])?;
+            let record = record.ok_or_else(|| damaged("a message"))?;
+            if !room.takes(record.value().len()) {
+                break;
+            }
+            fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
+            drop(record);
+            match place.shard {
+                Some(shard) => self.pass(number, shard, &place.key)?,
+                None => old_from = rank_of(&place.key) + 1,
+            }
+            positions.push_back(position);
+        }
+        Ok(fitting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::{MessageId, QueueId};
+    use crate::storage::embedded::EmbeddedStore;
+    use crate::storage::embedded::check_shards::tests::fair_queue;
+    use crate::storage::embedded::failure::damaged;
+    use crate::storage::embedded::writer::Step;
+    use crate::storage::{ClaimStore, Error, MessageStore, Popped};
+
+    async fn pop(store: &EmbeddedStore, queue: &QueueId) -> Popped {
+        store.pop_messages(queue, 1).await.unwrap().remove(0)
+    }
+
+    /// The messages of a queue, which are taken out and put back.
+    async fn all(store: &EmbeddedStore, queue: &QueueId) -> Vec<MessageId> {
+        let popped = store.pop_messages(queue, 20).await.unwrap();
+        store.restore_messages(queue, &popped).await.unwrap();
+        popped.iter().map(|one| one.message.id).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_read_ahead_is_read_again_when_it_has_changed() {
+        let store = EmbeddedStore::in_memory().unwrap();
+        let (queue, first) = fair_queue(&store, 20).await;
+        let ids = all(&store, &queue).await;
+
+        // The next ones are known once this one is taken.
+        assert_eq!(pop(&store, &queue).await.message.id, ids[0]);
+        store.delete_messages(&queue, &ids[1..3]).await.unwrap();
+        let fourth = pop(&store, &queue).await;
+        assert_eq!(fourth.message.id, ids[3]);
+        assert_eq!(pop(&store, &queue).await.message.id, ids[4]);
+        store.restore_messages(&queue, &[fourth]).await.unwrap();
+        store.release_claim(&queue, first).await.unwrap();
+        assert!(pop(&store, &queue).await.message.id < ids[0]);
+        assert_eq!(all(&store, &queue).await, [&ids[3..4], &ids[5..]].concat());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_ahead_is_forgotten_when_a_transaction_is_given_up() {
+        let store = EmbeddedStore::in_memory().unwrap();
+        let (queue, _) = fair_queue(&store, 20).await;
+        let ids = all(&store, &queue).await;
+        pop(&store, &queue).await;
+
+        let of = queue.clone();
+        let given_up: Result<(), Error> = store
+            .write(0, move |store| {
+                let row = store.row(&of)?.expect("it is there");
+                assert_eq!(store.next_messages(&row, 5, &[])?.len(), 5);
+                Err::<Step<()>, _>(damaged("this one"))
+            })
+            .await;
+
+        assert!(given_up.is_err());
+        assert_eq!(all(&store, &queue).await, ids[1..]);
     }
 }

@@ -4,6 +4,7 @@
 //! transaction is given up and each runs again in one of its own, so that none fails its neighbours.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
+use super::ahead::Ahead;
 use super::clock::Clock;
 use super::engine::Engine;
 use super::writing::{Writing, make_room};
@@ -109,8 +111,16 @@ impl Writer {
         fsync: Fsync,
     ) -> Result<Self, std::io::Error> {
         let inbox = Arc::new(Inbox::default());
-        let desk =
-            Desk { inbox: inbox.clone(), engine, clock, watchers, fsync, last_sync: Instant::now(), is_synced: true };
+        let desk = Desk {
+            inbox: inbox.clone(),
+            engine,
+            clock,
+            watchers,
+            fsync,
+            last_sync: Instant::now(),
+            is_synced: true,
+            ahead: Ahead::default(),
+        };
         let thread = thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.work())?;
         Ok(Self { inbox, room: Arc::new(Semaphore::new(WAITING_MAX)), thread: Mutex::new(Some(thread)) })
     }
@@ -193,6 +203,8 @@ struct Desk {
     last_sync: Instant,
     /// Whether all that was committed is on disk.
     is_synced: bool,
+    /// Nothing, if the last transaction was given up.
+    ahead: Ahead,
 }
 
 /// Why a batch was not carried out.
@@ -252,27 +264,32 @@ impl Desk {
         transaction.set_quick_repair(syncs && opened.disk.length() > QUICK_REPAIR_BYTES);
         transaction.set_durability(durability).map_err(|error| Failure::Store(failure::failure(error)))?;
 
-        let mut run = || {
-            let mut store = Writing::begin(&transaction, &self.clock)?;
+        let ahead = mem::take(&mut self.ahead);
+        let run = || {
+            let mut store = Writing::begin(&transaction, &self.clock, ahead)?;
             let mut done = Vec::with_capacity(batch.len());
             for job in batch.iter_mut() {
                 // Caught here, so that the transaction is given up in order.
                 let run = catch_unwind(AssertUnwindSafe(|| job.run(&mut store)));
                 done.push(run.unwrap_or_else(|_| Err(panicked()))?);
             }
-            let change = store.finish()?;
+            let (change, ahead) = store.finish()?;
             if change.is_some() && opened.disk.may_be_short() {
                 make_room(&transaction)?;
             }
-            Ok((done, change))
+            Ok((done, change, ahead))
         };
-        let (ran, change) = match run().map_err(Failure::Job) {
-            Ok((done, change)) => (Ok(done), change),
-            Err(failure) => (Err(failure), None),
+        let (ran, change, ahead) = match run().map_err(Failure::Job) {
+            Ok((done, change, ahead)) => (Ok(done), change, ahead),
+            Err(failure) => (Err(failure), None, Ahead::default()),
         };
         // What the file had no room for must not be committed.
         let ran = ran.and_then(|done| opened.disk.settle().map(|()| done).map_err(Failure::Store));
+        let has_changed = change.is_some();
         let Some(news) = change.filter(|_| ran.is_ok()) else {
+            if !has_changed {
+                self.ahead = ahead;
+            }
             if let Err(error) = transaction.abort() {
                 warn!(%error, "a transaction was not given up in order");
             }
@@ -280,6 +297,7 @@ impl Desk {
             return ran;
         };
         transaction.commit().map_err(|error| Failure::Commit(error.into()))?;
+        self.ahead = ahead;
         self.is_synced = syncs;
         if syncs {
             self.last_sync = Instant::now();

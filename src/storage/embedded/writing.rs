@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
+use super::ahead::Ahead;
 use super::clock::Clock;
 use super::failure::damaged;
 use super::holds::Hold;
@@ -32,6 +33,8 @@ pub(super) struct Writing<'t> {
     states: BTreeMap<u64, Counted<State>>,
     /// The same of queues that are fair, by the numbers of their contents.
     pub(super) fair: BTreeMap<u64, Fair>,
+    /// What was read of their lines before it is needed.
+    pub(super) ahead: Ahead,
     /// The queues that were looked at, by the numbers of their contents.
     names: BTreeMap<u64, QueueId>,
     /// How many messages have become free under a number; 0 if something may be due sooner than it was.
@@ -50,15 +53,15 @@ pub(super) struct Counted<T> {
 }
 
 impl<'t> Writing<'t> {
-    pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock) -> Result<Self, Error> {
+    pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock, ahead: Ahead) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
         let (states, fair) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { view, states, fair, names: BTreeMap::new(), freed: BTreeMap::new(), clock, is_changed: false })
+        Ok(Self { view, states, fair, ahead, names: BTreeMap::new(), freed: BTreeMap::new(), clock, is_changed: false })
     }
 
-    /// Writes what was counted, without which the transaction must not be committed. What is to be told then; `None` if
-    /// there is nothing to commit.
-    pub(super) fn finish(mut self) -> Result<Option<News>, Error> {
+    /// Writes what was counted, without which the transaction must not be committed. What is to be told then, `None` if
+    /// there is nothing to commit; and what was read ahead.
+    pub(super) fn finish(mut self) -> Result<(Option<News>, Ahead), Error> {
         for (number, counted) in std::mem::take(&mut self.states) {
             if counted.is_changed {
                 self.put(&keys::part(number, Part::State), &counted.value.encode())?;
@@ -69,7 +72,7 @@ impl<'t> Writing<'t> {
         }
         let mut names = self.names;
         let news = self.freed.into_iter().filter_map(|(number, freed)| Some((names.remove(&number)?, freed)));
-        Ok(self.is_changed.then(|| news.collect()))
+        Ok((self.is_changed.then(|| news.collect()), self.ahead))
     }
 
     /// The queue, without its metadata.
