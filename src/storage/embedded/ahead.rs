@@ -7,7 +7,7 @@ use super::keys::Key;
 use super::places::Place;
 
 /// How many messages of a line are read at once.
-pub(super) const READ_AT_ONCE: usize = 8;
+pub(super) const READ_AT_ONCE: usize = 16;
 /// How many lines are known at a time.
 const LINES_MAX: usize = 4_096;
 

@@ -153,7 +153,7 @@ pub(super) mod tests {
             claims.push(store.create_claim(&queue, &claim).await.unwrap().unwrap().id);
             whole().await;
             let left = count(&store, &queue, Part::Turn).await - (POSTED - 1 - taken);
-            assert!(left < 64 + 20, "{left} are left of {taken}");
+            assert!(left < 128 + 20, "{left} are left of {taken}");
         }
         let mut popped = 0;
         for released in [&claims[8..], &claims[..2], &claims[2..8], &[first]] {

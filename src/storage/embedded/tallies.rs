@@ -21,7 +21,7 @@ use crate::storage::key::KEY_BYTES;
 /// How many shards have a row together.
 pub(super) const BLOCK_SHARDS: u16 = 16;
 /// How many entries of a line that were passed are left, at most.
-const PASSED_MAX: u32 = 64;
+const PASSED_MAX: u32 = 128;
 const TALLY_BYTES: usize = 24 + 4 + KEY_BYTES;
 const BLOCK_BYTES: usize = TALLY_BYTES * BLOCK_SHARDS as usize;
 
