@@ -48,7 +48,7 @@ impl<T: Table> View<T> {
 
     /// The first free message from a rank on that has no shard, because it is not behind the boundary.
     pub(super) fn first_old(&self, number: u64, from: u64, boundary: u64) -> Result<Option<Place>, Error> {
-        if from > boundary {
+        if boundary < from.max(1) {
             return Ok(None);
         }
         let first = self.places(number, Part::Ready, from)?.next().transpose()?;
