@@ -40,13 +40,8 @@ local function keep_fairness(divided)
   redis.call('HSET', queue, 'f', packed .. divided.turn)
 end
 
--- The shards in a text of nothing else.
 local function shards_in(text)
-  local found = {}
-  for from = 1, #text, SHARD_DIGITS do
-    found[#found + 1] = string.sub(text, from, from + SHARD_DIGITS - 1)
-  end
-  return found
+  return pieces_of(text, SHARD_DIGITS)
 end
 
 local function digit_of(set)

@@ -51,11 +51,16 @@ local function chunk_head(second)
   return struct.pack('>I4', second)
 end
 
-local function keys_of(chunk)
-  local keys = {}
-  for from = 1, #chunk, KEY_BYTES do
-    keys[#keys + 1] = string.sub(chunk, from, from + KEY_BYTES - 1)
+-- What stands in a text one behind the other, each so many bytes long.
+local function pieces_of(text, bytes)
+  local pieces = {}
+  for from = 1, #text, bytes do
+    pieces[#pieces + 1] = string.sub(text, from, from + bytes - 1)
   end
-  return keys
+  return pieces
+end
+
+local function keys_of(chunk)
+  return pieces_of(chunk, KEY_BYTES)
 end
 
