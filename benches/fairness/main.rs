@@ -50,7 +50,7 @@ async fn main() {
     let options = Options::parse();
     let mut text = String::from(
         "# What fair queues are worth, and what they cost\n\nWritten by `cargo bench --bench fairness -- --write`; clients, \
-         servers and stores share the machine's cores.\n",
+         servers and stores share the machine's cores. What stands \"beside 1 shard\" is the median of the rounds' ratios.\n",
     );
     let scenes = [Scene::redis(), Scene::cluster(), Scene::embedded()];
     let backlog = if options.quick { 5_000 } else { 100_000 };
