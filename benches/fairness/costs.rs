@@ -43,18 +43,8 @@ pub(crate) async fn of_empty_polls(text: &mut String, scenes: &[Scene], rounds: 
          | store | shards | polls/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    for scene in scenes {
-        let mut taken = SHARDS.map(|shards| (shards, Vec::new()));
-        for shards in SHARDS {
-            scene.create(&format!("idle-{shards}"), shards).await;
-        }
-        for _ in 0..rounds {
-            for (shards, taken) in &mut taken {
-                taken.push(polls(scene, &format!("idle-{shards}"), POLLS).await);
-            }
-        }
-        write_rows(text, scene.name, "", &taken);
-    }
+    let polls = async |scene: &Scene, queue: &str| polls(scene, queue, POLLS).await;
+    of_queues(text, scenes, (rounds, "idle", 0), polls).await;
 }
 
 /// Pages of the feed of queues with messages.
@@ -66,15 +56,26 @@ pub(crate) async fn of_pages(text: &mut String, scenes: &[Scene], rounds: usize)
          | store | shards | pages/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
+    let pages = async |scene: &Scene, queue: &str| pages(scene, queue, PAGES).await;
+    of_queues(text, scenes, (rounds, "feed", 8_000), pages).await;
+}
+
+/// The same in queues of each number of shards, with so many messages, in turn.
+async fn of_queues(
+    text: &mut String,
+    scenes: &[Scene],
+    (rounds, name, messages): (usize, &str, usize),
+    measure: impl AsyncFn(&Scene, &str) -> Round,
+) {
     for scene in scenes {
         let mut taken = SHARDS.map(|shards| (shards, Vec::new()));
         for shards in SHARDS {
-            scene.create(&format!("feed-{shards}"), shards).await;
-            posts(scene, &format!("feed-{shards}"), 8_000 / BATCH, BATCH).await;
+            scene.create(&format!("{name}-{shards}"), shards).await;
+            posts(scene, &format!("{name}-{shards}"), messages / BATCH, BATCH).await;
         }
         for _ in 0..rounds {
             for (shards, taken) in &mut taken {
-                taken.push(pages(scene, &format!("feed-{shards}"), PAGES).await);
+                taken.push(measure(scene, &format!("{name}-{shards}")).await);
             }
         }
         write_rows(text, scene.name, "", &taken);

@@ -10,20 +10,19 @@
 local FREE, DELAYED, HELD = '1', '2', '3'
 local SHARD_DIGITS = 4
 local FIRST_SHARD, LAST_SHARD, UNSHARDED = '0000', '1023', '1024'
--- How many shards, how many of them a tenant has, the boundary; behind that whose turn it was: see turns.lua.
-local FAIRNESS = '>I2I2I8'
-local FAIRNESS_BYTES = 12
-local FIRST_TURN = UNSHARDED .. '0'
+-- How many shards, how many of them a tenant has, the boundary; whose turn it was, and how many claims in a row were served as
+-- they prefer: see turns.lua.
+local FAIRNESS = '>I2I2I8c4B'
 
 local function read_fairness(packed)
   if not packed then
     return false
   end
-  local count, per_tenant, boundary = struct.unpack(FAIRNESS, packed)
+  local count, per_tenant, boundary, turn, passes = struct.unpack(FAIRNESS, packed)
   if count == 1 and redis.call('EXISTS', shards) == 0 then
     return false
   end
-  return {count = count, per_tenant = per_tenant, boundary = boundary, turn = string.sub(packed, FAIRNESS_BYTES + 1)}
+  return {count = count, per_tenant = per_tenant, boundary = boundary, turn = turn, passes = passes}
 end
 
 -- How the queue is divided, or false. Read once.
@@ -36,8 +35,8 @@ local function fairness()
 end
 
 local function keep_fairness(divided)
-  local packed = struct.pack(FAIRNESS, divided.count, divided.per_tenant, divided.boundary)
-  redis.call('HSET', queue, 'f', packed .. divided.turn)
+  redis.call('HSET', queue, 'f',
+    struct.pack(FAIRNESS, divided.count, divided.per_tenant, divided.boundary, divided.turn, divided.passes))
 end
 
 local function shards_in(text)

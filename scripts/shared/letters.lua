@@ -37,7 +37,10 @@ local function worth_giving_out(loaded, rules)
     list.keys[place], list.records[place], list.holds[place] = loaded.keys[i], loaded.records[i], loaded.holds[i]
     list.positions[place] = loaded.positions[i]
   end
-  local worth, dead = {keys = {}, records = {}, holds = {}, positions = {}}, {keys = {}, records = {}, holds = {}, positions = {}}
+  local function none()
+    return {keys = {}, records = {}, holds = {}, positions = {}}
+  end
+  local worth, dead = none(), none()
   for i = 1, #loaded.keys do
     add(hold_at(loaded, i).count < rules.count_max and worth or dead, i)
   end

@@ -35,7 +35,7 @@ local function keep_policy(packed)
   end
   local divided = fairness()
   if divides(packed) then
-    divided = divided or {boundary = last_rank(), turn = FIRST_TURN}
+    divided = divided or {boundary = last_rank(), turn = UNSHARDED, passes = 0}
     divided.count, divided.per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
     keep_fairness(divided)
   elseif divided then

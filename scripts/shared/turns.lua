@@ -1,13 +1,7 @@
 -- Which free messages are next: the oldest; in a fair queue one of each shard that has any, in turn.
 --
--- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the one that was served last, and in a digit behind it
--- how many claims in a row were served as they prefer.
+-- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the one that was served last.
 local PREFERRED_IN_A_ROW_MAX = 8
-
-local function read_turn()
-  local turn = fairness().turn
-  return string.sub(turn, 1, SHARD_DIGITS), tonumber(string.sub(turn, SHARD_DIGITS + 1)) or 0
-end
 
 -- Some free messages of a position, oldest first, behind so many.
 local function free_at(position, passed, count)
@@ -102,19 +96,19 @@ local is_preferred = false
 -- The keys of the free messages that are next, so many at most, in a fair queue from some shards if it may be; and there
 -- their positions.
 local function next_free(limit, preferred)
-  if not fairness() then
+  local divided = fairness()
+  if not divided then
     return redis.call('ZRANGE', ready, 0, limit - 1), {}
   elseif redis.call('EXISTS', ready) == 0 then
     return {}, {}
   end
-  local turn, passes = read_turn()
   local keys, positions = {}, {}
-  if #preferred > 0 and passes < PREFERRED_IN_A_ROW_MAX then
+  if #preferred > 0 and divided.passes < PREFERRED_IN_A_ROW_MAX then
     keys, positions = heads_among(preferred, limit)
     is_preferred = #keys > 0
   end
   if not is_preferred then
-    keys, positions = heads_behind(turn, limit)
+    keys, positions = heads_behind(divided.turn, limit)
   end
   if #keys < limit then
     go_round(keys, positions, limit)
@@ -130,8 +124,11 @@ local function load_next(limit, preferred)
   local count = #loaded.keys
   loaded.positions = count < #keys and {unpack(positions, 1, count)} or positions
   if divided and count > 0 then
-    local turn, passes = read_turn()
-    divided.turn = is_preferred and turn .. (passes + 1) or positions[count] .. '0'
+    if is_preferred then
+      divided.passes = divided.passes + 1
+    else
+      divided.turn, divided.passes = positions[count], 0
+    end
     keep_fairness(divided)
   end
   return loaded

@@ -19,7 +19,7 @@ use crate::storage::Error;
 use crate::storage::key::KEY_BYTES;
 
 /// How many shards have a row together.
-pub(super) const BLOCK_SHARDS: u16 = 16;
+const BLOCK_SHARDS: u16 = 16;
 /// How many entries of a line that were passed are left, at most.
 const PASSED_MAX: u32 = 128;
 const TALLY_BYTES: usize = 24 + 4 + KEY_BYTES;
@@ -76,6 +76,10 @@ impl Tally {
         *key <= self.passed_to
     }
 
+    fn forget_passed(&mut self) {
+        (self.passed, self.passed_to) = (0, [0; KEY_BYTES]);
+    }
+
     /// Whether what was passed is to be taken out.
     fn is_due(&self) -> bool {
         self.passed >= PASSED_MAX || self.passed > 0 && self.counts == Counts::default()
@@ -103,7 +107,7 @@ impl Block {
         shard / BLOCK_SHARDS
     }
 
-    pub(super) fn of(&self, shard: u16) -> Tally {
+    fn of(&self, shard: u16) -> Tally {
         self.0[usize::from(shard % BLOCK_SHARDS)]
     }
 
@@ -127,7 +131,7 @@ impl Block {
         bytes
     }
 
-    pub(super) fn decode(mut bytes: &[u8]) -> Result<Self, Error> {
+    fn decode(mut bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() != BLOCK_BYTES {
             return Err(damaged("what shards hold"));
         }
@@ -207,7 +211,7 @@ impl Writing<'_> {
         let Tally { passed, passed_to, .. } = self.tally(number, shard)?;
         if passed > 0 {
             self.take_passed(number, shard, &passed_to)?;
-            self.change_tally(number, shard, |tally| (tally.passed, tally.passed_to) = (0, [0; KEY_BYTES]))?;
+            self.change_tally(number, shard, Tally::forget_passed)?;
         }
         Ok(())
     }
@@ -222,7 +226,7 @@ impl Writing<'_> {
         for (at, Counted { value: mut block, .. }) in blocks.into_iter().filter(|(_, block)| block.is_changed) {
             for (shard, tally) in (at * BLOCK_SHARDS..).zip(&mut block.0).filter(|(_, tally)| tally.is_due()) {
                 self.take_passed(number, shard, &tally.passed_to)?;
-                (tally.passed, tally.passed_to) = (0, [0; KEY_BYTES]);
+                tally.forget_passed();
             }
             let key = keys::of_shard(number, Part::Shard, at, &[]);
             if block == Block::default() {
