@@ -1,39 +1,39 @@
--- Claim the free messages of a queue that are next, fewer than wanted where the answer would grow too large.
+-- Claims the available messages of a queue that are next, fewer than wanted where their records would be too large for one answer.
 --
--- A message that would end before the claim does lives on until the claim's ttl and grace are over. One that
--- was given out as often as the queue allows goes to the queue's dead letters instead.
+-- A message that would end before the claim lives until the claim's ttl and grace are over. A message that was delivered as often as
+-- the queue allows goes to the queue's dead letters instead.
 --
--- KEYS  the queue's
--- ARGV  1 how many at most    2 the new claim's id, by which a repeated call knows itself again
+-- ARGV  1 the maximum number of messages    2 the new claim's id, by which a repeated call recognizes itself
 --       3 its ttl (s)    4 its grace (s)    5 the shards that it prefers
--- Returns {'again'} when it was busy settling; {'none', how many dead letters wait to be delivered}; or
---       {'claim', that number, now, ttl, since, which were never claimed before, key, record, hold, ...}.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 5, 'claim_create: the keys of the queue, 5 arguments')
+-- Returns {'due'} when something is due; {'none', number of dead letters to forward}; {'moved', that number} when
+--       all messages that were next became dead letters, so that there may be others behind them; or {'claim', that number, now, ttl, since, which messages
+--       were never claimed before, entries ...}.
+assert(#ARGV == 5, 'claim_create: 5 arguments')
 local limit, id, ttl, grace = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
 local rules = policy()
-if redis.call('HEXISTS', claims, id) == 1 then
-  return show_claim(id, waiting_letters(rules))
+local known_ttl, since, known = read_claim(id)
+if known_ttl then
+  return show_claim(waiting_dead_letters(rules), known_ttl, since, '', still_in_flight(known))
 end
-local loaded = load_next(limit, shards_in(ARGV[5]))
-local given = worth_giving_out(loaded, rules)
-local letters = waiting_letters(rules)
-local keys, held_by = given.keys, {}
-if #keys == 0 then
-  return {'none', letters}
+local live, live_positions, has_moved_all = next_to_deliver(limit, shards_in(ARGV[5]), rules)
+local waiting = waiting_dead_letters(rules)
+if #live == 0 then
+  return {has_moved_all and 'moved' or 'none', waiting}
 end
 
 local fresh = {}
-for i = 1, #keys do
-  fresh[i] = given.holds[i] and '0' or '1'
-  held_by[i] = hold_at(given, i)
-  -- It is counted where it is bounded.
-  held_by[i].count = held_by[i].count + (rules.target ~= '' and 1 or 0)
+for i, entry in ipairs(live) do
+  fresh[i] = #entry == FRESH_BYTES and '1' or '0'
 end
-move(keys, ready, held, given.positions)
-given.holds = hold_for(keys, held_by, id, ttl, grace)
-keep_claim(id, ttl, keys)
-return shown_claim(letters, ttl, now, table.concat(fresh), given)
+local claimed = under_claim(live, id, ttl, grace, rules.target ~= '' and 1 or 0)
+take(live)
+redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
+if fairness() then
+  put_into_shards(keys_of(live), IN_FLIGHT, live_positions)
+end
+keep_claim(id, ttl, claimed)
+return show_claim(waiting, ttl, now, table.concat(fresh), claimed)

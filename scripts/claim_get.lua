@@ -1,12 +1,14 @@
--- Show a live claim with the messages that it still holds.
+-- Shows a live claim with the messages that it still holds.
 --
--- KEYS  the queue's
 -- ARGV  1 the claim's id
--- Returns {'again'} when it was busy settling; {'none', 0}; else {'claim', 0, now, ttl, since, '', key, record, hold, ...}.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'claim_get: the keys of the queue, 1 argument')
-local id = ARGV[1]
+-- Returns {'due'} when something is due; {'none', 0}; or {'claim', 0, now, ttl, since, '', entries ...}.
+assert(#ARGV == 1, 'claim_get: 1 argument')
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
-return show_claim(id, 0)
+local ttl, since, entries = read_claim(ARGV[1])
+if not ttl then
+  return {'none', 0}
+end
+return show_claim(0, ttl, since, '', still_in_flight(entries))

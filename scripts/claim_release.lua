@@ -1,13 +1,21 @@
--- End a claim: what it still holds is free again, in its old place.
+-- Ends a claim: the messages that it still holds become available again, at their old positions.
 --
--- KEYS  the queue's
--- ARGV  1 the claim's id
--- Returns {'again'} when it was busy settling; else {'done'}, also for a claim that is not live.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'claim_release: the keys of the queue, 1 argument')
-local id = ARGV[1]
+-- ARGV  1 the claim's id    2 'withdrawn' if the client never got the claim: then its messages are as they were before it
+-- Returns {'due'} when something is due; otherwise {'done'}, also for a claim that is not live.
+assert(#ARGV == 2, 'claim_release: 2 arguments')
+local id, is_withdrawn = ARGV[1], ARGV[2] == 'withdrawn'
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
-release(id)
+local function as_before(entry)
+  return with_delivery(entry, string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1))
+end
+
+local _, _, entries = read_claim(id)
+redis.call('ZREM', leases, id)
+redis.call('HDEL', claims, id)
+if entries then
+  give_back(still_in_flight(entries), is_withdrawn and as_before or delivered)
+end
 return {'done'}

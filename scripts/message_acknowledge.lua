@@ -1,29 +1,29 @@
--- Delete one message: under a claim by naming it, a free one by naming none.
+-- Deletes one message: a claimed one if its claim is named, an available one if none is.
 --
--- KEYS  the queue's
--- ARGV  1 the message's key    2 the claim, or nothing    3 'malformed' when what was named is no claim id
--- Returns {'again'} when it was busy settling; {'done'} when it is gone; with nothing deleted {'held'} when
---       it takes a claim to delete it, {'free'} when it is under no claim, {'other'} when it is under
---       another, {'unknown'} when the claim is not live.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 3, 'message_acknowledge: the keys of the queue, 3 arguments')
+-- ARGV  1 the message's key    2 the claim, or nothing    3 'malformed' if something was named that is no claim id
+-- Returns {'due'} when something is due; {'done'} when the message is gone; with nothing deleted {'held'} when a claim must be
+--       named, {'free'} when the message is under no claim, {'other'} when it is under another, {'unknown'} when the named claim
+--       is not live.
+assert(#ARGV == 3, 'message_acknowledge: 3 arguments')
 local key, claim, malformed = ARGV[1], ARGV[2], ARGV[3] == 'malformed'
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
-if redis.call('HEXISTS', messages, key) == 0 then
+local entry, set = find_entry(key, {in_flight, ready, delayed})
+if not entry then
   return {'done'}
 end
-local holder = holder_of(key)
+local holder = set == in_flight and claim_in(entry) or NO_CLAIM
 if malformed then
   return {'unknown'}
-elseif claim == '' and holder ~= '' then
+elseif claim == '' and holder ~= NO_CLAIM then
   return {'held'}
-elseif claim ~= '' and holder == '' then
+elseif claim ~= '' and holder == NO_CLAIM then
   return {'free'}
-elseif claim ~= holder then
+elseif claim ~= '' and claim ~= holder then
   return {redis.call('HEXISTS', claims, claim) == 1 and 'other' or 'unknown'}
 end
-remove({key})
-compact()
+remove(set, {entry})
+forget_empty_blocks(1)
 return {'done'}

@@ -1,32 +1,34 @@
--- Delete messages by their keys; those that are not there are passed over.
+-- Deletes messages by their keys; those that do not exist are passed over.
 --
--- KEYS  the queue's
--- ARGV  1 how many claims follow, one of which must hold each message; nothing if it takes no claim
+-- ARGV  1 how many claims follow, one of which must hold each message; nothing if no claim is needed
 --       then the claims, then the messages' keys
--- Returns {'again'} when it was busy settling; {'unclaimed'}, with nothing deleted, when a message is
---       not under one of the claims; else {'done'}.
-assert(#KEYS == QUEUE_KEYS and #ARGV >= 2, 'message_delete: the keys of the queue, 2 arguments or more')
+-- Returns {'due'} when something is due; {'unclaimed'}, with nothing deleted, when a message is under none of the claims;
+--       otherwise {'done'}.
+assert(#ARGV >= 2, 'message_delete: 2 arguments or more')
 local claims_given = tonumber(ARGV[1])
-local allowed, keys = {}, {}
-for i = 2, #ARGV do
-  if i <= (claims_given or 0) + 1 then
-    allowed[ARGV[i]] = true
-  else
-    keys[#keys + 1] = ARGV[i]
-  end
-end
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
-if claims_given then
-  for i, packed in ipairs(redis.call('HMGET', holds, unpack(keys))) do
-    local held_by = packed and read_hold(packed).claim
-    if not allowed[held_by] and redis.call('HEXISTS', messages, keys[i]) == 1 then
+local allowed = {}
+for i = 2, (claims_given or 0) + 1 do
+  allowed[ARGV[i]] = true
+end
+local found, count = {[in_flight] = {}, [ready] = {}, [delayed] = {}}, 0
+for i = (claims_given or 0) + 2, #ARGV do
+  local entry, set = find_entry(ARGV[i], {in_flight, ready, delayed})
+  if entry then
+    if claims_given and not (set == in_flight and allowed[claim_in(entry)]) then
       return {'unclaimed'}
     end
+    table.insert(found[set], entry)
+    count = count + 1
   end
 end
-remove(keys)
-compact()
+for set, entries in pairs(found) do
+  remove(set, entries)
+end
+if count > 0 then
+  forget_empty_blocks(count)
+end
 return {'done'}

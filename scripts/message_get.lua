@@ -1,15 +1,14 @@
--- Get messages by their keys.
+-- Finds messages by their keys.
 --
--- KEYS  the queue's
 -- ARGV  the messages' keys
--- Returns {'again'} when it was busy settling; else {'found', now, how many keys it got to before the answer
---       grew too large, key, record, hold, ...}.
-assert(#KEYS == QUEUE_KEYS and #ARGV >= 1, 'message_get: the keys of the queue, 1 argument or more')
+-- Returns {'due'} when something is due; otherwise {'found', now, entries ...}.
+assert(#ARGV >= 1, 'message_get: 1 argument or more')
 
-if settle() then
-  return {'again'}
+if load_queue() then
+  return {'due'}
 end
-local loaded = load(ARGV)
-local found = {'found', decimal(now), #loaded.keys}
-show(found, loaded)
+local found = {'found', decimal(now)}
+for _, key in ipairs(ARGV) do
+  found[#found + 1] = find_entry(key, {ready, in_flight, delayed})
+end
 return found

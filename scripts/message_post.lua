@@ -1,135 +1,154 @@
--- Post the messages of some requests: of each all of them, in order, behind every other, or none.
+-- Posts the messages of some requests: of each request all, in order, behind every other message, or none.
 --
--- Each request has an outcome of its own; what goes wrong in one queue does not concern the others.
--- Nothing is settled first: a post only adds. But in a fair queue it matters what is there.
+-- Each request has an outcome of its own; an error in one queue does not concern the others. A post only adds, so what is due
+-- need not be applied first, except in a fair queue, where it matters which messages a shard has.
 --
--- KEYS  of each queue those that a post needs; the last answer given to this lane (string); the answers that are
---       kept for the requests' idempotency keys (strings)
--- ARGV  1 how many queues    2 how many idempotency keys
---       3 the lane's sequence number    4 how long the lane's answer is remembered (ms)
---       then for each request: its head (see below), in a fair queue its tenants (how many shards each has drawn in two
---       bytes, these, and its name), and the record of each of its messages
--- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when
---       the queue is not as the request has seen it; 'o' when its idempotency key came with something else before; 'u' when its queue, a fair one, has to be settled first; 'f' and
---       what Redis complains of. Or else just 'l' for a sequence number that the lane has left behind.
-assert(#KEYS == ARGV[1] * POST_KEYS + 1 + ARGV[2], 'message_post: the keys of each queue, one, and those for idempotency keys')
-assert(#ARGV >= 6, 'message_post: 4 arguments and those of a request')
-local queues, sequence, remembered_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4]
-local ANSWER = queues * POST_KEYS + 1
+-- KEYS  of each queue those that a post needs; the last answer given in this retry slot (string); the index of due queues
+-- ARGV  1 number of queues    2 how many keys each has    3 the retry slot's sequence number
+--       4 how long the slot's answer is remembered (ms)
+--       then for each request: its head (see below), in a fair queue its tenants (how many shards each has in two bytes, these, and
+--       its name), and the record of each of its messages
+-- Returns for each request: 'p' and its messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when the queue is
+--       not as the request has seen it; 'o' when its idempotency key came with other content before; 'u' when something is due in
+--       its queue, a fair one; 'f' and the error that Redis has answered. Or just 'l' for a sequence number that is no longer
+--       the retry slot's newest.
+local queues, queue_keys, sequence, remembered_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+assert(#KEYS == queues * queue_keys + 2 and #ARGV >= 6, 'message_post: the keys of each queue and two, 4 arguments and those of a request')
+local ANSWER = KEYS[#KEYS - 1]
+due = KEYS[#KEYS]
 local FIRST = 5
--- Which of the queues, how many messages, the revision that it was made for, which of the kept answers is its own (0: none),
--- how long that is kept (s), how many tenants (0: the queue is not fair by its metadata); for each message its nonce, its delay (s)
--- and, if there are tenants, which of them is its; a digest of what came with the idempotency key.
-local HEAD = '>I2I4I8I2I4I2'
-local HEAD_BYTES = 22
-local NONCE_BYTES, PLACE_BYTES, TENANT_BYTES = 5, 9, 2
+-- Which of the queues, number of messages, the revision that the request was made for, for how long its outcome is kept under an
+-- idempotency key (s; 0: it has none), number of tenants (0: the queue is not fair by its metadata), whether a message has a delay;
+-- for each message its nonce, poster, size class, ttl (s), if any has a delay its delay (s), and if there are tenants which of them
+-- is its own; the name of the idempotency key and a digest of the request's body.
+local HEAD = '>I2I4I8I4I2B'
+local HEAD_BYTES = 21
+local PLACE_BYTES, NAME_BYTES = END - RANK_BYTES, 16
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
 local outcomes = {}
 local has_posted = false
 
--- The answer that is kept for a request, as an outcome.
-local function kept_outcome(request)
-  local kept = request.kept and redis.call('GET', request.kept)
+-- The kept outcome of a request with an idempotency key.
+local function repeated_outcome(request)
+  local kept = request.name and kept_outcome(request.name)
   if kept and string.sub(kept, 1, #request.digest) ~= request.digest then
     return 'o'
   end
   return kept and 'p' .. string.sub(kept, #request.digest + 1)
 end
 
--- What a request gets without being carried out, if it is not to be.
-local function refusal(request, revision)
-  if request.seen == revision then
+-- The outcome of a request that is not carried out because the queue has changed.
+local function stale_outcome(request)
+  local current = tonumber(revision)
+  if request.seen == current then
     return nil
-  elseif not revision then
+  elseif not current then
     return 's'
   end
-  return 's' .. struct.pack('>I8', revision) .. redis.call('HGET', queue, 'm')
+  return 's' .. struct.pack('>I8', current) .. redis.call('HGET', queue, 'm')
 end
 
--- The tenants of a request: what each has drawn, and its name.
+-- The tenants of a request: the shards of each, and its name.
 local function tenants_of(request)
   local lots, names = {}, {}
   for i = 1, request.tenants do
     local tenant = ARGV[request.at + i]
-    local drawn = struct.unpack('>I2', tenant)
-    local name_at = 3 + drawn * SHARD_DIGITS
+    local name_at = 3 + struct.unpack('>I2', tenant) * SHARD_DIGITS
     lots[i], names[i] = shards_in(string.sub(tenant, 3, name_at - 1)), string.sub(tenant, name_at)
   end
   return lots, names
 end
 
+-- Adds the messages of a request to those to post, and its tenants to those to count.
+local function add_messages(request, new, ends, posted_by)
+  local now_s, head, at = math.floor(now / 1000000), request.head, HEAD_BYTES + 1
+  local lots, names = tenants_of(request)
+  for i = 1, request.count do
+    local place = #new.places + 1
+    local ttl = struct.unpack('>I4', head, at + PLACE_BYTES)
+    local stop = now_s + 1 + ttl
+    ends[ttl] = ends[ttl] or struct.pack('>I4', stop)
+    new.places[place] = string.sub(head, at, at + PLACE_BYTES - 1)
+    new.ends[place], new.stops[place] = ends[ttl], stop
+    new.records[place] = ARGV[request.at + request.tenants + i]
+    at = at + PLACE_BYTES + 4
+    if request.has_delays then
+      new.delays = new.delays or {}
+      new.delays[place] = struct.unpack('>I4', head, at)
+      at = at + 4
+    end
+    if request.tenants > 0 then
+      local tenant = struct.unpack('>I2', head, at)
+      new.lots[place] = lots[tenant]
+      posted_by[names[tenant]] = (posted_by[names[tenant]] or 0) + 1
+      at = at + 2
+    end
+  end
+end
+
 -- Carries out all requests on one queue, the keys of which begin there.
 local function post_to(first_key, requests)
-  queue, counter, messages, ready, delayed, ends, shards, tenants, leases = unpack(KEYS, first_key, first_key + POST_KEYS - 1)
-  if first_key > 1 then
-    now = clock(queue)
-  end
-  local revision, divided = unpack(redis.call('HMGET', queue, 'v', 'f'))
-  revision, known_fairness, lengths = tonumber(revision), read_fairness(divided), {}
-  local now_s = math.ceil(now / 1000000)
-  local nonces, delays, records, seconds, lots = {}, {}, {}, {}, {}
-  local posted, first_with, posted_by = {}, {}, {}
+  queue, messages, ready, delayed, expirations, shards, tenants, idempotency, idempotency_expirations =
+    unpack(KEYS, first_key, first_key + queue_keys - 1)
+  now = clock_of(queue)
+  lengths = {}
+  local is_due = load_queue()
+  local new, ends, posted_by = {places = {}, ends = {}, stops = {}, records = {}, lots = {}}, {}, {}
+  local accepted, first_with = {}, {}
   for _, request in ipairs(requests) do
-    local twin = first_with[request.kept]
-    local outcome = kept_outcome(request) or not twin and refusal(request, revision)
+    local duplicate_of = first_with[request.name]
+    local outcome = repeated_outcome(request) or not duplicate_of and stale_outcome(request)
     if outcome then
       outcomes[request.number] = outcome
-    elseif twin then
-      request.twin = twin
-      posted[#posted + 1] = request
     else
-      posted[#posted + 1] = request
-      request.from = #records + 1
-      local drawn, names = tenants_of(request)
-      for i = 1, request.count do
-        local place, record = HEAD_BYTES + (i - 1) * request.place_bytes + 1, ARGV[request.at + request.tenants + i]
-        nonces[#nonces + 1] = string.sub(request.head, place, place + NONCE_BYTES - 1)
-        delays[#delays + 1] = struct.unpack('>I4', request.head, place + NONCE_BYTES)
-        records[#records + 1] = record
-        seconds[#seconds + 1] = now_s + ttl_in(record)
-        if request.tenants > 0 then
-          local tenant = struct.unpack('>I2', request.head, place + PLACE_BYTES)
-          lots[#records] = drawn[tenant]
-          posted_by[names[tenant]] = (posted_by[names[tenant]] or 0) + 1
+      accepted[#accepted + 1] = request
+      request.duplicate_of = duplicate_of
+      if not duplicate_of then
+        request.from = #new.places + 1
+        add_messages(request, new, ends, posted_by)
+        if request.name then
+          first_with[request.name] = request
         end
-      end
-      if request.kept then
-        first_with[request.kept] = request
       end
     end
   end
-  if #records == 0 then
+  if #new.places == 0 then
     return
-  elseif fairness() and is_unsettled() then
-    for _, request in ipairs(posted) do
+  elseif is_due and fairness() then
+    for _, request in ipairs(accepted) do
       outcomes[request.number] = 'u'
     end
     return
   end
+  if new.delays then
+    for place = 1, #new.places do
+      new.delays[place] = new.delays[place] or 0
+    end
+  end
 
   has_posted = true
-  local keys = post(nonces, delays, records, seconds, lots)
+  local keys = post(new)
   if next(posted_by) then
     count_tenants(posted_by)
   end
-  for _, request in ipairs(posted) do
-    local twin = request.twin
-    if not twin then
+  for _, request in ipairs(accepted) do
+    local original = request.duplicate_of
+    if not original then
       request.keys = table.concat(keys, '', request.from, request.from + request.count - 1)
       outcomes[request.number] = 'p' .. request.keys
-      if request.kept then
-        redis.call('SET', request.kept, request.digest .. request.keys, 'EX', request.kept_s)
+      if request.name then
+        keep_outcome(request.name, request.digest .. request.keys, request.kept_s)
       end
-    elseif twin.digest == request.digest then
-      outcomes[request.number] = 'p' .. twin.keys
+    elseif original.digest == request.digest then
+      outcomes[request.number] = 'p' .. original.keys
     else
       outcomes[request.number] = 'o'
     end
   end
 end
 
-local last_answer = redis.call('GET', KEYS[ANSWER])
+local last_answer = redis.call('GET', ANSWER)
 if last_answer then
   local answered = struct.unpack(SEQUENCE, last_answer)
   if answered == sequence then
@@ -140,23 +159,24 @@ if last_answer then
 end
 
 local by_queue = {}
-local at = FIRST
-local number = 0
+local at, number = FIRST, 0
 while at <= #ARGV do
   local head = ARGV[at]
-  local of, count, seen, kept, kept_s, tenants_given = struct.unpack(HEAD, head)
-  local place_bytes = PLACE_BYTES + (tenants_given > 0 and TENANT_BYTES or 0)
+  local of, count, seen, kept_s, tenants_given, has_delays = struct.unpack(HEAD, head)
+  local name_at = HEAD_BYTES + 1
+    + count * (PLACE_BYTES + 4 + (has_delays > 0 and 4 or 0) + (tenants_given > 0 and 2 or 0))
   number = number + 1
   by_queue[of] = by_queue[of] or {}
   table.insert(by_queue[of], {
-    number = number, at = at, head = head, count = count, seen = seen,
-    kept = kept > 0 and KEYS[ANSWER + kept], kept_s = kept_s,
-    tenants = tenants_given, place_bytes = place_bytes, digest = string.sub(head, HEAD_BYTES + count * place_bytes + 1),
+    number = number, at = at, head = head, count = count, seen = seen, kept_s = kept_s,
+    name = kept_s > 0 and string.sub(head, name_at, name_at + NAME_BYTES - 1) or nil,
+    digest = string.sub(head, name_at + NAME_BYTES),
+    tenants = tenants_given, has_delays = has_delays > 0,
   })
   at = at + tenants_given + count + 1
 end
 for of = 1, queues do
-  local is_done, failure = pcall(post_to, (of - 1) * POST_KEYS + 1, by_queue[of])
+  local is_done, failure = pcall(post_to, (of - 1) * queue_keys + 1, by_queue[of])
   if not is_done then
     failure = type(failure) == 'table' and failure.err or tostring(failure)
     for _, request in ipairs(by_queue[of]) do
@@ -165,6 +185,6 @@ for of = 1, queues do
   end
 end
 if has_posted then
-  redis.call('SET', KEYS[ANSWER], struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', remembered_ms)
+  redis.call('SET', ANSWER, struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', remembered_ms)
 end
 return outcomes

@@ -1,35 +1,36 @@
--- Put popped messages back that reached nobody, as they were and in their old places.
+-- Restores popped messages that did not reach their client, as they were and at their old positions, unless the queue was deleted
+-- or purged since.
 --
--- KEYS  the queue's, and where it is remembered that this has happened
--- ARGV  1 how long that is remembered (ms)
---       then for each message: its key, its record, its hold or nothing, its shard or nothing
--- Returns 'absent' when there is no such queue; 'repeated' when it has happened before; else 'restored'.
-assert(#KEYS == QUEUE_KEYS + 1 and #ARGV >= 5 and #ARGV % 4 == 1, 'message_restore: the keys of the queue and one, 1 argument and fours')
-local done, remembered_ms = KEYS[QUEUE_KEYS + 1], ARGV[1]
+-- ARGV  1 a name by which a repeated call recognizes itself    2 until when that name is kept (s from now)    3 the epoch of the pop
+--       then for each message: its entry, its record, its shard or nothing
+-- Returns 'gone' when the queue is another or was purged; 'repeated' when the messages were restored before; else 'restored'.
+assert(#ARGV >= 6 and #ARGV % 3 == 0, 'message_restore: 3 arguments and threes')
+local name, kept_s, epoch = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-if redis.call('EXISTS', queue) == 0 then
-  return 'absent'
-elseif not redis.call('SET', done, 1, 'NX', 'PX', remembered_ms) then
+load_queue()
+if redis.call('HGET', queue, 'e') ~= epoch then
+  return 'gone'
+elseif redis.call('HEXISTS', idempotency, name) == 1 then
   return 'repeated'
 end
+keep_outcome(name, '', kept_s)
 local divided = fairness()
-local loaded, known = {keys = {}, records = {}, holds = {}}, {}
-for i = 2, #ARGV, 4 do
-  local place = #loaded.keys + 1
-  loaded.keys[place], loaded.records[place] = ARGV[i], ARGV[i + 1]
-  loaded.holds[place] = ARGV[i + 2] ~= '' and ARGV[i + 2]
-  known[place] = divided and ARGV[i + 3] ~= '' and rank_of(ARGV[i]) > divided.boundary and ARGV[i + 3]
+local entries, known, blocks, fields, lowest = {}, {}, {}, {}, math.huge
+for i = 4, #ARGV, 3 do
+  local entry, place = ARGV[i], #entries + 1
+  local rank = rank_of(entry)
+  entries[place] = entry
+  lowest = math.min(lowest, rank)
+  fields[2 * place - 1], fields[2 * place] = key_of(entry), ARGV[i + 1]
+  known[place] = divided and ARGV[i + 2] ~= '' and rank > divided.boundary and ARGV[i + 2]
+  local block = block_of(rank)
+  blocks[block] = math.min(blocks[block] or math.huge, end_of(entry))
 end
-for place, key in ipairs(loaded.keys) do
-  redis.call('HSET', messages, key, loaded.records[place])
-  if loaded.holds[place] then
-    redis.call('HSET', holds, key, loaded.holds[place])
-  end
-  note_end(hold_at(loaded, place).second, {key})
-end
-redis.call('ZADD', ready, unpack(by_rank(loaded.keys)))
+redis.call('HSET', messages, unpack(fields))
+redis.call('ZADD', ready, unpack(by_rank(entries)))
 if divided then
-  put_into_shards(loaded.keys, ready, known)
+  put_into_shards(keys_of(entries), FREE, known)
 end
-tell(#loaded.keys)
+note_expirations(blocks)
+notify(#entries, lowest)
 return 'restored'

@@ -1,28 +1,27 @@
--- Create a queue, under a stamp that its registration has given.
+-- Creates a queue, under a version that its registration has given.
 --
--- KEYS  the queue's, and its grave: the last stamp that was laid to rest (string)
--- ARGV  1 the stamp    2 metadata    3 what scripts obey of it, or nothing
--- Returns 'created'; 'existed'; or 'buried' when the stamp is no longer worth anything, so that a
---       creation which comes late cannot leave a queue that is registered nowhere.
-assert(#KEYS == QUEUE_KEYS + 1 and #ARGV == 3, 'queue_create: the keys of the queue and one, 3 arguments')
-local grave, stamp, metadata, rules = KEYS[QUEUE_KEYS + 1], ARGV[1], ARGV[2], ARGV[3]
+-- ARGV  1 the registration version    2 metadata    3 what scripts obey of it, or nothing
+-- Returns {'created'}; {'existed'}; or {'ended', the version in the tombstone} when a deletion may have ended that registration: a
+--       creation that comes late cannot leave a queue that is not registered. It needs a higher version.
+assert(#ARGV == 3, 'queue_create: 3 arguments')
+local version, metadata, rules = ARGV[1], ARGV[2], ARGV[3]
 
 local own = redis.call('HGET', queue, 's')
-if own == stamp then
-  return 'created'
+if own == version then
+  return {'created'}
 elseif own then
-  -- Its name was registered anew meanwhile: a deletion must find the stamp that the register has.
-  if tonumber(own) < tonumber(stamp) then
-    redis.call('HSET', queue, 's', stamp)
+  -- The name was registered again meanwhile: a deletion must find the version that the register has.
+  if tonumber(own) < tonumber(version) then
+    redis.call('HSET', queue, 's', version)
   end
-  return 'existed'
+  return {'existed'}
 end
-local buried = redis.call('GET', grave)
-if buried and tonumber(stamp) <= tonumber(buried) then
-  return 'buried'
+local deleted, last_number = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
+if deleted and tonumber(version) <= tonumber(deleted) then
+  return {'ended', deleted}
 end
-local revision = decimal(next_number('v'))
-redis.call('SET', counter, revision)
-redis.call('HSET', queue, 'm', metadata, 'v', revision, 's', stamp)
+last_visible = math.max((tonumber(last_number) or 0) + 1, now)
+local first = decimal(last_visible)
+redis.call('HSET', queue, 'm', metadata, 'v', first, 's', version, 'c', first, 'e', first)
 keep_policy(rules)
-return 'created'
+return {'created'}

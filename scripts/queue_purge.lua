@@ -1,10 +1,12 @@
--- Purge a queue of its messages, claimed ones too, and so of its claims. As with a deletion the memory is
--- given back in the background.
+-- Purges a queue of its messages, claimed ones too, and so of its claims. As with a deletion, Redis frees the memory in the
+-- background.
 --
--- KEYS  the queue's
 -- Returns 'done', also when there is no such queue.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_purge: the keys of the queue, no argument')
-
-redis.call('UNLINK', messages, ready, delayed, held, ends, holds, leases, claims, shards)
-redis.call('HDEL', queue, 'n', 'w', 't')
+load_queue()
+redis.call('UNLINK', messages, ready, in_flight, delayed, expirations, leases, claims, shards)
+if revision then
+  local epoch = math.max((tonumber(redis.call('HGET', queue, 'e')) or 0) + 1, now)
+  redis.call('HDEL', queue, 'd', 'l', 'e')
+  redis.call('HSET', queue, 'e', decimal(epoch))
+end
 return 'done'

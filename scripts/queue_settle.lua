@@ -1,16 +1,147 @@
--- Reclaim what has ended or was deleted in a queue.
+-- Applies what is due in a queue: ends claims and returns, removes messages that have ended, releases delayed messages, some hundreds
+-- at a time; and notes when the next thing is due.
 --
--- KEYS  the queue's
--- Returns 'absent' without a queue, 'again' if there may be more to do, else 'done'; and how many dead letters
---       wait to be delivered.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 0, 'queue_settle: the keys of the queue, no argument')
+-- Frees before anything grows, so that this works when the store is full.
+--
+-- Returns 'absent' without a queue, 'again' if more may be due, otherwise 'done'; and the number of dead letters to forward.
+local LEASES_MAX = 100
+local BLOCKS_MAX = 16
+local ENTRIES_MAX = 1000
 
-if redis.call('EXISTS', queue) == 0 then
-  return {'absent', redis.call('LLEN', outbox)}
+-- Ends claims and returns whose time is over: makes the messages that they still hold available again.
+local function end_leases()
+  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', decimal(now), 'LIMIT', 0, LEASES_MAX)
+  local ids, rows, entries, ended = {}, {}, {}, {}
+  for _, lease in ipairs(over) do
+    if #lease == CLAIM_BYTES then
+      ids[#ids + 1] = lease
+    end
+  end
+  if #ids > 0 then
+    rows = redis.call('HMGET', claims, unpack(ids))
+  end
+  local next_row = 1
+  for _, lease in ipairs(over) do
+    if #lease == CLAIM_BYTES then
+      local row = rows[next_row]
+      next_row = next_row + 1
+      for _, entry in ipairs(row and pieces_of(string.sub(row, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES) or {}) do
+        entries[#entries + 1] = entry
+      end
+    else
+      entries[#entries + 1] = string.sub(lease, #RETURNED + 1)
+    end
+    ended[#ended + 1] = lease
+    if #entries >= ENTRIES_MAX then
+      break
+    end
+  end
+  if #ended > 0 then
+    redis.call('ZREM', leases, unpack(ended))
+    if #ids > 0 then
+      redis.call('HDEL', claims, unpack(ended))
+    end
+    give_back(still_in_flight(entries), delivered)
+  end
+  return #over == LEASES_MAX or #ended < #over
 end
-local unsettled = settle()
-local uncompacted = compact()
-if not fairness() then
+
+-- Removes the messages of a block that have ended; returns how many entries it has examined.
+local function visit_block(block, now_s)
+  local first, last = decimal(block * BLOCK_US), decimal((block + 1) * BLOCK_US - 1)
+  local examined, earliest = 0, math.huge
+  for _, set in ipairs({ready, in_flight, delayed}) do
+    local ended = {}
+    for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set, first, last)) do
+      local stop = end_of(entry)
+      if stop <= now_s then
+        ended[#ended + 1] = entry
+      else
+        earliest = math.min(earliest, stop)
+      end
+      examined = examined + 1
+    end
+    remove(set, ended)
+  end
+  if earliest < math.huge then
+    redis.call('ZADD', expirations, earliest, block)
+  else
+    redis.call('ZREM', expirations, block)
+  end
+  return examined
+end
+
+local function expire_messages()
+  local now_s = math.floor(now / 1000000)
+  local blocks = redis.call('ZRANGEBYSCORE', expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
+  local examined = 0
+  for i, block in ipairs(blocks) do
+    examined = examined + visit_block(block, now_s)
+    if examined >= ENTRIES_MAX and i < #blocks then
+      return true
+    end
+  end
+  return #blocks == BLOCKS_MAX
+end
+
+-- Releases delayed messages that are due by logical time. A rank that is visible was due once, whatever the clock says now.
+local function release_due()
+  load_logical_time()
+  if not logical then
+    return false
+  end
+  local may_be_more = release_delayed(math.max(logical.time, last_visible))
+  if redis.call('EXISTS', delayed) == 1 then
+    keep_logical_time()
+  else
+    forget_logical_time()
+  end
+  return may_be_more
+end
+
+local function forget_outcomes()
+  local over = redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, ENTRIES_MAX)
+  if #over > 0 then
+    redis.call('HDEL', idempotency, unpack(over))
+    redis.call('ZREM', idempotency_expirations, unpack(over))
+  end
+  return #over == ENTRIES_MAX
+end
+
+local function first_score(set)
+  return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge
+end
+
+-- Notes when the next thing is due: for operations on the queue, and for the janitor, who also forwards dead letters and forgets
+-- outcomes.
+local function note_next(waiting, is_more)
+  local time = math.min(first_score(leases), first_score(expirations) * 1000000,
+    logical and first_score(delayed) - logical.offset or math.huge)
+  redis.call('HDEL', queue, 'd')
+  if time < math.huge then
+    redis.call('HSET', queue, 'd', decimal(time))
+  end
+  time = math.min(time, first_score(idempotency_expirations), (waiting > 0 or is_more) and now or math.huge)
+  redis.call('ZREM', due, queue_tag())
+  if time < math.huge then
+    redis.call('ZADD', due, decimal(time), queue_tag())
+  end
+end
+
+load_queue()
+local waiting = redis.call('LLEN', outbox)
+if not revision then
+  if waiting == 0 then
+    redis.call('ZREM', due, queue_tag())
+  end
+  return {'absent', waiting}
+end
+local more_leases, more_ended = end_leases(), expire_messages()
+local more_released = release_due()
+local more_outcomes = forget_outcomes()
+if fairness_packed and not fairness() then
   redis.call('HDEL', queue, 'f')
 end
-return {(unsettled or uncompacted) and 'again' or 'done', redis.call('LLEN', outbox)}
+local is_more = more_leases or more_ended or more_released
+note_next(waiting, is_more or more_outcomes)
+return {is_more and 'again' or 'done', waiting}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -24,7 +25,7 @@ pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
 use crate::storage::uri::{InvalidUri, StoreUri};
-use crate::storage::{self, Driver};
+use crate::storage::{self, Driver, Schedule};
 
 /// Why the service does not run.
 #[derive(Debug, Error)]
@@ -41,6 +42,9 @@ pub enum Error {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] storage::Error),
+    /// The store is of a kind that this release cannot use.
+    #[error("store: {0}")]
+    Refused(String),
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}: {reason}")]
     Bind {
@@ -78,6 +82,12 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     Service { broker, settings: Arc::new(settings), metrics }
 }
 
+/// When the store's maintenance is done.
+#[must_use]
+pub fn schedule(config: &Config) -> Schedule {
+    Schedule { pause: Duration::from_secs(config.janitor.pause_s), walk: Duration::from_secs(config.janitor.walk_s) }
+}
+
 /// The store at that address.
 fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
     let fsync = match config.embedded.fsync {
@@ -92,15 +102,19 @@ fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
     })
 }
 
-/// Looks whether the store that the configuration names is what it should be. An embedded store must be there, and
-/// nobody else may have it.
-pub async fn check(config: &Config) -> Result<Check, Error> {
+/// Looks whether the store that the configuration names is what it should be, and mends what can be mended if that is wanted. An
+/// embedded store must be there, and nobody else may have it.
+pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
     let uri: StoreUri = config.store.parse()?;
     let store = match &uri {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
         StoreUri::Memory | StoreUri::Redis(_) => open(&uri, config)?,
     };
-    Ok(store.check().await?)
+    tokio::select! {
+        biased;
+        reason = store.refused() => Err(Error::Refused(reason)),
+        check = async { if repairs { store.repair().await } else { store.check().await } } => Ok(check?),
+    }
 }
 
 /// Makes the file of the embedded store that the configuration names as short as it can be, if it is there and nobody
@@ -112,7 +126,8 @@ pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
     }
 }
 
-/// Serves until `stop` is over, then finishes what is under way.
+/// Serves until `stop` is over or the store turns out to be one that this release cannot use, then finishes what is
+/// under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let uri: StoreUri = config.store.parse()?;
     let listener =
@@ -122,11 +137,17 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let (broker, client_timeout) = (service.broker.clone(), service.settings.client_timeout);
 
     info!(address = %listener.local_addr()?, store = %uri, "listening");
-    let janitor = tokio::spawn(janitor::run(store, Duration::from_secs(config.janitor.pause_s)));
+    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
 
     let waited_on = broker.clone();
+    let (refuse, refused) = oneshot::channel();
     let stop = async move {
-        stop.await;
+        tokio::select! {
+            () = stop => {}
+            reason = store.refused() => {
+                let _nobody_asks = refuse.send(reason);
+            }
+        }
         waited_on.stop_waiting();
     };
     let unfinished = http::serve(listener, http::router(service), client_timeout, stop).await;
@@ -140,5 +161,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     }
     janitor.abort();
     info!("stopped");
-    Ok(())
+    match refused.await {
+        Ok(reason) => Err(Error::Refused(reason)),
+        Err(_was_told_to_stop) => Ok(()),
+    }
 }

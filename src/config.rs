@@ -100,9 +100,12 @@ pub enum Fsync {
 /// `[janitor]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Janitor {
-    /// How long it rests between two rounds, in seconds.
+    /// Pause between two rounds over the queues in which something is due, in seconds.
     #[serde(rename = "pause")]
     pub pause_s: u64,
+    /// Pause between two walks over all queues in Redis, in seconds.
+    #[serde(rename = "walk")]
+    pub walk_s: u64,
 }
 
 /// `[log]`
@@ -191,12 +194,14 @@ impl Config {
             ("max_queues_per_page", limits.max_queues_per_page.into(), (1, PAGE_MAX)),
             ("max_messages_per_page", limits.max_messages_per_page.into(), (1, PAGE_MAX)),
             ("max_messages_per_claim_or_pop", limits.max_messages_per_claim_or_pop.into(), (1, PAGE_MAX)),
+            ("max_messages_per_post", limits.max_messages_per_post.into(), (1, POST_MESSAGES_MAX)),
             ("max_messages_post_size", limits.max_messages_post_size, (1, BODY_BYTES_MAX)),
             ("idempotency_key_ttl", limits.idempotency_key_ttl.into(), (1, YEAR_S)),
             ("max_queue_metadata", limits.max_queue_metadata, (1, BODY_BYTES_MAX)),
             ("threads", self.threads as u64, (0, THREADS_MAX)),
             ("client_timeout", self.client_timeout_s, (1, YEAR_S)),
             ("janitor.pause", self.janitor.pause_s, (1, YEAR_S)),
+            ("janitor.walk", self.janitor.walk_s, (1, YEAR_S)),
         ];
         options.into_iter().find(|(_, value, (least, most))| !(least..=most).contains(&value))
     }
@@ -216,6 +221,8 @@ impl Config {
 
 /// The longest page that may be configured: a page is read in one script.
 const PAGE_MAX: u64 = 1000;
+/// Largest value of `max_messages_per_post`: the messages of one request are stored by one script.
+const POST_MESSAGES_MAX: u64 = 1000;
 /// The largest body that may be configured, in bytes: all of it goes to the store in one script.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 const THREADS_MAX: u64 = 1024;
@@ -359,8 +366,10 @@ mod tests {
             in_file("admin_mode = 3"),
             in_file("[transport]\nmax_messages_per_page = 0"),
             in_file("[transport]\ndefault_message_ttl = 0"),
+            in_file("[transport]\nmax_messages_per_post = 1001"),
             in_file("[transport]\nmax_message_ttl = 4294967295"),
             in_file("[janitor]\npause = 0"),
+            in_file("[janitor]\nwalk = 0"),
             in_file("threads = 1025"),
             in_file("threads = -1"),
             in_file("[embedded]\nfsync = \"perhaps\""),

@@ -1,7 +1,7 @@
--- The store's clock, in microseconds since 1970. It is the same for every queue, but for tests.
-local function clock(_queue)
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-local now = clock(KEYS[1])
+-- The store's clock in microseconds since 1970. Every queue has the same, except in tests.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
+local function clock_of(_queue)
+  return now
+end

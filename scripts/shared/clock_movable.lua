@@ -1,8 +1,7 @@
--- The store's clock as tests move it: TIME plus an offset (µs) kept beside the queue's other keys.
-local function clock(queue)
+-- The store's clock as tests move it: TIME plus an offset (µs) that is kept beside the other keys of a queue.
+local function clock_of(queue)
   local time = redis.call('TIME')
   local offset = redis.call('GET', string.match(queue, '^.*}') .. ':clock') or 0
   return time[1] * 1000000 + time[2] + offset
 end
-local now = clock(KEYS[1])
-
+local now = clock_of(KEYS[1])

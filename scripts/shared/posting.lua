@@ -1,20 +1,16 @@
--- Gives new messages their places in the feed and stores them.
+-- Assigns new messages their positions in the feed and stores them.
 --
--- A message that is posted without delay is visible at once, and the counter is its rank. One with a
--- delay stands in `delayed` at the rank at which it is due, behind the counter. What is visible must
--- never have something undue before it, so a post whose ranks would reach that far waits too, behind
--- it: as a rule for microseconds. Until it is visible, later posts go behind it, but not if it waits
--- for a clock that has stepped back.
-local BATCH = 1000
+-- A message that is posted without delay is visible at once, and the last of them is the last visible rank. A message with a
+-- delay stands in `delayed` at the rank at which it is due by logical time (logical_time.lua), so it is in its place in the
+-- feed already. A visible message never has an undue one before it.
 local GAPS_TRIED = 16
-local WAITED_FOR_US = 1000000
 
 local function count_delayed(from, count)
-  return redis.call('ZCOUNT', delayed, from, from + count - 1)
+  return redis.call('ZCOUNT', delayed, decimal(from), decimal(from + count - 1))
 end
 
 -- The first rank from this one on that no delayed message has.
-local function next_free(rank)
+local function next_free_rank(rank)
   if count_delayed(rank, 1) == 0 then
     return rank
   end
@@ -35,25 +31,24 @@ end
 
 -- How many ranks are free from a free one on, as far as that matters.
 local function room_at(rank, wanted)
-  local next_taken = redis.call('ZRANGEBYSCORE', delayed, rank, '+inf', 'LIMIT', 0, 1)[1]
+  local next_taken = redis.call('ZRANGEBYSCORE', delayed, decimal(rank), '+inf', 'LIMIT', 0, 1)[1]
   return next_taken and math.min(rank_of(next_taken) - rank, wanted) or wanted
 end
 
--- Free ranks for so many messages, from this one on: next to each other if there is room for that near
--- by, else in order.
+-- This many free ranks from this one on: consecutive if there is room for that nearby, otherwise in order.
 local function free_ranks(from, count)
   local ranks = {}
-  local rank = next_free(from)
+  local rank = next_free_rank(from)
   local room = room_at(rank, count)
   for _ = 1, GAPS_TRIED do
     if room == count then
       break
     end
-    rank = next_free(rank + room)
+    rank = next_free_rank(rank + room)
     room = room_at(rank, count)
   end
   if room < count then
-    rank = next_free(from)
+    rank = next_free_rank(from)
     room = room_at(rank, count)
   end
   while true do
@@ -63,96 +58,96 @@ local function free_ranks(from, count)
     if #ranks == count then
       return ranks
     end
-    rank = next_free(rank + room)
+    rank = next_free_rank(rank + room)
     room = room_at(rank, count - #ranks)
   end
 end
 
--- Ranks for so many messages of one delay (s), and the set that they belong to.
-local function places(count, delay)
-  local rank = next_rank()
-  local clear = redis.call('EXISTS', delayed) == 0
-  local waiting = clear and 0 or tonumber(redis.call('HGET', queue, 't')) or 0
-  local queued = waiting >= rank and waiting <= now + WAITED_FOR_US
-  if queued then
-    rank = waiting + 1
-  end
-  if delay > 0 then
-    return free_ranks(rank + delay * 1000000, count), delayed
-  elseif clear or not queued and count_delayed(rank, count) == 0 then
-    local ranks = {}
-    for i = 1, count do
-      ranks[i] = rank + i - 1
-    end
-    redis.call('SET', counter, decimal(rank + count - 1))
-    return ranks, ready
-  end
-  local ranks = free_ranks(rank, count)
-  redis.call('HSET', queue, 't', decimal(ranks[count]))
-  return ranks, delayed
+-- Ranks for this many messages that are delayed by this much (s).
+local function delayed_ranks(count, delay)
+  raise_logical_time(last_visible + 1)
+  local ranks = free_ranks(logical.time + delay * 1000000, count)
+  note_due(ranks[1] - logical.offset)
+  keep_logical_time()
+  return ranks
 end
 
-local function store_batch(set, fields, members)
-  redis.call('HSET', messages, unpack(fields))
-  redis.call('ZADD', set, unpack(members))
+-- Ranks for this many messages that are visible at once.
+local function visible_ranks(count)
+  local rank = math.max(last_visible + 1, logical and logical.time or now)
+  while logical and count_delayed(0, rank + count) > 0 do
+    -- These ranks would reach a message that is not due yet, which happens only when more than one message is posted per µs.
+    release_delayed(rank + count - 1)
+    rank = math.max(last_visible + 1, logical.time)
+  end
+  last_visible = rank + count - 1
+  redis.call('HSET', queue, 'c', decimal(last_visible))
+  local ranks = {}
+  for i = 1, count do
+    ranks[i] = rank + i - 1
+  end
+  return ranks
 end
 
--- Posts messages, each with a nonce, a delay (s), a record, the second in which it ends, and if the queue is fair by its metadata
--- the shards that its tenant has; their keys. Those of one delay are next to each other.
-local function post(nonces, delays, records, seconds, lots)
-  local groups, order = {}, {}
-  for i, delay in ipairs(delays) do
-    if not groups[delay] then
-      groups[delay] = {}
-      order[#order + 1] = delay
+-- Stores messages of one delay at these ranks.
+local function store(set, ranks, new, delays_before)
+  local keys, fields, members, blocks = {}, {}, {}, {}
+  for i, rank in ipairs(ranks) do
+    local prefix, place, stop = string.sub(struct.pack('>I8', rank), 2), new.places[i], new.stops[i]
+    local key = prefix .. string.sub(place, 1, NONCE_BYTES)
+    keys[i] = key
+    fields[2 * i - 1], fields[2 * i] = key, new.records[i]
+    members[2 * i - 1], members[2 * i] = decimal(rank), prefix .. place .. new.ends[i]
+    local block = math.floor(rank / BLOCK_US)
+    if not blocks[block] or stop < blocks[block] then
+      blocks[block] = stop
     end
-    table.insert(groups[delay], i)
   end
-
-  local is_fair = fairness()
-  local had_delayed = is_fair and redis.call('EXISTS', delayed) == 1
-  local keys, ending = {}, {}
-  for _, delay in ipairs(order) do
-    local group = groups[delay]
-    local ranks, set = places(#group, delay)
-    -- A rank may run ahead of a clock that has stepped back, so far that it is of another second: then the records say
-    -- when they are of. Else they stay as they came, which spares a copy.
-    local any, dated = records[group[1]], nil
-    local newest = created_at(ranks[#group], any)
-    if string.byte(any, VERSION) == RANKED and (math.floor(newest / 1000000) > math.floor(now / 1000000)
-        or math.ceil(newest / 1000000) > math.ceil(now / 1000000)) then
-      dated = '\149\1\207' .. struct.pack('>I8', now)
+  call_with_all('HSET', messages, fields)
+  call_with_all('ZADD', set, members)
+  note_expirations(blocks)
+  if fairness() then
+    local assigned = {}
+    for i in ipairs(keys) do
+      assigned[i] = new.lots[i] and assign_shard(new.lots[i], delays_before) or FIRST_SHARD
     end
-    local fields, members = {}, {}
-    local group_keys, drawn = {}, {}
-    for place, i in ipairs(group) do
-      local key = string.sub(struct.pack('>I8', ranks[place]), 2) .. nonces[i]
-      keys[i] = key
-      if is_fair then
-        group_keys[place], drawn[place] = key, lots[i] and shard_from(lots[i], had_delayed) or FIRST_SHARD
-      end
-      fields[#fields + 1], fields[#fields + 2] = key, dated and dated .. string.sub(records[i], BEHIND_CREATED) or records[i]
-      members[#members + 1], members[#members + 2] = ranks[place], key
-      local ended = ending[seconds[i]] or {}
-      ended[#ended + 1] = key
-      ending[seconds[i]] = ended
-      if #members == 2 * BATCH then
-        store_batch(set, fields, members)
-        fields, members = {}, {}
-      end
-    end
-    if #members > 0 then
-      store_batch(set, fields, members)
-    end
-    for from = 1, #group_keys, BATCH do
-      local to = math.min(from + BATCH - 1, #group_keys)
-      put_into_shards({unpack(group_keys, from, to)}, set, {unpack(drawn, from, to)})
-    end
-    tell(set == ready and #group or 0)
+    put_into_shards(keys, set == ready and FREE or DELAYED, assigned)
   end
-  for second, ended in pairs(ending) do
-    note_end(second, ended)
-  end
+  notify(set == ready and #ranks or 0)
   return keys
 end
 
+-- Posts messages. Of each message `new.places` has its nonce, poster and size class, `new.ends` the rest of its entry,
+-- `new.stops` the second in which it ends, `new.records` its record, `new.lots` the shards of its tenant if the queue is fair, and
+-- `new.delays` its delay (s), or nil if none has one. Returns their keys. Messages of one delay are next to each other.
+local function post(new)
+  load_logical_time()
+  if logical and redis.call('EXISTS', delayed) == 0 then
+    forget_logical_time()
+  end
+  local delays_before = logical ~= nil
+  if not new.delays then
+    return store(ready, visible_ranks(#new.places), new, delays_before)
+  end
+  local groups, order, keys = {}, {}, {}
+  for i, delay in ipairs(new.delays) do
+    if not groups[delay] then
+      groups[delay] = {at = {}, places = {}, ends = {}, stops = {}, records = {}, lots = {}}
+      order[#order + 1] = delay
+    end
+    local group = groups[delay]
+    local place = #group.at + 1
+    group.at[place] = i
+    for _, part in ipairs({'places', 'ends', 'stops', 'records', 'lots'}) do
+      group[part][place] = new[part][i]
+    end
+  end
+  for _, delay in ipairs(order) do
+    local group = groups[delay]
+    local ranks = delay > 0 and delayed_ranks(#group.at, delay) or visible_ranks(#group.at)
+    for place, key in ipairs(store(delay > 0 and delayed or ready, ranks, group, delays_before)) do
+      keys[group.at[place]] = key
+    end
+  end
+  return keys
+end

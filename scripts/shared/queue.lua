@@ -1,57 +1,36 @@
--- What a queue consists of, in the order in which every script on a queue gets its keys:
---   queue     hash    m metadata, p what scripts obey of it (see policy.lua), v revision, s stamp, u last update,
---                     n ends noted, w where compaction walks, t the last place given to a post that had to
---                     wait (see posting.lua), o the last number given in the outbox, f how a fair queue is divided
---                     and whose turn it was (see fair.lua)
---   counter   string  the last rank that is visible
---   messages  hash    key → record
---   ready     zset    keys of messages that are free, by rank
---   delayed   zset    keys of messages that are not due yet, by rank, which is the time (µs) when they are
---   ends      zset    chunks of keys by the second in which their messages end, which each begins with
---   shards    zset    keys of messages that stand in shards of a fair queue: see fair.lua
---   tenants   zset    the tenants that posted most of late, by how much: see sharding.lua
---   leases    zset    live claims by the time (µs) at which they end
---   held      zset    keys of messages under a live claim, by rank: every message is in one of the three
---   holds     hash    key → what claims have changed about a message: see holds.lua
---   claims    hash    claim → its ttl, since when it runs, the keys it was given: see claims.lua
---   outbox    list    dead letters on their way to another queue: see letters.lua
+-- What a queue consists of. src/storage/redis/keys.rs lists which keys a script gets, under these names:
+--   queue        hash    m metadata, p what scripts obey of it (policy.lua), v its revision, u the token of the last update,
+--                        s registration version, e epoch: changes when the queue is created or purged
+--                        c the last rank that is visible, o the last number of a dead letter, f how a fair queue is divided
+--                        (fair.lua), l logical time while something is delayed (logical_time.lua)
+--                        d the time (µs) before which nothing is due
+--   messages     hash    key → record (storage/record.rs)
+--   ready, in_flight, delayed
+--                zset    entries by rank (entry.lua). Every message is in one of the three: available; claimed, or returned
+--                        with a delay; not due yet
+--   expirations  zset    blocks of ranks by the earliest second in which a message of theirs may end (expirations.lua)
+--   leases       zset    claims, and messages returned with a delay, by the time (µs) at which they end
+--   claims       hash    claim id → its ttl, when it was made, its entries (claims.lua)
+--   outbox       list    dead letters on their way to another queue (dead_letters.lua)
+--   received     hash    the last dead letter that came from each queue
+--   shards       zset    keys of messages in the shards of a fair queue (fair.lua)
+--   tenants      zset    the tenants that posted most recently, by how much (sharding.lua)
+--   idempotency, idempotency_expirations
+--                hash, zset   idempotency key → digest and keys of its post; by the time (µs) until which that is kept
+--   tombstone    hash    of a deleted queue, for a day: v its registration version, c the last rank or number it may have given
+--   due          zset    of all queues in the slot: those that have something due, by when (µs), or earlier
 -- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
-local queue, counter, messages, ready, delayed, ends, shards, tenants, leases, held, holds, claims, outbox = unpack(KEYS, 1, 13)
-local QUEUE_KEYS = 13
--- So many of them, the first, are all that a post without letters needs.
-local POST_KEYS = 9
-local KEY_BYTES = 12
 
-local function last_rank()
-  return tonumber(redis.call('GET', counter)) or 0
-end
-
--- The next rank: behind every other that is visible, and never before the clock.
-local function next_rank()
-  return math.max(last_rank() + 1, now)
-end
-
--- The next number in a field of the queue: never given before, not even in an earlier queue of that name.
-local function next_number(field)
-  return math.max((tonumber(redis.call('HGET', queue, field)) or 0) + 1, next_rank())
-end
-
-local function decimal(rank)
-  return string.format('%.0f', rank)
+-- Numbers in Lua are doubles, which are exact up to 2^53, as ranks are.
+local function decimal(number)
+  return string.format('%d', number)
 end
 
 local function rank_of(key)
-  return struct.unpack('>I8', '\0' .. string.sub(key, 1, 7))
+  return (struct.unpack('>I8', '\0' .. string.sub(key, 1, 7)))
 end
 
--- What a chunk of `ends` begins with: a message whose life was prolonged has an end in two of them,
--- and two that hold the same keys must not be one member.
-local CHUNK_HEAD_BYTES = 4
-local function chunk_head(second)
-  return struct.pack('>I4', second)
-end
-
--- What stands in a text one behind the other, each so many bytes long.
+-- Cuts a string into pieces of this many bytes.
 local function pieces_of(text, bytes)
   local pieces = {}
   for from = 1, #text, bytes do
@@ -60,7 +39,41 @@ local function pieces_of(text, bytes)
   return pieces
 end
 
-local function keys_of(chunk)
-  return pieces_of(chunk, KEY_BYTES)
+-- Runs a variadic command on many values in steps, because Lua passes at most some thousands of values at once. Pairs stay
+-- together.
+local PASSED_MAX = 2000
+local function call_with_all(command, key, values)
+  local sum = 0
+  for from = 1, #values, PASSED_MAX do
+    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + PASSED_MAX - 1, #values)))
+  end
+  return sum
 end
 
+-- The same for a command that answers a list with an item for each value.
+local function ask_for_all(command, key, values)
+  local answers = {}
+  for from = 1, #values, PASSED_MAX do
+    for _, answer in ipairs(redis.call(command, key, unpack(values, from, math.min(from + PASSED_MAX - 1, #values)))) do
+      answers[#answers + 1] = answer
+    end
+  end
+  return answers
+end
+
+-- The time before which nothing is due in the queue, or nil if nothing will be. It may be too early, but is never too late.
+local next_due
+
+-- The queue as the index of due queues names it.
+local function queue_tag()
+  return string.match(queue, '{(.*)}')
+end
+
+-- Notes that something will be due in the queue at this time (µs).
+local function note_due(time)
+  if not next_due or time < next_due then
+    next_due = time
+    redis.call('HSET', queue, 'd', decimal(time))
+    redis.call('ZADD', due, 'LT', decimal(time), queue_tag())
+  end
+end

@@ -1,16 +1,9 @@
--- Gives new messages of a fair queue their shards, and counts who posts.
+-- Assigns shards to new messages of a fair queue, and counts its tenants.
 local TENANTS_MAX = 32
 local TENANT_COUNT_MAX = 10000
 local TENANTS_KEPT_S = 3600
 
--- Whether a claim is over or a message has ended that still counts.
-local function is_unsettled()
-  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 1)
-  local ended = redis.call('ZRANGEBYSCORE', ends, '-inf', math.floor(now / 1000000), 'LIMIT', 0, 1)
-  return over[1] or ended[1]
-end
-
--- What the shards have to give, now or later, as far as it was looked at.
+-- How many messages shards have to give, now or later, as far as it was counted.
 local lengths = {}
 
 local function length_of(shard, delays)
@@ -25,9 +18,9 @@ local function length_of(shard, delays)
   return length
 end
 
--- The shard of a lot for its next message: the first that has nothing to give, else the one that has least. Whether anything
--- was delayed before it is known.
-local function shard_from(lot, delays)
+-- The shard of a tenant for its next message: the first of its shards that has nothing to give, otherwise the one that has the
+-- fewest. `delays` says whether anything was delayed before this post.
+local function assign_shard(lot, delays)
   local shortest, least
   for _, shard in ipairs(lot) do
     local length = length_of(shard, delays)
@@ -42,9 +35,8 @@ local function shard_from(lot, delays)
   return shortest
 end
 
--- Counts messages of some tenants, by name. As many as there is room for are counted; the one that has posted least makes room
--- for another, who takes its count over (the Space-Saving algorithm). Counts are halved as they grow, so that what was
--- posted long ago counts little.
+-- Counts messages of tenants, by name, with a limited number of counters: the tenant that has posted least makes room for a new
+-- one, which takes its count over (the Space-Saving algorithm). Counts are halved as they grow, so that old posts count little.
 local function count_tenants(posted)
   for name, count in pairs(posted) do
     local counted = tonumber(redis.call('ZINCRBY', tenants, count, name))

@@ -1,7 +1,6 @@
--- Which free messages are next: the oldest; in a fair queue one of each shard that has any, in turn.
+-- Which available messages are next: the oldest; in a fair queue one of each shard that has any, in turn.
 --
--- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the one that was served last.
-local PREFERRED_IN_A_ROW_MAX = 8
+-- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the position that was served last.
 
 -- Some free messages of a position, oldest first, behind so many.
 local function free_at(position, passed, count)
@@ -9,7 +8,7 @@ local function free_at(position, passed, count)
     return redis.call('ZRANGEBYSCORE', shards, FREE .. position, FREE .. position, 'LIMIT', passed, count)
   end
   local boundary = decimal(fairness().boundary)
-  local keys = redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', passed, count)
+  local keys = keys_of(redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', passed, count))
   if #keys < count then
     local before = redis.call('ZCOUNT', ready, '-inf', boundary)
     local behind, score = math.max(passed - before, 0), FREE .. UNSHARDED
@@ -93,36 +92,45 @@ end
 -- Whether what is next was picked as somebody prefers.
 local is_preferred = false
 
--- The keys of the free messages that are next, so many at most, in a fair queue from some shards if it may be; and there
--- their positions.
-local function next_free(limit, preferred)
+-- The entries of the available messages that are next, at most this many and as many as fit into one answer, in a fair queue
+-- from some shards if the preference may be followed; and there their positions.
+local function next_entries(limit, preferred)
   local divided = fairness()
+  local entries, positions
+  is_preferred = false
   if not divided then
-    return redis.call('ZRANGE', ready, 0, limit - 1), {}
-  elseif redis.call('EXISTS', ready) == 0 then
-    return {}, {}
+    entries, positions = redis.call('ZRANGE', ready, 0, limit - 1), {}
+  else
+    local keys
+    keys, positions = {}, {}
+    if #preferred > 0 and divided.passes < PREFERRED_IN_A_ROW_MAX then
+      keys, positions = heads_among(preferred, limit)
+      is_preferred = #keys > 0
+    end
+    if not is_preferred then
+      keys, positions = heads_behind(divided.turn, limit)
+    end
+    if #keys < limit then
+      go_round(keys, positions, limit)
+    end
+    entries = {}
+    for i, key in ipairs(keys) do
+      entries[i] = find_entry(key, {ready})
+    end
   end
-  local keys, positions = {}, {}
-  if #preferred > 0 and divided.passes < PREFERRED_IN_A_ROW_MAX then
-    keys, positions = heads_among(preferred, limit)
-    is_preferred = #keys > 0
+  local bytes = 0
+  for i, entry in ipairs(entries) do
+    bytes = bytes + bytes_max(entry)
+    if i > 1 and bytes > ANSWER_BYTES_MAX then
+      return {unpack(entries, 1, i - 1)}, positions
+    end
   end
-  if not is_preferred then
-    keys, positions = heads_behind(divided.turn, limit)
-  end
-  if #keys < limit then
-    go_round(keys, positions, limit)
-  end
-  return keys, positions
+  return entries, positions
 end
 
--- Loads the free messages that are next, as many as fit into an answer and so many at most, with their positions, and
--- notes that they had their turns.
-local function load_next(limit, preferred)
-  local keys, positions = next_free(limit, preferred)
-  local loaded, divided = load(keys), fairness()
-  local count = #loaded.keys
-  loaded.positions = count < #keys and {unpack(positions, 1, count)} or positions
+-- Notes that the messages of a fair queue at these positions had their turns.
+local function note_turns(positions, count)
+  local divided = fairness()
   if divided and count > 0 then
     if is_preferred then
       divided.passes = divided.passes + 1
@@ -131,5 +139,13 @@ local function load_next(limit, preferred)
     end
     keep_fairness(divided)
   end
-  return loaded
+end
+
+-- Takes available messages out of their set: at the head of a plain queue the first ones, else by their entries.
+local function take(entries)
+  if fairness() then
+    redis.call('ZREM', ready, unpack(entries))
+  else
+    redis.call('ZREMRANGEBYRANK', ready, 0, #entries - 1)
+  end
 end

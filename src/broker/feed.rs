@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::debug;
 
@@ -12,6 +11,7 @@ use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::client::Poster;
 use crate::domain::{Message, QueueId};
+use crate::storage::watch::Receiver;
 use crate::storage::{self, Watch};
 
 /// How long a feed rests when the store is away.
@@ -31,7 +31,7 @@ pub struct Feed {
 struct News {
     /// Keeps the place among those who are told.
     _watch: Watch,
-    told: watch::Receiver<u64>,
+    told: Receiver,
 }
 
 impl Broker {
@@ -101,12 +101,13 @@ impl Feed {
         loop {
             if self.is_at_end {
                 tokio::select! {
-                    _changed = news.told.changed() => {}
+                    () = news.told.changed() => {}
                     () = self.broker.closing.cancelled() => return Ok(None),
                 }
             }
             self.is_at_end = false;
-            news.told.mark_unchanged();
+            // A stream goes on behind what it has read, so older positions are none of its.
+            let _older = news.told.catch_up();
             let page = self.broker.look_together(self.place.clone()).await?;
             let of_others = |message: &&Message| self.not_from.is_none_or(|poster| message.poster != poster);
             let messages: Vec<Message> = page.messages.iter().filter(of_others).cloned().collect();

@@ -11,6 +11,7 @@ use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
+use crate::storage::QueueListing;
 
 /// The project of the queues that are made for a check. Always the same: stores remember projects.
 const PROJECT: &str = "sukkal-health";
@@ -46,7 +47,8 @@ impl Broker {
     /// Deletes the queues of checks that were cut off: those much older than that of this check.
     async fn clear_away(&self, own: &QueueId) -> Result<(), Error> {
         let revision = self.store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
-        for (name, old) in self.store.list_queues(own.project(), None, CLEARED_MAX).await? {
+        let left = QueueListing { after: None, name_part: None, examined_max: CLEARED_MAX };
+        for (name, old) in self.store.list_queues(own.project(), &left).await?.queues {
             if old.revision.0 + CHECK_US_MAX < revision {
                 let old = QueueId::new(own.project().clone(), name).expect("the id is short");
                 self.store.delete_queue(&old).await?;
@@ -61,7 +63,7 @@ impl Broker {
         let queue = QueueId::new(project, name).expect("the id is short");
         let drafts = vec![
             Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: nothing() };
-            MESSAGES_POSTED
+            MESSAGES_POSTED.min(self.limits.max_messages_per_post as usize)
         ];
         let request = PostRequest { drafts, bytes: 0, once: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };

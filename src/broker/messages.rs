@@ -1,9 +1,9 @@
 //! Operations on messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::taken::{Taken, WayBack};
 use super::{Broker, Error, check_range};
@@ -17,8 +17,8 @@ use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, S
 
 /// How often a post follows a queue that changes under it.
 const TRIES_MAX: usize = 32;
-/// The tenants of one request draw so many shards at most, together.
-const DRAWN_SHARDS_MAX: usize = 65_535;
+/// Maximum number of tenants that one request to a fair queue may name.
+const TENANTS_PER_POST_MAX: usize = 64;
 
 /// A message as its poster describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,8 +134,9 @@ impl Broker {
         queue: QueueId,
         request: PostRequest,
     ) -> Result<Vec<MessageId>, Error> {
-        if request.drafts.is_empty() {
-            return Err(Error::Limit("no messages to post: give one at least".to_owned()));
+        let (count, most) = (request.drafts.len(), self.limits.max_messages_per_post);
+        if !(1..=most as usize).contains(&count) {
+            return Err(Error::Limit(format!("the request has {count} messages; it must have between 1 and {most}")));
         }
         // A queue that is as it was last seen takes one step, which a store does to its end by itself.
         let seen = self.seen.get(&queue);
@@ -215,25 +216,6 @@ impl Broker {
         let page = self.sealing.open_page(queue, page)?;
         let position = page.messages.last().map(|message| message.id.rank()).or(after);
         Ok(Listed { page, position })
-    }
-
-    /// A page of the feed; looks as long as it is empty and the time is not over.
-    async fn look_until(&self, queue: &QueueId, listing: &Listing, until: Instant) -> Result<Page, Error> {
-        let watch = self.store.watch(queue).await?;
-        let mut told = watch.reader(listing.scope.delayed);
-        loop {
-            told.mark_unchanged();
-            let page = self.store.list_messages(queue, listing).await?;
-            if !page.messages.is_empty() {
-                return Ok(page);
-            }
-            self.store.looked(queue);
-            tokio::select! {
-                _changed = told.changed() => {}
-                () = sleep_until(until) => return Ok(page),
-                () = self.closing.cancelled() => return Ok(page),
-            }
-        }
     }
 
     /// How many messages a page has at most.
@@ -413,17 +395,20 @@ fn draw_lots(
     messages: &mut [NewMessage],
 ) -> Result<(), Error> {
     let unnamed = Tenant::of_client(client);
+    let tenant_of = |draft: &Draft| match &draft.tenant {
+        TenantDraft::Unset => Ok(unnamed.clone()),
+        TenantDraft::Named(tenant) => Ok(tenant.clone()),
+        TenantDraft::Malformed => Err(Error::TenantType),
+    };
+    let tenants: Vec<Tenant> = drafts.iter().map(tenant_of).collect::<Result<_, _>>()?;
+    let count = tenants.iter().collect::<HashSet<_>>().len();
+    if count > TENANTS_PER_POST_MAX {
+        return Err(Error::Limit(format!(
+            "the request names {count} tenants; in a fair queue it may name at most {TENANTS_PER_POST_MAX}"
+        )));
+    }
     let mut lots: HashMap<&Tenant, Arc<Lot>> = HashMap::new();
-    for (draft, message) in drafts.iter().zip(messages) {
-        let tenant = match &draft.tenant {
-            TenantDraft::Unset => &unnamed,
-            TenantDraft::Named(tenant) => tenant,
-            TenantDraft::Malformed => return Err(Error::TenantType),
-        };
-        if !lots.contains_key(tenant) && (lots.len() + 1) * usize::from(sharding.per_tenant()) > DRAWN_SHARDS_MAX {
-            let most = DRAWN_SHARDS_MAX / usize::from(sharding.per_tenant());
-            return Err(Error::Limit(format!("the messages are for more than {most} tenants: post fewer at a time")));
-        }
+    for (tenant, message) in tenants.iter().zip(messages) {
         message.lot = Some(lots.entry(tenant).or_insert_with(|| Arc::new(sharding.draw(tenant))).clone());
     }
     Ok(())

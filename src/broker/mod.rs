@@ -27,6 +27,7 @@ pub use cipher::Cipher;
 pub use error::Error;
 
 use self::looks::Looks;
+use self::queues::FilterTurns;
 use self::sealing::Sealing;
 use crate::domain::{Limits, Queue, QueueId};
 use crate::metrics::Metrics;
@@ -50,6 +51,7 @@ pub struct Shared {
     sealing: Sealing,
     writes: TaskTracker,
     looks: Looks,
+    filter_turns: FilterTurns,
     /// Nobody waits any more.
     closing: CancellationToken,
 }
@@ -80,6 +82,7 @@ impl Broker {
             sealing: Sealing::new(cipher),
             writes: TaskTracker::new(),
             looks: Looks::default(),
+            filter_turns: FilterTurns::default(),
             closing: CancellationToken::new(),
         }))
     }

@@ -1,17 +1,25 @@
 //! Operations on queues.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use serde_json::{Map, Value};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::yield_now;
 
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::{Metadata, MetadataPatch, ProjectId, Queue, QueueId, QueueName};
-use crate::storage::{self, Creation, Stats, Update};
+use crate::storage::{self, Creation, QueueListing, Stats, Update};
 
 /// How often a change is tried again when others change the same queue meanwhile. Each time one of
 /// them has succeeded.
 const TRIES_MAX: usize = 32;
-/// How many queues are looked at a time when a filter picks among them.
-const FILTER_WINDOW: usize = 100;
+/// Maximum number of names that one step of a list examines; other requests run between two steps.
+const NAMES_PER_STEP: usize = 100;
+/// Maximum number of names that one request examines. It is generous, because published clients take a page without
+/// queues for the end of the list.
+const NAMES_PER_REQUEST_MAX: usize = 10_000;
 
 /// Which queues of a project to list.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,15 +34,45 @@ pub struct QueueQuery {
     pub metadata: Vec<(String, Value)>,
 }
 
+/// A page of a project's queues.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListedQueues {
+    /// The queues, in byte order of their names.
+    pub queues: Vec<(QueueName, Metadata)>,
+    /// The marker of the next page; `None` for an empty page at the end of the list. An empty page has a marker if the
+    /// request examined as many names as one request may.
+    pub next: Option<String>,
+}
+
 impl QueueQuery {
-    fn matches(&self, name: &QueueName, queue: &Queue) -> bool {
+    fn has_metadata(&self, queue: &Queue) -> bool {
         let keys = queue.metadata.keys();
-        self.name.as_ref().is_none_or(|part| name.as_str().contains(part.as_str()))
-            && self.metadata.iter().all(|(key, value)| keys.get(key) == Some(value))
+        self.metadata.iter().all(|(key, value)| keys.get(key) == Some(value))
     }
 
-    fn picks(&self) -> bool {
+    fn has_filter(&self) -> bool {
         self.name.is_some() || !self.metadata.is_empty()
+    }
+}
+
+/// Runs one list with a filter at a time for each project of this process.
+///
+/// Requests of a project wait here in the order in which they arrived. None is refused: the requests in front of it are
+/// bounded, and one whose client disconnects stops waiting.
+#[derive(Debug, Default)]
+pub(super) struct FilterTurns(Mutex<HashMap<ProjectId, Weak<AsyncMutex<()>>>>);
+
+impl FilterTurns {
+    /// Returns the lock that a project's list with a filter holds while it runs.
+    fn of(&self, project: &ProjectId) -> Arc<AsyncMutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(project).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(AsyncMutex::new(()));
+        turns.insert(project.clone(), Arc::downgrade(&turn));
+        turn
     }
 }
 
@@ -90,25 +128,39 @@ impl Broker {
         self.to_the_end(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
-    /// A page of the project's queues by name. Empty only if none that the query lets through is left.
-    pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<Vec<(QueueName, Metadata)>, Error> {
+    /// Returns a page of the project's queues by name. It examines a bounded number of names in small steps, so a page
+    /// may be shorter than its limit, or empty, although more queues match.
+    pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let limit = match query.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
             None => self.limits.queues_per_page(),
         } as usize;
-        let window = if query.picks() { FILTER_WINDOW } else { limit };
-        let mut after = query.after.clone();
-        let mut page = Vec::new();
-        loop {
-            let queues = self.store.list_queues(&caller.project, after.as_deref(), window).await?;
-            let last_window = queues.len() < window;
-            after = queues.last().map(|(name, _)| name.to_string());
-            let matching = queues.into_iter().filter(|(name, queue)| query.matches(name, queue));
+        let turn = query.has_filter().then(|| self.filter_turns.of(&caller.project));
+        let _turn = match &turn {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        };
+        let mut page: Vec<(QueueName, Metadata)> = Vec::new();
+        let (mut after, mut left) = (query.after.clone(), NAMES_PER_REQUEST_MAX);
+        while left > 0 {
+            let step = if query.has_filter() { NAMES_PER_STEP } else { NAMES_PER_STEP.min(limit - page.len()) };
+            let listing = QueueListing {
+                after: after.as_deref(),
+                name_part: query.name.as_deref(),
+                examined_max: step.min(left),
+            };
+            let examined = self.store.list_queues(&caller.project, &listing).await?;
+            left -= listing.examined_max;
+            let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
             page.extend(matching.map(|(name, queue)| (name, queue.metadata)).take(limit - page.len()));
-            if last_window || page.len() == limit {
-                return Ok(page);
+            after = examined.reached;
+            if page.len() == limit || after.is_none() {
+                after = page.last().map(|(name, _)| name.to_string());
+                break;
             }
+            yield_now().await;
         }
+        Ok(ListedQueues { queues: page, next: after })
     }
 
     /// Deletes all messages of the queue, claimed ones too, and its claims.
@@ -125,5 +177,62 @@ impl Broker {
     /// How many queues the project has.
     pub async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
         Ok(self.store.count_queues(project).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::domain::{ClientIdRule, Limits};
+    use crate::metrics::Metrics;
+    use crate::storage::embedded::EmbeddedStore;
+
+    fn caller(project: &str) -> Caller {
+        let client = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
+        Caller { project: ProjectId::new(project).unwrap(), client, roles: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn a_project_runs_one_list_with_a_filter_at_a_time() {
+        let store = Arc::new(EmbeddedStore::in_memory().unwrap());
+        let limits = Limits {
+            default_message_ttl: 60,
+            default_message_delay: 0,
+            max_message_ttl: 60,
+            max_message_delay: 0,
+            default_claim_ttl: 60,
+            default_claim_grace: 60,
+            max_claim_ttl: 60,
+            max_claim_grace: 60,
+            max_messages_post_size: 1,
+            max_messages_per_post: 1,
+            idempotency_key_ttl: 1,
+            max_queue_metadata: 1,
+            message_delete_with_claim_id: false,
+            max_queues_per_page: 10,
+            max_wait: 0,
+            max_messages_per_claim_or_pop: 1,
+            max_messages_per_page: 1,
+        };
+        let broker = Broker::new(store, limits, None, Arc::new(Metrics::default()));
+        let (busy, other) = (caller("busy"), caller("other"));
+        let filtering = QueueQuery { name: Some("q".to_owned()), ..QueueQuery::default() };
+        let running = broker.filter_turns.of(&busy.project);
+        let running = running.lock().await;
+
+        let waiting = broker.list_queues(&busy, &filtering);
+        tokio::pin!(waiting);
+        assert!(timeout(Duration::from_millis(20), &mut waiting).await.is_err());
+        broker.list_queues(&busy, &QueueQuery::default()).await.unwrap();
+        broker.list_queues(&other, &filtering).await.unwrap();
+
+        drop(running);
+        waiting.await.unwrap();
+        broker.list_queues(&other, &filtering).await.unwrap();
+        assert!(broker.filter_turns.0.lock().unwrap().len() <= 2, "locks of projects that list no more are dropped");
     }
 }

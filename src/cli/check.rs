@@ -1,36 +1,54 @@
-//! `sukkal check`: exits with 0 if the store is what it should be, with 1 if not, with 2 on a bad option.
+//! `sukkal check`: exits with 0 if the store is as it should be, now that everything found is mended, with 1 if not, with 2 on a bad
+//! option.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+use clap::Args;
 
 use super::{BAD_OPTION, fail, store};
 use crate::app::{self, Check};
 use crate::config::Config;
 
-pub(super) fn run(options: &store::Options) -> ExitCode {
-    let config = match options.load() {
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct Options {
+    #[command(flatten)]
+    store: store::Options,
+    /// Mends what can be mended without losing anything, and reports it
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let config = match options.store.load() {
         Ok(config) => config,
         Err(end) => return end,
     };
-    match check(&config) {
+    match check(&config, options.repair) {
         Ok(check) => match show(&check) {
             Ok(()) if check.findings.is_empty() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::FAILURE,
             Err(error) => fail(1, &error.to_string()),
         },
-        Err(error @ (app::Error::StoreUri(_) | app::Error::OpenStore(_))) => fail(BAD_OPTION, &error.to_string()),
+        Err(error @ (app::Error::StoreUri(_) | app::Error::OpenStore(_) | app::Error::Refused(_))) => {
+            fail(BAD_OPTION, &error.to_string())
+        }
         Err(error) => fail(1, &error.to_string()),
     }
 }
 
 #[tokio::main]
-async fn check(config: &Config) -> Result<Check, app::Error> {
-    app::check(config).await
+async fn check(config: &Config, repairs: bool) -> Result<Check, app::Error> {
+    app::check(config, repairs).await
 }
 
 fn show(check: &Check) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{} queues, {} messages", check.queues, check.messages)?;
+    for mended in &check.mended {
+        writeln!(out, "mended: {mended}")?;
+    }
     for finding in &check.findings {
         writeln!(out, "{finding}")?;
     }

@@ -27,7 +27,7 @@ enum Command {
     /// Serves the API until SIGTERM or SIGINT; the same as no command at all.
     Serve(serve::Options),
     /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
-    Check(store::Options),
+    Check(check::Options),
     /// Makes the file of an embedded store as short as it can be; nobody else may have it meanwhile.
     Compact(store::Options),
     /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.

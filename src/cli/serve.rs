@@ -36,9 +36,12 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
     match serve(&config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (app::Error::StoreUri(_) | app::Error::OpenStore(_) | app::Error::Bind { .. })) => {
-            fail(BAD_OPTION, &error.to_string())
-        }
+        Err(
+            error @ (app::Error::StoreUri(_)
+            | app::Error::OpenStore(_)
+            | app::Error::Refused(_)
+            | app::Error::Bind { .. }),
+        ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),
     }
 }

@@ -5,26 +5,26 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A client's id in its canonical form: a dashed lower-case UUID, or free text where the rule allows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(Arc<str>);
 
-/// A client as messages know it: XXH3-128 of its id, the same for every kind of id.
+/// A client as messages know it: XXH3-64 of its id, the same for every kind of id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Poster([u8; 16]);
+pub struct Poster([u8; 8]);
 
 impl Poster {
     /// The poster that a store has kept.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
-    /// The sixteen bytes.
+    /// The eight bytes.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 16] {
+    pub fn as_bytes(&self) -> &[u8; 8] {
         &self.0
     }
 }
@@ -59,7 +59,7 @@ impl ClientId {
     /// Who it is to its messages.
     #[must_use]
     pub fn poster(&self) -> Poster {
-        Poster(xxh3_128(self.0.as_bytes()).to_be_bytes())
+        Poster(xxh3_64(self.0.as_bytes()).to_be_bytes())
     }
 }
 

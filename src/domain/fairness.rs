@@ -82,7 +82,7 @@ impl Tenant {
     /// Who has posted a message of which nobody remembers more, as a tenant: the poster's bytes in hexadecimal.
     #[must_use]
     pub fn of_poster(poster: Poster) -> Self {
-        Self(format!("{:032x}", u128::from_be_bytes(*poster.as_bytes())).into())
+        Self(format!("{:016x}", u64::from_be_bytes(*poster.as_bytes())).into())
     }
 
     /// The name.

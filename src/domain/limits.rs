@@ -32,6 +32,8 @@ pub struct Limits {
     pub max_claim_grace: u32,
     /// The largest body of a request that posts messages.
     pub max_messages_post_size: u64,
+    /// Maximum number of messages in one request that posts messages.
+    pub max_messages_per_post: u32,
     /// How long the answer to a request with an idempotency key is kept.
     pub idempotency_key_ttl: u32,
     /// The largest body of a request that sets metadata.

@@ -85,6 +85,9 @@ impl Message {
 }
 
 impl Rank {
+    /// The lowest rank, which no message has.
+    pub const MIN: Self = Self(0);
+
     /// Ranks stay below 2^53, so that a double holds them exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
@@ -92,6 +95,12 @@ impl Rank {
     #[must_use]
     pub fn new(micros: u64) -> Option<Self> {
         (micros <= Self::MAX.0).then_some(Self(micros))
+    }
+
+    /// The rank right before this one; the lowest has none and stays as it is.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
     }
 
     /// Microseconds since 1970.

@@ -6,8 +6,12 @@ use crate::domain::message::Nonce;
 use crate::domain::{MessageId, QueueId, Rank};
 
 pub(super) const KEY_BYTES: usize = 12;
-/// So many of them, the first, are the rank.
-const RANK_BYTES: usize = 7;
+/// A message's key.
+pub(super) type Key = [u8; KEY_BYTES];
+/// Length of the rank, with which a key begins.
+pub(super) const RANK_BYTES: usize = 7;
+/// Length of the nonce behind it.
+pub(super) const NONCE_BYTES: usize = KEY_BYTES - RANK_BYTES;
 
 /// The key of the message with that id.
 pub(super) fn key_of(id: MessageId) -> [u8; KEY_BYTES] {
@@ -15,7 +19,7 @@ pub(super) fn key_of(id: MessageId) -> [u8; KEY_BYTES] {
 }
 
 /// The key of a message with that rank and nonce.
-pub(super) fn key(rank: u64, nonce: [u8; 5]) -> [u8; KEY_BYTES] {
+pub(super) fn key(rank: u64, nonce: [u8; NONCE_BYTES]) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     key[..RANK_BYTES].copy_from_slice(&rank.to_be_bytes()[1..]);
     key[RANK_BYTES..].copy_from_slice(&nonce);
@@ -38,7 +42,7 @@ pub(super) fn rank_of(key: &[u8; KEY_BYTES]) -> u64 {
 }
 
 /// A nonce as it stands in a key.
-pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; 5] {
+pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; NONCE_BYTES] {
     nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")
 }
 

@@ -6,6 +6,7 @@
 //! `tests/conformance` holds every driver to these words.
 
 pub mod embedded;
+mod entry;
 pub mod error;
 mod key;
 mod record;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::sleep;
+use uuid::Uuid;
 
 pub use error::Error;
 pub use uri::StoreUri;
@@ -49,14 +52,9 @@ pub trait QueueStore: Send + Sync {
     /// million messages than for one.
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error>;
 
-    /// Up to `limit` queues of the project whose names follow the text `after`, in byte order of their
-    /// names. Shorter than `limit` only at the end.
-    async fn list_queues(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(QueueName, Queue)>, Error>;
+    /// Examines the next names of the project's queues in byte order, and returns the queues that the listing lets
+    /// through. One call examines at most `examined_max` names, so a page may be empty before the end.
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error>;
 
     /// How many queues the project has.
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error>;
@@ -183,13 +181,50 @@ pub trait Upkeep: Send + Sync {
     /// Succeeds if the store answers.
     async fn ping(&self) -> Result<(), Error>;
 
-    /// Reclaims what has ended in the next few queues behind `after`, and says how far it came;
-    /// `None` when it has reached the end. Any number of processes may do so at once.
+    /// Completes when the store turns out to be of a kind that this release cannot use, and says why.
+    async fn refused(&self) -> String {
+        std::future::pending().await
+    }
+
+    /// Does the maintenance that is due: reclaims what has ended in queues that nobody uses, and mends what crashes have left. To be
+    /// called again after each pause of the schedule. Where processes share a store, one at a time does it. Returns how many
+    /// queues were visited.
+    async fn maintain(&self, _schedule: &Schedule) -> Result<u64, Error> {
+        let (mut steps, mut reached) = (0, None);
+        loop {
+            reached = self.tidy(reached.as_ref()).await?;
+            if reached.is_none() {
+                return Ok(steps);
+            }
+            steps += 1;
+            sleep(STEP_PAUSE).await;
+        }
+    }
+
+    /// One step of a walk over all queues: reclaims what has ended in the next few queues behind `after`, and says how far it
+    /// came; `None` when it has reached the end. Any number of processes may do so at once.
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error>;
 
     /// Looks whether each message of the whole store is in one place, is counted once and has a rank of its own.
     async fn check(&self) -> Result<Check, Error>;
+
+    /// Does the same, and mends what can be mended.
+    async fn repair(&self) -> Result<Check, Error> {
+        self.check().await
+    }
 }
+
+/// When maintenance is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// How long to pause between two rounds over what is due.
+    pub pause: Duration,
+    /// How long to pause between two walks over all queues.
+    pub walk: Duration,
+}
+
+/// How long maintenance leaves the store to others between two steps.
+const STEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a look at the whole store has come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,6 +235,8 @@ pub struct Check {
     pub messages: u64,
     /// What is not as it should be, the first hundred.
     pub findings: Vec<String>,
+    /// What was not as it should be and has been mended, the first hundred.
+    pub mended: Vec<String>,
 }
 
 /// So many things that are wrong are told; there may be more.
@@ -212,6 +249,13 @@ impl Check {
             self.findings.push(format!("{of}: {finding}"));
         }
     }
+
+    /// Notes what was wrong with something and has been mended.
+    fn mend(&mut self, of: impl Display, finding: impl Display) {
+        if self.mended.len() < FINDINGS_MAX {
+            self.mended.push(format!("{of}: {finding}"));
+        }
+    }
 }
 
 /// How a creation went.
@@ -221,6 +265,33 @@ pub enum Creation {
     Created,
     /// It was there before.
     Existed,
+}
+
+/// Which queues of a project to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueListing<'a> {
+    /// Only queues whose names follow this text.
+    pub after: Option<&'a str>,
+    /// Only queues whose names contain this text.
+    pub name_part: Option<&'a str>,
+    /// Maximum number of names to examine; not 0.
+    pub examined_max: usize,
+}
+
+impl QueueListing<'_> {
+    /// Returns whether the name contains the text that the listing asks for.
+    fn takes(&self, name: &str) -> bool {
+        self.name_part.is_none_or(|part| name.contains(part))
+    }
+}
+
+/// The result of one step of a queue listing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueuePage {
+    /// The queues, in byte order of their names.
+    pub queues: Vec<(QueueName, Queue)>,
+    /// The last name examined, from which the listing continues; `None` at the end of the list.
+    pub reached: Option<String>,
 }
 
 /// How an update went.
@@ -276,7 +347,10 @@ pub enum ClaimChange {
     Gone,
 }
 
-/// So many claims in a row may be served as they prefer.
+/// Maximum size in bytes of the records of one answer, unless it has one message.
+const ANSWER_BYTES_MAX: usize = 512 * 1024;
+
+/// Number of claims in a row that may be served as they prefer.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
 
 /// What a queue holds at one moment.
@@ -336,8 +410,13 @@ pub struct Popped {
     /// How long it was there to be claimed, if nobody had claimed it before.
     pub waited: Option<Duration>,
     record: Bytes,
-    hold: Bytes,
+    /// The message's entry.
+    entry: Bytes,
     shard: Option<u16>,
+    /// What the queue was when the message was popped: another number after a deletion or purge.
+    epoch: u64,
+    /// The pop, by which a repeated restoration recognizes itself.
+    pop: Uuid,
 }
 
 /// Where a queue stands at one moment.
@@ -394,6 +473,9 @@ pub struct Page {
     pub is_fair: bool,
     /// Whether it is known that the listing lets nothing through behind these messages.
     pub is_last: bool,
+    /// How far the query got: the position of the last message that it examined, whether it let that through or not;
+    /// where it examined none, the position at which it started. A query behind it finds what this one did not see.
+    pub reached: Option<Rank>,
 }
 
 /// What a reader of a feed wants next.

@@ -1,16 +1,15 @@
 //! Domain ↔ record: what a message and a queue look like inside a store, in `MessagePack`.
 //!
-//! A message's record is one array, `[version, created_us, ttl_s, client, body]`, its numbers in
-//! fixed width, so that a script can prefix it and look into it without parsing:
+//! A message's record is one array, `[version, ttl_s, body]`, its numbers in fixed width. What stores decide from is in
+//! the message's entry instead (`entry.rs`), so that only readers need the record:
 //!
-//! | byte | 0 | 1 | 2 | 3..11 | 11 | 12..16 | 16..18 | 18..34 | 34.. |
-//! |---|---|---|---|---|---|---|---|---|---|
-//! | | `0x95` | `0x01` | `0xcf` | `created_us` | `0xce` | `ttl_s` | `0xc4 0x10` | client | body |
+//! | byte | 0 | 1 | 2 | 3..7 | 7.. |
+//! |---|---|---|---|---|---|
+//! | | `0x93` | `0x04` | `0xce` | `ttl_s` | body |
 //!
-//! Version 3 has in the place of `created_us` how long before its rank a message was created, which is its delay (µs):
-//! so a script can store it as it comes. Where the rank is not of the second in which the store's clock is, as when that
-//! stepped back, the script makes it one of version 1. A dead letter's record is of version 2, `0x96 0x02`: as
-//! version 1, and behind the body `[queue, id, claim count]` of where it comes from.
+//! A message was created `ttl_s + 1` seconds before the second in which its entry says that it ends. The record of a dead
+//! letter begins with `0x95`, and behind the body it has `[queue, id, claim count]` of where it comes from and the second
+//! in which it was created.
 
 use std::fmt;
 use std::io::Cursor;
@@ -21,132 +20,87 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::domain::client::Poster;
-use crate::domain::{Body, ClaimId, Message, MessageId, Metadata, NewMessage, Origin};
+use super::entry::Entry;
+use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin};
 
-/// What a record begins with that says when its message was created: array, version, and the mark of a `u64`.
-const HEAD: [u8; 3] = [0x95, 0x01, 0xcf];
-/// What the record of a dead letter begins with instead.
-const LETTER_HEAD: [u8; 3] = [0x96, 0x02, 0xcf];
-/// What one begins with whose message was created so long before its rank as it says.
-const RANKED_HEAD: [u8; 3] = [0x95, 0x03, 0xcf];
-const CREATED: std::ops::Range<usize> = 3..11;
-const TTL: std::ops::Range<usize> = 12..16;
-const CLIENT: std::ops::Range<usize> = 18..BODY;
-const BODY: usize = 34;
+/// The first bytes of a record: array and version, and what announces a `u32`.
+const HEAD: [u8; 3] = [0x93, 0x04, 0xce];
+/// The first bytes of the record of a dead letter.
+const DEAD_LETTER_HEAD: [u8; 3] = [0x95, 0x04, 0xce];
+const TTL: std::ops::Range<usize> = 3..BODY;
+const BODY: usize = 7;
 
-/// The flags of a policy: messages are delayed, the queue is fair.
+/// Flags of a policy: the queue delays messages, the queue is fair.
 pub(super) const DELAYS: u8 = 1;
 pub(super) const FAIR: u8 = 2;
 
-/// The record of a message that is created as long before its rank as it is delayed.
+/// The record of a new message.
 #[must_use]
-pub(super) fn ranked(message: &NewMessage, poster: Poster) -> Bytes {
-    let body = message.body.as_msgpack();
-    let mut record = Vec::with_capacity(BODY + body.len());
-    record.extend_from_slice(&RANKED_HEAD);
-    record.extend_from_slice(&(u64::from(message.delay_s) * 1_000_000).to_be_bytes());
-    record.push(0xce);
-    record.extend_from_slice(&message.ttl_s.to_be_bytes());
-    record.extend_from_slice(&[0xc4, 16]);
-    record.extend_from_slice(poster.as_bytes());
-    record.extend_from_slice(body);
-    record.into()
+pub(super) fn new(message: &NewMessage) -> Bytes {
+    [&HEAD, &message.ttl_s.to_be_bytes()[..], message.body.as_msgpack()].concat().into()
 }
 
-/// When the message of a record that is long enough was created, in microseconds.
-fn created_us(id: MessageId, record: &[u8]) -> u64 {
-    let number = u64::from_be_bytes(record[CREATED].try_into().expect("eight bytes"));
-    if record.starts_with(&RANKED_HEAD) { id.rank().micros().saturating_sub(number) } else { number }
-}
-
-/// The same record for a message that is created then (µs).
-#[must_use]
-pub(super) fn created_at(created_us: u64, ranked: &[u8]) -> Vec<u8> {
-    [&HEAD, &created_us.to_be_bytes()[..], &ranked[CREATED.end..]].concat()
-}
-
-/// Who posted the message of a record.
-pub(super) fn poster(record: &[u8]) -> Result<Poster, Error> {
-    let poster = record.get(CLIENT).and_then(|poster| poster.try_into().ok()).map(Poster::from_bytes);
-    poster.ok_or_else(|| Error::Corrupt("a message's record is too short".to_owned()))
-}
-
-/// Whether the message of a whole record is of that client.
-pub(super) fn is_from(record: &[u8], poster: Poster) -> bool {
-    record.get(CLIENT) == Some(poster.as_bytes())
-}
-
-/// What claims have changed about a message. In `Redis` its record is `count: u32, ttl_s: u32,
-/// end_s: u64`, big-endian, and the sixteen bytes of the claim that holds the message, or the thirteen of
-/// a lease without a holder, if one does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hold {
-    count: u32,
-    ttl_s: u32,
-    claim: Option<ClaimId>,
-}
-
-impl Hold {
-    pub(super) fn new(count: u32, ttl_s: u32, claim: Option<ClaimId>) -> Self {
-        Self { count, ttl_s, claim }
-    }
-}
-
-/// The hold that a record holds; none for an empty one.
-pub(super) fn hold(record: &[u8]) -> Result<Option<Hold>, Error> {
-    let number = |at: usize| u32::from_be_bytes(record[at..at + 4].try_into().expect("four bytes"));
-    match record.len() {
-        0 => Ok(None),
-        // With thirteen bytes of a lease that nobody has, the message was given back for later.
-        16 | 29 => Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: None })),
-        32 => {
-            let claim = record[16..].try_into().expect("sixteen bytes");
-            Ok(Some(Hold { count: number(0), ttl_s: number(4), claim: Some(ClaimId::from_bytes(claim)) }))
-        }
-        length => Err(Error::Corrupt(format!("a hold has {length} bytes"))),
-    }
-}
-
-/// The message that a whole record holds, as it is at `now_us`.
-pub(super) fn message(id: MessageId, record: &Bytes, hold: Option<Hold>, now_us: u64) -> Result<Message, Error> {
-    let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {id}: {error}"));
-    let version = record.get(..HEAD.len()).unwrap_or_default();
-    if record.len() <= BODY || ![HEAD, LETTER_HEAD, RANKED_HEAD].iter().any(|head| version == head) {
-        return Err(corrupt(&"it is no record of version 1, 2 or 3"));
-    }
-    let (body, rest) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
-    let origin = if version == LETTER_HEAD {
-        Some(rmp_serde::from_slice::<OriginRecord>(&rest).map_err(|error| corrupt(&error))?.try_into()?)
-    } else {
-        None
-    };
-    let created_s = created_us(id, record) / 1_000_000;
-    let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
+/// The message that an entry and its record hold, as it is at `now_us`.
+pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64) -> Result<Message, Error> {
+    let parts = Parts::read(id, record)?;
+    let created_s = parts.origin.as_ref().map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| *created_s);
     Ok(Message {
         id,
-        ttl_s: hold.map_or(ttl_s, |hold| hold.ttl_s),
+        ttl_s: entry.delivery.map(|delivery| delivery.ttl_s).filter(|ttl_s| *ttl_s > 0).unwrap_or(parts.ttl_s),
         created_s,
         age_s: (now_us / 1_000_000).saturating_sub(created_s),
-        claim: hold.and_then(|hold| hold.claim),
-        claim_count: hold.map_or(0, |hold| hold.count),
-        origin,
-        poster: Poster::from_bytes(record[CLIENT].try_into().expect("sixteen bytes")),
-        body: Body::from_msgpack(body),
+        claim: entry.claim,
+        claim_count: entry.delivery.map_or(0, |delivery| delivery.count),
+        origin: parts.origin.map(|(origin, _)| origin),
+        poster: entry.poster,
+        body: Body::from_msgpack(parts.body),
     })
 }
 
-/// The record of a message that has become a dead letter, from the one that it had where it comes from.
-pub(super) fn letter(record: &Bytes, origin: &Origin) -> Result<Bytes, Error> {
-    let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {}: {error}", origin.id));
-    if record.len() <= BODY {
-        return Err(corrupt(&"it is too short"));
-    }
-    let (body, _earlier_origin) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
-    let created_us = created_us(origin.id, record).to_be_bytes();
+/// The record of a message that becomes a dead letter with this time to live, from the one that it had where it comes
+/// from.
+pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s: u32) -> Result<Bytes, Error> {
+    let parts = Parts::read(origin.id, record)?;
+    let created_s = parts.origin.map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| created_s);
     let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
-    let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
-    Ok([&LETTER_HEAD[..], &created_us, &record[CREATED.end..BODY], &body, &origin].concat().into())
+    let behind = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
+    let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
+    Ok([&DEAD_LETTER_HEAD, &ttl_s.to_be_bytes()[..], &parts.body, &behind, &created].concat().into())
+}
+
+/// Time to live in seconds that a record says.
+pub(super) fn ttl_s(id: MessageId, record: &Bytes) -> Result<u32, Error> {
+    Ok(Parts::read(id, record)?.ttl_s)
+}
+
+/// What a record holds. Of a dead letter also where it comes from, and the second in which it was created.
+struct Parts {
+    ttl_s: u32,
+    body: Bytes,
+    origin: Option<(Origin, u64)>,
+}
+
+impl Parts {
+    fn read(id: MessageId, record: &Bytes) -> Result<Self, Error> {
+        let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {id}: {error}"));
+        let head = record.get(..HEAD.len()).unwrap_or_default();
+        if record.len() <= BODY || ![HEAD, DEAD_LETTER_HEAD].iter().any(|known| head == known) {
+            return Err(corrupt(&"its record is not of version 4"));
+        }
+        let ttl_s = u32::from_be_bytes(record[TTL].try_into().expect("four bytes"));
+        if head == HEAD {
+            return Ok(Self { ttl_s, body: record.slice(BODY..), origin: None });
+        }
+        let (body, rest) = split_value(&record.slice(BODY..)).map_err(|error| corrupt(&error))?;
+        let (origin, created) = split_value(&rest).map_err(|error| corrupt(&error))?;
+        let origin = rmp_serde::from_slice::<OriginRecord>(&origin).map_err(|error| corrupt(&error))?.try_into()?;
+        let created_s = rmp_serde::from_slice(&created).map_err(|error| corrupt(&error))?;
+        Ok(Self { ttl_s, body, origin: Some((origin, created_s)) })
+    }
+}
+
+fn created_s(entry: &Entry, ttl_s: u32) -> u64 {
+    u64::from(entry.end_s.saturating_sub(ttl_s).saturating_sub(1))
 }
 
 /// The first `MessagePack` value of these bytes, and what follows it.

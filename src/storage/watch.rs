@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, OnceCell, futures::Notified, watch};
+use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::{Notify, OnceCell, broadcast, futures::Notified, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -23,6 +24,8 @@ use tracing::debug;
 use super::{Error, Sight};
 use crate::domain::{QueueId, Rank};
 
+/// Maximum number of older positions kept for a waiter that has not caught up; one that has missed some starts anew.
+const OLDER_POSITIONS_MAX: usize = 16;
 /// For so long a queue stays watched that nobody waits for any more: most clients that have waited wait again.
 const LINGER: Duration = Duration::from_secs(5);
 /// The keeper asks no more often than this, however often it is woken.
@@ -31,6 +34,9 @@ const PAUSE_BETWEEN_SIGHTS: Duration = Duration::from_millis(5);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// As often as this the keeper looks whether something has come untold, as where a queue has moved to another node.
 const VERIFIED_EVERY: Duration = Duration::from_secs(30);
+
+/// A position before every message.
+const BEFORE_ALL: Rank = Rank::MIN;
 
 /// What a store does for its watchers.
 #[async_trait]
@@ -57,6 +63,8 @@ struct Watched {
     /// Count what readers hear of: what has become free, and that and what is delayed.
     free: watch::Sender<u64>,
     any: watch::Sender<u64>,
+    /// Positions at which messages became available although readers may have passed them.
+    older: broadcast::Sender<Rank>,
     keeper: Notify,
     gone: CancellationToken,
 }
@@ -99,10 +107,11 @@ impl Watchers {
     }
 
     /// Tells who waits for the queue that so many messages have become free; with 0 that something is delayed or
-    /// leased that may be due sooner than what was known.
-    pub(super) fn tell(&self, queue: &QueueId, freed: u64) {
+    /// leased that may be due sooner than what was known. `older` is the lowest position of those messages that did not
+    /// become available behind all others.
+    pub(super) fn tell(&self, queue: &QueueId, freed: u64, older: Option<Rank>) {
         if let Some(watched) = self.known(queue) {
-            watched.tell(freed);
+            watched.tell(freed, older);
         }
     }
 
@@ -146,6 +155,7 @@ impl Watched {
             claimers: Notify::new(),
             free: watch::Sender::default(),
             any: watch::Sender::default(),
+            older: broadcast::Sender::new(OLDER_POSITIONS_MAX),
             keeper: Notify::new(),
             gone: CancellationToken::new(),
         })
@@ -168,7 +178,11 @@ impl Watched {
         people.is_leaving
     }
 
-    fn tell(&self, freed: u64) {
+    fn tell(&self, freed: u64, older: Option<Rank>) {
+        if let Some(rank) = older {
+            // First, so that a reader that is woken knows the position.
+            let _nobody_reads = self.older.send(rank);
+        }
         if freed > 0 {
             self.free.send_modify(|count| *count += 1);
             let people = self.people().count as u64;
@@ -179,7 +193,12 @@ impl Watched {
     }
 
     fn tell_all(&self) {
-        self.tell(u64::MAX);
+        self.tell(u64::MAX, Some(BEFORE_ALL));
+    }
+
+    /// Has the next query of each reader start anew, because notifications may have been lost.
+    fn start_anew(&self) {
+        let _nobody_reads = self.older.send(BEFORE_ALL);
     }
 }
 
@@ -197,8 +216,42 @@ impl Watch {
 
     /// Calls a reader when something has become free; with those who also read what is delayed, when that has come.
     #[must_use]
-    pub fn reader(&self, with_delayed: bool) -> watch::Receiver<u64> {
-        if with_delayed { self.watched.any.subscribe() } else { self.watched.free.subscribe() }
+    pub fn reader(&self, with_delayed: bool) -> Receiver {
+        let changes = if with_delayed { &self.watched.any } else { &self.watched.free };
+        Receiver { changes: changes.subscribe(), older: self.watched.older.subscribe() }
+    }
+}
+
+/// Receives the notifications for a waiter that reads a feed.
+#[derive(Debug)]
+pub struct Receiver {
+    changes: watch::Receiver<u64>,
+    older: broadcast::Receiver<Rank>,
+}
+
+impl Receiver {
+    /// Waits until there is a notification that came after the last call of [`Self::catch_up`].
+    pub async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            // There is a sender as long as the queue is watched.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Takes all notifications so far as known; call this before a query. Returns the lowest position at which messages
+    /// became available that are not behind all others: a query that continues where the last one ended must not
+    /// start behind it. After lost notifications that is a position before every message.
+    pub fn catch_up(&mut self) -> Option<Rank> {
+        self.changes.mark_unchanged();
+        let mut lowest: Option<Rank> = None;
+        loop {
+            let rank = match self.older.try_recv() {
+                Ok(rank) => rank,
+                Err(TryRecvError::Lagged(_)) => BEFORE_ALL,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return lowest,
+            };
+            lowest = Some(lowest.map_or(rank, |lowest| lowest.min(rank)));
+        }
     }
 }
 
@@ -263,6 +316,7 @@ impl Verified {
     fn compare(&mut self, watched: &Watched, sight: &Sight, is_to_be_verified: bool) {
         let told = *watched.free.borrow();
         if is_to_be_verified {
+            watched.start_anew();
             self.at = Instant::now();
             if told == self.told && (sight.last != self.last || sight.free > self.free) {
                 watched.tell_all();

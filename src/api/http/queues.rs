@@ -48,21 +48,20 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let with_count = query.boolean("with_count")?;
     let wanted = queue_query(&query)?;
 
-    let queues = broker.list_queues(&caller, &wanted).await?;
+    let listed = broker.list_queues(&caller, &wanted).await?;
     let parameters = [
         ("limit", wanted.limit.map(|limit| limit.to_string())),
         ("detailed", detailed.map(|detailed| detailed.to_string())),
         ("name", wanted.name.clone()),
         ("with_count", with_count.map(|with_count| with_count.to_string())),
     ];
-    let last = queues.last().map(|(name, _)| name.as_str());
-    let links = links::next(PATH, wanted.after.is_some(), &parameters, last);
+    let links = links::next(PATH, wanted.after.is_some(), &parameters, listed.next.as_deref());
     let entry = |(name, metadata): &(QueueName, Metadata)| {
         let metadata = (detailed == Some(true)).then(|| metadata.with_defaults(broker.limits()));
         queue_document(name, metadata)
     };
     let mut page = Map::new();
-    page.insert("queues".to_owned(), queues.iter().map(entry).collect());
+    page.insert("queues".to_owned(), listed.queues.iter().map(entry).collect());
     page.insert("links".to_owned(), json!(links));
     if with_count == Some(true) {
         let count = broker.count_queues(&caller.project).await?;

@@ -12,17 +12,17 @@ pub struct Link {
     href: String,
 }
 
-/// The links of a page: none for an empty one, else always the one to the next, even if that will be
+/// The links of a page: none without a marker of the next page, else always the one to the next, even if that will be
 /// empty. `parameters` are the request's, without its marker.
 ///
 /// The marker stands first if the request had one, else last: clients compare links as text.
 #[must_use]
-pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)], last: Option<&str>) -> Vec<Link> {
-    let Some(last) = last else {
+pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)], marker: Option<&str>) -> Vec<Link> {
+    let Some(marker) = marker else {
         return Vec::new();
     };
     let mut query = given(parameters);
-    let marker = parameter("marker", last);
+    let marker = parameter("marker", marker);
     if had_marker {
         query.insert(0, marker);
     } else {

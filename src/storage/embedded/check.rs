@@ -8,13 +8,14 @@ use bytes::{Buf, Bytes};
 
 use super::check_shards::SeenShards;
 use super::failure::damaged;
-use super::holds::{Hold, Lease};
 use super::keys::{self, EXPIRIES, Key, Part, QUEUES, TRASH, Table};
-use super::places::{Merged, SETS};
+use super::leases::Lease;
+use super::located::{Located, Merged, SETS};
 use super::state::{Row, State};
 use super::upkeep::kept_until;
 use super::view::{View, read_queue};
 use crate::domain::{MessageId, QueueId};
+use crate::storage::entry::SizeClass;
 use crate::storage::key::{id_of, rank_of};
 use crate::storage::{Check, Error, record};
 
@@ -45,7 +46,11 @@ impl<T: Table> View<T> {
                 (Ok((row, _)), Ok(_)) => {
                     let other = numbers.insert(row.number, queue.clone());
                     findings.expect(other.is_none(), "it shares its contents with another queue");
-                    self.check_queue(&queue, &row, &mut findings)?;
+                    match self.check_queue(&queue, &row, &mut findings) {
+                        // What stands behind it in this queue is not looked at.
+                        Err(Error::Corrupt(reason)) => findings.expect(false, reason),
+                        outcome => outcome?,
+                    }
                 }
                 (Err(error), _) | (_, Err(error)) => findings.expect(false, error),
             }
@@ -75,10 +80,11 @@ impl<T: Table> View<T> {
     fn check_queue(&self, queue: &QueueId, row: &Row, findings: &mut Findings<'_>) -> Result<(), Error> {
         let number = row.number;
         let state = self.stored_state(number)?;
-        let mut seen = State { waiting: state.waiting, due: state.due, busy: state.busy, ..state.emptied() };
+        let mut seen =
+            State { offset: state.offset, logical: state.logical, due: state.due, busy: state.busy, ..state.emptied() };
         let mut shards = SeenShards::default();
         let mut last_rank = 0;
-        let mut placed = Merged::new(self.all_places(number)?)?;
+        let mut entries = Merged::new(self.all_located(number)?)?;
         for entry in self.all_of(number, Part::Message)? {
             let (key, record) = entry?;
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("a message's key"))?;
@@ -87,60 +93,61 @@ impl<T: Table> View<T> {
             seen.total += 1;
             findings.expect(rank_of(&key) > last_rank, format_args!("message {id} shares its rank with another"));
             last_rank = rank_of(&key);
-            let place = placed.next().transpose()?;
-            let is_there = place.is_some_and(|place| place.key == key);
-            if let Some(place) = place.filter(|_| is_there) {
-                seen.sharded += u64::from(place.shard.is_some());
-                shards.see(self, (row, &state), (id, &place), findings)?;
-            }
-            findings.expect(is_there, format_args!("message {id} or one before it is in no set or in two"));
-            match record::message(id, &record, None, 0).and_then(|_| Hold::of_record(&record)) {
-                Ok(fresh) => self.check_message(number, (id, &key), fresh, &mut seen, findings)?,
-                Err(error) => findings.expect(false, error),
+            let located = entries.next().transpose()?;
+            let located = located.filter(|located| *located.key() == key);
+            findings.expect(located.is_some(), format_args!("message {id} or one before it is in no set or in two"));
+            if let Some(located) = located {
+                seen.sharded += u64::from(located.shard.is_some());
+                shards.see(self, (row, &state), (id, &located), findings)?;
+                self.check_message(number, id, (&located, &record), &mut seen, findings)?;
             }
         }
-        findings.expect(placed.next().is_none(), "a set has a message that is not there");
+        findings.expect(entries.next().is_none(), "a set has a message that is not there");
         findings.expect(state == seen, format_args!("{state:?} is counted, {seen:?} is there"));
         shards.compare(self, (number, &state), findings)?;
-        let ends = self.all_of(number, Part::End)?.count() as u64;
+        let forgotten = state.delayed > 0 || (state.offset, state.logical) == (0, 0);
+        findings.expect(forgotten, "nothing is delayed, and there is a logical time");
+        let ends = self.all_of(number, Part::Expiration)?.count() as u64;
         findings.expect(ends == seen.total, format_args!("{} messages have {ends} ends", seen.total));
         let due = self.first_due(number, &state)?.first();
         findings.expect(state.due <= due, "something is due before anybody looks for it");
         self.check_claims(number, findings)
     }
 
-    /// Looks at one message, which is that before its first claim, and counts it.
+    /// Looks at one message, and counts it.
     fn check_message(
         &self,
         number: u64,
-        (id, key): (MessageId, &Key),
-        fresh: Hold,
+        id: MessageId,
+        (located, record): (&Located, &Bytes),
         seen: &mut State,
         findings: &mut Findings<'_>,
     ) -> Result<(), Error> {
-        let mut places = Vec::new();
+        let (key, entry) = (located.key(), &located.entry);
+        let mut sets = 0;
         for set in SETS {
-            places.extend(self.place_in(number, set, key)?);
+            sets += usize::from(self.contents.get(&keys::of_message(number, set, key)[..])?.is_some());
         }
-        let [place] = places[..] else {
-            findings.expect(false, format_args!("message {id} is in no set or in two"));
-            return Ok(());
-        };
-        let (is_held, is_ready) = (place.set == Part::Held, place.set == Part::Ready);
-        seen.held += u64::from(is_held);
-        seen.delayed += u64::from(place.set == Part::Delayed);
-        let hold = place.hold.unwrap_or(fresh);
-        findings
-            .expect(is_held == hold.lease.is_some(), format_args!("message {id} is held by nothing, or held and free"));
-        if let Some(claim) = hold.holder() {
+        findings.expect(sets == 1, format_args!("message {id} is in {sets} sets"));
+        if let Err(error) = record::message(id, entry, record, 0) {
+            findings.expect(false, error);
+        }
+        let size = SizeClass::of(record.len());
+        findings.expect(entry.size == size, format_args!("message {id} has {size:?}, its entry has {:?}", entry.size));
+        let is_in_flight = located.set == Part::InFlight;
+        seen.in_flight += u64::from(is_in_flight);
+        seen.delayed += u64::from(located.set == Part::Delayed);
+        findings.expect(
+            is_in_flight || (entry.claim, entry.before) == (None, None),
+            format_args!("message {id} is under a claim and in no flight"),
+        );
+        if let Some(claim) = entry.claim {
             let is_its = self.claim(number, claim)?.is_some_and(|row| row.keys.contains(key));
             findings.expect(is_its, format_args!("message {id} is under a claim that does not have it"));
         }
-        findings.expect(
-            !is_ready || rank_of(key) <= seen.last,
-            format_args!("message {id} is free before its rank was given"),
-        );
-        let end = self.contents.get(&*keys::timed(number, Part::End, hold.end_s, key))?;
+        let is_given = located.set != Part::Ready || rank_of(key) <= seen.last;
+        findings.expect(is_given, format_args!("message {id} is free before its rank was given"));
+        let end = self.contents.get(&*keys::timed(number, Part::Expiration, entry.ends_s().into(), key))?;
         findings.expect(end.is_some(), format_args!("message {id} never ends"));
         Ok(())
     }
@@ -158,9 +165,9 @@ impl<T: Table> View<T> {
         for entry in self.all_of(number, Part::Claim)? {
             findings.expect(ends.contains_key(&entry?.0), "a claim never ends");
         }
-        for place in self.places(number, Part::Held, 0)? {
-            if let Some(lease) = place?.hold.and_then(|hold| hold.lease) {
-                findings.expect(ends.contains_key(&lease.encode()), "a message is held by a lease that is not there");
+        for located in self.entries(number, Part::InFlight, 0)? {
+            if let Some(lease) = located?.lease() {
+                findings.expect(ends.contains_key(&lease.encode()), "a message is in flight without a lease");
             }
         }
         Ok(())
@@ -203,5 +210,70 @@ impl<T: Table> View<T> {
             let (key, value) = entry?;
             Ok((keys::rest(key.value()).to_vec(), Bytes::copy_from_slice(value.value())))
         }))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId};
+    use crate::storage::embedded::EmbeddedStore;
+    use crate::storage::embedded::writer::Step;
+    use crate::storage::embedded::writing::Writing;
+    use crate::storage::entry::Entry;
+    use crate::storage::{MessageStore, Post, QueueStore, Upkeep};
+
+    pub(in crate::storage::embedded) fn poster() -> ClientId {
+        ClientIdRule::Text(1..=9).parse("a client").unwrap()
+    }
+
+    /// A queue with this metadata.
+    pub(in crate::storage::embedded) async fn queue(store: &EmbeddedStore, name: &str, keys: Value) -> QueueId {
+        let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();
+        let metadata = Metadata::from_store(keys.as_object().cloned().unwrap_or_default());
+        store.create_queue(&queue, &metadata).await.unwrap();
+        queue
+    }
+
+    /// Posts so many messages with bodies of so many bytes, about.
+    pub(in crate::storage::embedded) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, bytes: usize) {
+        let seen = store.get_queue(queue).await.unwrap().unwrap().revision;
+        let body = Body::from_msgpack(rmp_serde::to_vec(&"x".repeat(bytes)).unwrap().into());
+        let messages = vec![NewMessage { ttl_s: 300, delay_s: 0, body, lot: None }; count];
+        let post = Post { seen, client: &poster(), messages: &messages, once: None };
+        store.post_messages(queue, &post).await.unwrap();
+    }
+
+    type Damage = fn(Entry) -> (Entry, Part);
+
+    #[tokio::test]
+    async fn a_check_finds_each_kind_of_damage_to_entries() {
+        let damages: [(Damage, &str); 5] = [
+            (|entry| (entry, Part::Ready), ""),
+            (|entry| (Entry { end_s: entry.end_s + 1, ..entry }, Part::Ready), "never ends"),
+            (|entry| (Entry { size: SizeClass::of(9_999), ..entry }, Part::Ready), "its entry has"),
+            (|entry| (Entry { delivery: Some(entry.delivery_state()), ..entry }, Part::InFlight), "without a lease"),
+            (|entry| (entry, Part::Delayed), "is counted"),
+        ];
+        for (damage, finding) in damages {
+            let store = EmbeddedStore::in_memory().unwrap();
+            let queue = queue(&store, "q", Value::Null).await;
+            post(&store, &queue, 1, 9).await;
+            let change = store.write(0, move |store: &mut Writing<'_>| {
+                let number = store.row(&queue)?.expect("it is there").number;
+                let located = store.view.entries(number, Part::Ready, 0)?.next().expect("one is free")?;
+                store.take(&keys::of_message(number, Part::Ready, located.key()))?;
+                let (entry, set) = damage(located.entry);
+                store.put_entry(number, &Located { entry, set, shard: None }).map(Step::Done)
+            });
+            change.await.unwrap();
+
+            let findings = store.check().await.unwrap().findings;
+
+            assert_eq!(findings.is_empty(), finding.is_empty(), "{findings:?}");
+            assert!(finding.is_empty() || findings.iter().any(|one| one.contains(finding)), "{finding}: {findings:?}");
+        }
     }
 }

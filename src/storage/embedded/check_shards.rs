@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::check::Findings;
 use super::failure::damaged;
 use super::keys::{self, Part, Table};
-use super::places::Place;
+use super::located::Located;
 use super::shards::UNSHARDED;
 use super::state::{Row, State};
 use super::tallies::{Block, Counts, Tally};
@@ -27,24 +27,24 @@ impl SeenShards {
         &mut self,
         view: &View<T>,
         (row, state): (&Row, &State),
-        (id, place): (MessageId, &Place),
+        (id, located): (MessageId, &Located),
         findings: &mut Findings<'_>,
     ) -> Result<(), Error> {
-        let (rank, is_free) = (rank_of(&place.key), place.set == Part::Ready);
-        let Some(shard) = place.shard else {
+        let (rank, is_free) = (rank_of(located.key()), located.set == Part::Ready);
+        let Some(shard) = located.shard else {
             // What is not due yet may be from before the queue was fair.
-            let needs_none = !state.is_fair(&row.policy) || rank <= state.boundary || place.set == Part::Delayed;
+            let needs_none = !state.is_fair(&row.policy) || rank <= state.boundary || located.set == Part::Delayed;
             findings.expect(needs_none, format_args!("message {id} has no shard"));
             return Ok(());
         };
         findings
             .expect(rank > state.boundary, format_args!("message {id} is from before there were shards, and has one"));
         findings.expect(shard <= UNSHARDED, format_args!("message {id} has shard {shard}"));
-        *self.counts.entry(shard).or_default().of(place.set) += 1;
+        *self.counts.entry(shard).or_default().of(located.set) += 1;
         self.turns += u64::from(is_free);
         if is_free {
-            let turn = view.contents.get(&*keys::of_shard(row.number, Part::Turn, shard, &place.key))?;
-            let has_turn = turn.is_some_and(|hold| hold.value() == place.encoded_hold());
+            let turn = view.contents.get(&*keys::of_shard(row.number, Part::Turn, shard, located.key()))?;
+            let has_turn = turn.is_some_and(|hold| hold.value() == located.encode_entry());
             findings.expect(has_turn, format_args!("message {id} has no turn, or another hold there"));
         }
         Ok(())
@@ -199,8 +199,8 @@ pub(super) mod tests {
             ),
             (
                 |store, number, shard| {
-                    let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
-                    store.put(&keys::of_shard(number, Part::Turn, shard, &place.key), &[0; 16])
+                    let located = store.view.entries(number, Part::Ready, 0)?.next().expect("one is free")?;
+                    store.put(&keys::of_shard(number, Part::Turn, shard, located.key()), &[0; 16])
                 },
                 "another hold",
             ),
@@ -209,10 +209,10 @@ pub(super) mod tests {
             (|store, number, _| store.count(number, |state| state.boundary = state.last), "before there were shards"),
             (
                 |store, number, shard| {
-                    let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
-                    store.leave_shard(number, &place)?;
-                    store.put(&keys::of_message(number, Part::Ready, &place.key), &[])?;
-                    store.take(&keys::of_shard(number, Part::Turn, shard, &place.key)).map(|_| ())
+                    let located = store.view.entries(number, Part::Ready, 0)?.next().expect("one is free")?;
+                    store.leave_shard(number, &located)?;
+                    store.put_entry(number, &Located { shard: None, ..located })?;
+                    store.take(&keys::of_shard(number, Part::Turn, shard, located.key())).map(|_| ())
                 },
                 "has no shard",
             ),
@@ -222,8 +222,8 @@ pub(super) mod tests {
             let (queue, _) = fair_queue(&store, 2).await;
             let run = store.write(0, move |store| {
                 let number = store.row(&queue)?.expect("it is there").number;
-                let place = store.view.places(number, Part::Ready, 0)?.next().expect("one is free")?;
-                damage(store, number, place.shard.expect("it has one")).map(Step::Done)
+                let located = store.view.entries(number, Part::Ready, 0)?.next().expect("one is free")?;
+                damage(store, number, located.shard.expect("it has one")).map(Step::Done)
             });
             run.await.unwrap();
 

@@ -4,13 +4,16 @@ use async_trait::async_trait;
 use bytes::BufMut;
 
 use super::EmbeddedStore;
+use super::clock::end_s;
 use super::failure::damaged;
-use super::holds::{Hold, Lease, whole_seconds};
 use super::keys::{self, Key, Part, Table};
-use super::places::Place;
+use super::leases::Lease;
+use super::located::Located;
 use super::view::{View, show};
+use super::writer::Step;
 use super::writing::Writing;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::storage::entry::{Delivery, Entry, UNDELIVERED};
 use crate::storage::key::{KEY_BYTES, key_of};
 use crate::storage::{ClaimChange, ClaimStore, Error};
 
@@ -20,7 +23,7 @@ pub(super) struct ClaimRow {
     pub(super) ttl_s: u32,
     pub(super) since_us: u64,
     pub(super) end_us: u64,
-    /// The messages that it was given; what it still holds, their holds say.
+    /// The messages that it was given; which of them it still holds, their entries say.
     pub(super) keys: Vec<Key>,
 }
 
@@ -59,29 +62,31 @@ impl ClaimRow {
 impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
-        self.write_settled_with(queue, None, move |store, row, now_us| {
-            let next = store.next_messages(row, new.limit, &new.prefer)?;
-            let given = store.worth_giving_out(&of, row, next, now_us)?;
+        self.write_settled_in_steps(queue, None, move |store, row, now_us| {
+            let given = store.next_to_deliver(&of, row, new.limit, &new.prefer, now_us)?;
             if given.is_empty() {
-                return Ok(None);
+                return Ok(Step::Done(None));
             }
             let id = ClaimId::random();
-            // It is counted where it is bounded.
-            let count = u32::from(row.policy.letters.is_some());
+            // Deliveries are counted where their number is bounded.
+            let count = u32::from(row.policy.dead_letters.is_some());
             let mut messages = Vec::with_capacity(given.len());
             for found in &given {
-                let mut hold = found.hold()?;
-                hold.count = hold.count.saturating_add(count);
-                let hold = store.hold_for(row.number, &found.place.key, hold, id, new.term, now_us)?;
-                let claimed = Place { set: Part::Held, hold: Some(hold), ..found.place };
-                store.move_to(row.number, &found.place, &claimed)?;
+                let before = found.located.entry;
+                let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
+                let delivery = before.delivery_state();
+                let count = delivery.count.saturating_add(count).min(UNDELIVERED - 1);
+                entry.delivery = Some(Delivery { count, is_undelivered: false, ..delivery });
+                let entry = store.prolong(row.number, entry, new.term, now_us)?;
+                let claimed = Located { set: Part::InFlight, entry, ..found.located };
+                store.move_to(row.number, &found.located, &claimed)?;
                 messages.push(show(&of, &claimed, &found.record, now_us)?);
             }
-            let keys = given.iter().map(|found| found.place.key).collect();
+            let keys = given.iter().map(|found| *found.located.key()).collect();
             store.keep_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
             let waited =
                 given.iter().zip(&messages).filter_map(|(found, message)| found.waited(message, now_us)).collect();
-            Ok(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited }))
+            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, waited })))
         })
         .await
     }
@@ -98,11 +103,11 @@ impl ClaimStore for EmbeddedStore {
                 return Ok(ClaimChange::Gone);
             };
             let still = store.view.still_held(number, Lease::Claim(id), &row.keys)?;
-            for (place, hold) in &still {
-                let hold = store.hold_for(number, &place.key, *hold, id, term, now_us)?;
-                store.put_hold(number, place, hold)?;
+            for located in &still {
+                let entry = store.prolong(number, located.entry, term, now_us)?;
+                store.put_entry(number, &Located { entry, ..*located })?;
             }
-            let keys = still.iter().map(|(place, _)| place.key).collect();
+            let keys = still.iter().map(|located| *located.key()).collect();
             store.take(&lease_key(number, row.end_us, Lease::Claim(id)))?;
             store.keep_claim(number, id, term.ttl_s, keys, now_us)?;
             store.tell(number, 0);
@@ -124,10 +129,10 @@ impl ClaimStore for EmbeddedStore {
                 return Ok(ClaimChange::Gone);
             }
             // An id of another queue has a key that this claim cannot hold, but by chance.
-            for (place, hold) in store.view.still_held(number, Lease::Claim(claim), key.as_slice())? {
+            for located in store.view.still_held(number, Lease::Claim(claim), key.as_slice())? {
                 match delay_s {
-                    0 => store.give_back(number, &place, hold)?,
-                    delay_s => store.keep_back(number, &place, hold, delay_s, now_us)?,
+                    0 => store.make_available(number, &located)?,
+                    delay_s => store.return_later(number, &located, delay_s, now_us)?,
                 }
             }
             Ok(ClaimChange::Done)
@@ -146,12 +151,12 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        self.write_settled_with(queue, (), move |store, row, _now_us| {
-            let Some(claim) = store.view.claim(row.number, id)? else {
-                return Ok(());
-            };
-            let counted = u32::from(row.policy.letters.is_some());
-            store.release_counting(row.number, Lease::Claim(id), claim.end_us, counted)?;
+        self.write_settled(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                for located in store.end_lease(number, Lease::Claim(id), row.end_us)? {
+                    store.restore_delivery(number, &located)?;
+                }
+            }
             Ok(())
         })
         .await
@@ -160,12 +165,11 @@ impl ClaimStore for EmbeddedStore {
 
 impl<T: Table> View<T> {
     /// Of the messages that a lease was given, those that it still holds.
-    fn still_held(&self, number: u64, lease: Lease, keys: &[Key]) -> Result<Vec<(Place, Hold)>, Error> {
+    fn still_held(&self, number: u64, lease: Lease, keys: &[Key]) -> Result<Vec<Located>, Error> {
         let mut still = Vec::with_capacity(keys.len());
         for key in keys {
-            let place = self.place_in(number, Part::Held, key)?;
-            let hold = place.and_then(|place| place.hold).filter(|hold| hold.lease == Some(lease));
-            still.extend(place.zip(hold));
+            let located = self.located_in(number, Part::InFlight, key)?;
+            still.extend(located.filter(|located| located.lease() == Some(lease)));
         }
         Ok(still)
     }
@@ -177,31 +181,23 @@ impl<T: Table> View<T> {
         };
         let still = self.still_held(number, Lease::Claim(id), &row.keys)?;
         let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
-        let messages = self.messages(queue, number, still.into_iter().map(|(place, _)| place), now_us)?;
+        let messages = self.messages(queue, number, still, now_us)?;
         Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages, waited: Vec::new() }))
     }
 }
 
 impl Writing<'_> {
-    /// The hold of a message that comes under a claim. It lives as long, and the grace longer if it would have ended
-    /// before the claim.
-    fn hold_for(
-        &mut self,
-        number: u64,
-        key: &Key,
-        mut hold: Hold,
-        claim: ClaimId,
-        term: Term,
-        now_us: u64,
-    ) -> Result<Hold, Error> {
-        if hold.end_s * 1_000_000 < now_us + u64::from(term.ttl_s) * 1_000_000 {
-            self.take(&keys::timed(number, Part::End, hold.end_s, key))?;
-            hold.ttl_s = term.ttl_s.saturating_add(term.grace_s);
-            hold.end_s = whole_seconds(now_us) + u64::from(hold.ttl_s);
-            self.note_end(number, key, hold.end_s)?;
+    /// The entry of a message that is under a claim of this term. The message lives as long as the claim, and the grace
+    /// longer if it would have ended before the claim.
+    fn prolong(&mut self, number: u64, entry: Entry, term: Term, now_us: u64) -> Result<Entry, Error> {
+        let delivery = entry.delivery_state();
+        if u64::from(delivery.end_s) * 1_000_000 >= now_us + u64::from(term.ttl_s) * 1_000_000 {
+            return Ok(entry);
         }
-        hold.lease = Some(Lease::Claim(claim));
-        Ok(hold)
+        let ttl_s = term.ttl_s.saturating_add(term.grace_s);
+        let prolonged = Delivery { ttl_s, end_s: end_s(now_us, ttl_s), ..delivery };
+        self.move_expiration(number, &entry.key, delivery.end_s, prolonged.end_s)?;
+        Ok(Entry { delivery: Some(prolonged), ..entry })
     }
 
     fn keep_claim(&mut self, number: u64, id: ClaimId, ttl_s: u32, keys: Vec<Key>, now_us: u64) -> Result<(), Error> {
@@ -215,40 +211,51 @@ impl Writing<'_> {
         self.put(&lease_key(number, end_us, lease), &[])
     }
 
-    /// Puts a message that is held back to where it was.
-    fn give_back(&mut self, number: u64, place: &Place, hold: Hold) -> Result<(), Error> {
-        self.move_to(number, place, &Place { set: Part::Ready, hold: Some(Hold { lease: None, ..hold }), ..*place })
+    /// Makes a message that is in flight available, at its position in the feed.
+    fn make_available(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        let entry = Entry { claim: None, before: None, ..located.entry };
+        self.move_to(number, located, &Located { set: Part::Ready, entry, ..*located })
     }
 
-    /// Keeps a message that is held from everybody, under no claim, for so long.
-    fn keep_back(&mut self, number: u64, place: &Place, hold: Hold, delay_s: u32, now_us: u64) -> Result<(), Error> {
-        let lease = Lease::Nobody(place.key);
-        self.put_hold(number, place, Hold { lease: Some(lease), ..hold })?;
+    /// Makes a message that is in flight available, with the delivery state that it had before its claim.
+    fn restore_delivery(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        // It has been claimed before from now on, although nobody got it: its pick-up was counted.
+        let never_claimed = Entry { delivery: None, ..located.entry }.delivery_state();
+        let delivery = Some(located.entry.before.unwrap_or(never_claimed));
+        let entry = Entry { claim: None, delivery, before: None, ..located.entry };
+        self.move_expiration(number, &entry.key, located.entry.ends_s(), entry.ends_s())?;
+        self.move_to(number, located, &Located { set: Part::Ready, entry, ..*located })
+    }
+
+    /// Keeps a message that is under a claim in flight under no claim, for so long.
+    fn return_later(&mut self, number: u64, located: &Located, delay_s: u32, now_us: u64) -> Result<(), Error> {
+        let lease = Lease::Returned(*located.key());
+        self.put_entry(number, &Located { entry: Entry { claim: None, ..located.entry }, ..*located })?;
         self.tell(number, 0);
         self.put_lease(number, now_us + u64::from(delay_s) * 1_000_000, lease)
     }
 
-    /// Gives back the messages that a lease still holds, and forgets it; says how many they were.
+    /// Ends a lease, and makes the messages that it still holds available; says how many they are.
     pub(super) fn release(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<usize, Error> {
-        self.release_counting(number, lease, end_us, 0)
+        let still = self.end_lease(number, lease, end_us)?;
+        for located in &still {
+            self.make_available(number, located)?;
+        }
+        Ok(still.len())
     }
 
-    /// The same, and the messages were given out so many times less.
-    fn release_counting(&mut self, number: u64, lease: Lease, end_us: u64, less: u32) -> Result<usize, Error> {
+    /// Forgets a lease. Returns the messages that it still holds.
+    fn end_lease(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<Vec<Located>, Error> {
         self.take(&lease_key(number, end_us, lease))?;
         let given = match lease {
-            Lease::Nobody(key) => vec![key],
+            Lease::Returned(key) => vec![key],
             Lease::Claim(id) => {
                 let given = self.view.claim(number, id)?.map(|row| row.keys).unwrap_or_default();
                 self.take(&keys::content(number, Part::Claim, id.as_bytes()))?;
                 given
             }
         };
-        let still = self.view.still_held(number, lease, &given)?;
-        for (place, hold) in &still {
-            self.give_back(number, place, Hold { count: hold.count.saturating_sub(less), ..*hold })?;
-        }
-        Ok(still.len())
+        self.view.still_held(number, lease, &given)
     }
 }
 

@@ -39,3 +39,9 @@ pub(super) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// The second at the start of which something ends that lives this long from now on: at least so long, and less than a
+/// second more.
+pub(super) fn end_s(now_us: u64, ttl_s: u32) -> u32 {
+    u32::try_from(now_us / 1_000_000 + 1).unwrap_or(u32::MAX).saturating_add(ttl_s)
+}

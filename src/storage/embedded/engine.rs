@@ -24,7 +24,7 @@ use crate::storage::Error;
 /// The file in a store's folder.
 const FILE: &str = "sukkal.redb";
 /// The format of what is in it. A later version of Sukkal may have another.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 /// How much of the file is kept in memory.
 const CACHE_BYTES: usize = 256 * 1024 * 1024;
 /// How long a reader may keep the engine from being opened again.

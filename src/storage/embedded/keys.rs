@@ -10,7 +10,8 @@
 //! | `p` project | how many queues the project has |
 //! | `q` Q | a queue: number, revision, what the store obeys of its metadata, metadata |
 //! | `g` Q | of a deleted queue the last rank that may have been given, for a day |
-//! | `o` name Q | the post of a client's idempotency key: until when it is kept, digest, keys of its messages |
+//! | `o` number name | the post of a client's idempotency key: until when it is kept, digest, keys of its messages |
+//! | `r` number pop key | until when it is kept that this message of the pop was restored |
 //! | `x` end key | nothing: that key of the registry is kept until then (µs) |
 //! | `t` number | nothing: what has this number belongs to no queue any more |
 //!
@@ -20,11 +21,11 @@
 //! |---|---|---|
 //! | `STATE` | | ranks given, how many messages there are, when something is due: see `state.rs` |
 //! | `MESSAGE` | key | the message's record |
-//! | `READY`, `DELAYED`, `HELD` | key | every message is in one of the three, with what claims have changed about it: see `holds.rs` |
+//! | `READY`, `DELAYED`, `IN_FLIGHT` | key | every message's entry is in one of the three: see `storage/entry.rs`, and `located.rs` for its shard |
 //! | `LEASE` | end (µs), lease | nothing: the lease ends then |
 //! | `CLAIM` | claim | its ttl, since when it runs, its end, the keys that it was given |
-//! | `END` | second, key | nothing: the message ends then; one such entry for each message |
-//! | `TURN` | shard, key | its hold: a free message that has a shard, or one that was passed: see `tallies.rs` |
+//! | `EXPIRATION` | second, key | nothing: the message ends then; there is one for each message |
+//! | `TURN` | shard, key | its entry: a free message that has a shard, or one that was passed: see `tallies.rs` |
 //! | `SHARD` | block | of some shards how many messages each set has, if any, and how far their turns came |
 //! | `TENANTS` | | who posted most of late: see `tenants.rs` |
 
@@ -34,7 +35,7 @@ use crate::domain::{ProjectId, QueueId, QueueName};
 use crate::storage::key::KEY_BYTES;
 
 pub(super) type Slice = &'static [u8];
-pub(super) type Key = [u8; KEY_BYTES];
+pub(super) use crate::storage::key::Key;
 
 pub(super) const REGISTRY: TableDefinition<'static, Slice, Slice> = TableDefinition::new("registry");
 pub(super) const CONTENTS: TableDefinition<'static, Slice, Slice> = TableDefinition::new("contents");
@@ -55,6 +56,7 @@ pub(super) const TRASH: u8 = b't';
 const PROJECTS: u8 = b'p';
 const GRAVES: u8 = b'g';
 const ANSWERS: u8 = b'o';
+const RESTORED: u8 = b'r';
 
 /// What is kept under a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +66,10 @@ pub(super) enum Part {
     Message = 1,
     Ready = 2,
     Delayed = 3,
-    Held = 4,
+    InFlight = 4,
     Lease = 5,
     Claim = 6,
-    End = 7,
+    Expiration = 7,
     Turn = 8,
     Shard = 9,
     Tenants = 10,
@@ -102,10 +104,14 @@ pub(super) fn grave(queue: &QueueId) -> Vec<u8> {
     named(GRAVES, queue.project(), queue.name().as_str())
 }
 
-/// The key of an answer that is kept for an idempotency key of that name.
-pub(super) fn answer(name: [u8; 16], queue: &QueueId) -> Vec<u8> {
-    let of = named(ANSWERS, queue.project(), queue.name().as_str());
-    [&of[..1], &name, &of[1..]].concat()
+/// The key of an answer that is kept for an idempotency key of that name, in a queue whose contents have this number.
+pub(super) fn answer(number: u64, name: [u8; 16]) -> Vec<u8> {
+    [&[ANSWERS][..], &number.to_be_bytes(), &name].concat()
+}
+
+/// The key that says that a message of this pop was restored, in a queue whose contents have this number.
+pub(super) fn restored(number: u64, pop: [u8; 16], key: &Key) -> Vec<u8> {
+    [&[RESTORED][..], &number.to_be_bytes(), &pop, key].concat()
 }
 
 /// The key that says until when (µs) another key of the registry is kept.

@@ -3,22 +3,26 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use redb::ReadableTable;
+use tokio::task::yield_now;
+use uuid::Uuid;
 
 use super::EmbeddedStore;
-use super::holds::Hold;
-use super::keys::{Key, Part, Table};
-use super::places::{Found, Merged, Place, Records};
+use super::clock;
+use super::keys::{self, Key, Part, Table};
+use super::located::{Located, Merged};
 use super::view::{Room, View, show};
 use super::writer::Step;
-use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId};
+use crate::domain::{ClaimId, ClientId, Message, MessageId, QueueId, Rank};
+use crate::storage::entry::Entry;
 use crate::storage::key::{key_of, rank_of};
-use crate::storage::{
-    Deletion, Details, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record,
-};
+use crate::storage::{Deletion, Details, Error, GivenClaim, Listing, MessageStore, Page, Popped, Post, Posting, Stats};
 
-/// A list that has found something stops here: what is looked at in vain costs the reader time.
-const LOOKED_AT_MAX: usize = 500;
+/// How many entries one step of a list examines. Between steps others have their turn.
+const EXAMINED_PER_STEP: usize = 1_000;
+/// How long a restoration knows itself again: longer than whoever restores goes on trying after an outcome that is not
+/// known.
+const RESTORATION_KEPT_US: u64 = 600 * 1_000_000;
 
 #[async_trait]
 impl MessageStore for EmbeddedStore {
@@ -27,22 +31,33 @@ impl MessageStore for EmbeddedStore {
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
-        let (of, listing) = (queue.clone(), listing.clone());
-        let page = self.read_settled_with(queue, move |view, row, state, now_us| {
-            // What a queue that delays no more has left undue is no part of its feed.
-            let delayed = listing.scope.delayed && row.policy.delays;
-            let page = view.list_messages(&of, row.number, &listing, delayed, now_us)?;
-            Ok(Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page })
-        });
-        Ok(page.await?.unwrap_or_default())
+        let mut listing = listing.clone();
+        loop {
+            let (of, step) = (queue.clone(), listing.clone());
+            let page = self.read_settled_with(queue, move |view, row, state, now_us| {
+                // What a queue that delays no more has left undue is no part of its feed.
+                let delayed = step.scope.delayed && row.policy.delays;
+                let (page, last) = view.list_messages(&of, row.number, &step, delayed, now_us)?;
+                Ok((Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page }, last))
+            });
+            let Some((page, examined_to)) = page.await? else {
+                return Ok(Page { reached: listing.after, ..Page::default() });
+            };
+            if page.is_last || !page.messages.is_empty() {
+                let last = page.messages.last().map(|message| message.id.rank());
+                return Ok(Page { reached: last.or(examined_to), ..page });
+            }
+            listing.after = examined_to;
+            yield_now().await;
+        }
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
         let (of, keys) = (queue.clone(), own_keys(queue, ids));
         let messages = self.read_settled(queue, move |view, number, now_us| {
             let state = view.stored_state(number)?;
-            let places = keys.iter().map(|key| view.place(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
-            view.messages(&of, number, places.into_iter().flatten(), now_us)
+            let located = keys.iter().map(|key| view.located(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
+            view.messages(&of, number, located.into_iter().flatten(), now_us)
         });
         Ok(messages.await?.unwrap_or_default())
     }
@@ -59,10 +74,10 @@ impl MessageStore for EmbeddedStore {
         let key = key_of(id);
         self.write_settled(queue, Deletion::Done, move |store, number, _now_us| {
             let state = store.state(number)?;
-            let Some(place) = store.view.place(number, &state, &key)? else {
+            let Some(located) = store.view.located(number, &state, &key)? else {
                 return Ok(Deletion::Done);
             };
-            match (claim, place.holder()) {
+            match (claim, located.entry.claim) {
                 (Some(GivenClaim::Malformed), _) => Ok(Deletion::UnknownClaim),
                 (None, Some(_)) => Ok(Deletion::Held),
                 (Some(GivenClaim::Id(_)), None) => Ok(Deletion::Free),
@@ -71,7 +86,7 @@ impl MessageStore for EmbeddedStore {
                     Ok(if is_live { Deletion::HeldByOther } else { Deletion::UnknownClaim })
                 }
                 (None, None) | (Some(GivenClaim::Id(_)), Some(_)) => {
-                    store.remove(number, &place)?;
+                    store.remove(number, &located)?;
                     Ok(Deletion::Done)
                 }
             }
@@ -89,9 +104,10 @@ impl MessageStore for EmbeddedStore {
         let claims: HashSet<ClaimId> = claims.iter().copied().collect();
         self.write_settled(queue, Deletion::Done, move |store, number, _now_us| {
             let state = store.state(number)?;
-            let places = keys.iter().map(|key| store.view.place(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
-            let is_allowed = |place: &Place| place.holder().is_some_and(|holder| claims.contains(&holder));
-            if !places.iter().flatten().all(is_allowed) {
+            let located =
+                keys.iter().map(|key| store.view.located(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
+            let is_allowed = |located: &Located| located.entry.claim.is_some_and(|claim| claims.contains(&claim));
+            if !located.iter().flatten().all(is_allowed) {
                 return Ok(Deletion::Free);
             }
             store.remove_all(number, &keys)?;
@@ -102,18 +118,17 @@ impl MessageStore for EmbeddedStore {
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
         let of = queue.clone();
-        self.write_settled_with(queue, Vec::new(), move |store, row, now_us| {
-            let next = store.next_messages(row, limit, &[])?;
-            let given = store.worth_giving_out(&of, row, next, now_us)?;
-            let mut popped = Vec::with_capacity(given.len());
-            for found in &given {
-                store.remove(row.number, &found.place)?;
-                let message = show(&of, &found.place, &found.record, now_us)?;
-                let (record, hold) = (found.record.clone(), found.place.encoded_hold().into());
-                let (waited, shard) = (found.waited(&message, now_us), found.place.shard);
-                popped.push(Popped { message, waited, record, hold, shard });
+        self.write_settled_in_steps(queue, Vec::new(), move |store, row, now_us| {
+            let given = store.next_to_deliver(&of, row, limit, &[], now_us)?;
+            let (mut popped, pop) = (Vec::with_capacity(given.len()), Uuid::new_v4());
+            for found in given {
+                store.remove(row.number, &found.located)?;
+                let message = show(&of, &found.located, &found.record, now_us)?;
+                let (waited, entry) = (found.waited(&message, now_us), found.located.entry.encode(false).into());
+                let (record, shard) = (found.record, found.located.shard);
+                popped.push(Popped { message, waited, record, entry, shard, epoch: row.number, pop });
             }
-            Ok(popped)
+            Ok(Step::Done(popped))
         })
         .await
     }
@@ -121,16 +136,18 @@ impl MessageStore for EmbeddedStore {
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
         let popped = popped.to_vec();
         self.write_settled_with(queue, (), move |store, row, _now_us| {
-            for one in &popped {
-                let key = key_of(one.message.id);
-                // An attempt of which nobody knows may have put it back already.
-                if store.view.has_message(row.number, &key)? {
+            // Others are of an earlier queue of that name, or of before a purge.
+            for one in popped.iter().filter(|one| one.epoch == row.number) {
+                let entry = Entry::decode(&one.entry)?;
+                let restored = keys::restored(row.number, *one.pop.as_bytes(), &entry.key);
+                if store.view.registry.get(&*restored)?.is_some() {
                     continue;
                 }
-                let (hold, shard) = (Hold::stored(&one.hold)?, store.shard_at(row, rank_of(&key), one.shard)?);
-                let place = Place { key, set: Part::Ready, hold, shard };
-                let found = Found { place, record: one.record.clone() };
-                store.add(row.number, &found.place, &found.record, found.hold()?.end_s)?;
+                let end_us = clock::now_us() + RESTORATION_KEPT_US;
+                store.keep_until(end_us, &restored, &end_us.to_be_bytes())?;
+                let shard = store.shard_at(row, rank_of(&entry.key), one.shard)?;
+                store.add(row.number, &Located { entry, set: Part::Ready, shard }, &one.record)?;
+                store.tell_older(row.number, &entry.key);
             }
             Ok(())
         })
@@ -147,10 +164,10 @@ impl MessageStore for EmbeddedStore {
         let absent = || Stats { details: detailed.then(Details::default), ..Stats::default() };
         let stats = self.read_settled_with(queue, move |view, row, state, now_us| {
             let number = row.number;
-            let show = |place: Option<Place>| Ok::<_, Error>(view.messages(&of, number, place, now_us)?.pop());
+            let show = |located: Option<Located>| Ok::<_, Error>(view.messages(&of, number, located, now_us)?.pop());
             Ok(Stats {
                 total: state.total,
-                claimed: state.held,
+                claimed: state.in_flight,
                 oldest: show(view.first(number)?)?,
                 newest: show(view.last(number)?)?,
                 details: detailed.then(|| view.details(row, state, now_us)).transpose()?,
@@ -161,6 +178,7 @@ impl MessageStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
+    /// A page that one step finds, and how far the step came.
     fn list_messages(
         &self,
         queue: &QueueId,
@@ -168,48 +186,85 @@ impl<T: Table> View<T> {
         listing: &Listing,
         delayed: bool,
         now_us: u64,
-    ) -> Result<Page, Error> {
+    ) -> Result<(Page, Option<Rank>), Error> {
         let not_from = listing.not_from.as_ref().map(ClientId::poster);
         let from = listing.after.map_or(0, |after| after.micros() + 1);
-        let scope = [(Part::Ready, true), (Part::Held, listing.scope.claimed), (Part::Delayed, delayed)];
+        let scope = [(Part::Ready, true), (Part::InFlight, listing.scope.claimed), (Part::Delayed, delayed)];
         let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
-        let (mut page, mut room, mut is_last) = (Vec::new(), Room::default(), true);
-        let mut records = Records::new(self, number);
-        let feed = Merged::new(wanted.map(|set| self.places(number, set, from)).collect::<Result<_, _>>()?)?;
-        for (looked_at, place) in feed.enumerate() {
-            let place = place?;
-            if page.len() == listing.limit || (looked_at >= LOOKED_AT_MAX.max(listing.limit) && !page.is_empty()) {
+        let (mut listed, mut room, mut is_last, mut examined_to) = (Vec::new(), Room::default(), true, listing.after);
+        let feed = Merged::new(wanted.map(|set| self.entries(number, set, from)).collect::<Result<_, _>>()?)?;
+        for (examined, located) in feed.enumerate() {
+            let located = located?;
+            if listed.len() == listing.limit || examined >= EXAMINED_PER_STEP.max(listing.limit) {
                 is_last = false;
                 break;
             }
-            let stored = records.of(&place.key)?;
-            if not_from.is_some_and(|poster| record::is_from(stored.value(), poster)) {
-                continue;
+            if not_from != Some(located.entry.poster) {
+                // What does not fit is the next page's; nothing behind it may come before it.
+                if !room.takes(&located) {
+                    is_last = false;
+                    break;
+                }
+                listed.push(located);
             }
-            // What does not fit is the next page's; nothing behind it may come before it.
-            if !room.takes(stored.value().len()) {
-                is_last = false;
-                break;
-            }
-            page.push(show(queue, &place, &Bytes::copy_from_slice(stored.value()), now_us)?);
+            examined_to = Rank::new(rank_of(located.key()));
         }
-        Ok(Page { messages: page, delays: delayed, is_fair: false, is_last })
+        let messages = self.messages(queue, number, listed, now_us)?;
+        Ok((Page { messages, delays: delayed, is_fair: false, is_last, reached: None }, examined_to))
     }
 
     /// The first message of all three sets.
-    fn first(&self, number: u64) -> Result<Option<Place>, Error> {
-        Merged::new(self.all_places(number)?)?.next().transpose()
+    fn first(&self, number: u64) -> Result<Option<Located>, Error> {
+        Merged::new(self.all_located(number)?)?.next().transpose()
     }
 
     /// The last message of all three sets.
-    fn last(&self, number: u64) -> Result<Option<Place>, Error> {
-        let lasts = self.all_places(number)?.into_iter().filter_map(|mut places| places.next_back());
+    fn last(&self, number: u64) -> Result<Option<Located>, Error> {
+        let lasts = self.all_located(number)?.into_iter().filter_map(|mut entries| entries.next_back());
         let lasts = lasts.collect::<Result<Vec<_>, _>>()?;
-        Ok(lasts.into_iter().max_by_key(|place| place.key))
+        Ok(lasts.into_iter().max_by_key(|located| *located.key()))
     }
 }
 
 /// The keys of those ids that can name a message here: a key has no room for the fingerprint.
 fn own_keys(queue: &QueueId, ids: &[MessageId]) -> Vec<Key> {
     ids.iter().copied().filter(|id| id.is_of(queue)).map(key_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::storage::Scope;
+    use crate::storage::embedded::check::tests::{post, poster, queue};
+
+    #[tokio::test]
+    async fn a_list_examines_entries_in_steps_and_reads_only_the_records_of_its_page() {
+        let store = EmbeddedStore::in_memory().unwrap();
+        let queue = queue(&store, "q", Value::Null).await;
+        post(&store, &queue, 3 * EXAMINED_PER_STEP, 1).await;
+        let of = queue.clone();
+        let without_records = store.write(0, move |store| {
+            let number = store.row(&of)?.expect("it is there").number;
+            for located in store.view.entries(number, Part::Ready, 0)?.collect::<Result<Vec<_>, _>>()? {
+                store.take(&keys::of_message(number, Part::Message, located.key()))?;
+            }
+            Ok(Step::Done(()))
+        });
+        without_records.await.unwrap();
+        let listing = Listing { after: None, limit: 10, not_from: Some(poster()), scope: Scope::default() };
+
+        let (of, first) = (queue.clone(), listing.clone());
+        let step = store.read_settled(&queue, move |view, number, now_us| {
+            let ranks = view.entries(number, Part::Ready, 0)?.map(|located| located.map(|one| rank_of(one.key())));
+            let last = ranks.take(EXAMINED_PER_STEP).last().transpose()?;
+            Ok((view.list_messages(&of, number, &first, false, now_us)?, last.and_then(Rank::new)))
+        });
+        let ((page, examined_to), last) = step.await.unwrap().unwrap();
+        assert_eq!((page.messages.len(), page.is_last, examined_to), (0, false, last));
+
+        let page = store.list_messages(&queue, &listing).await.unwrap();
+        assert_eq!((page.messages.len(), page.is_last), (0, true));
+    }
 }

@@ -10,15 +10,15 @@ mod check_shards;
 mod claims;
 mod clock;
 mod compact;
+mod dead_letters;
 mod disk;
 mod engine;
 mod failure;
-mod holds;
 mod inline;
 mod keys;
-mod letters;
+mod leases;
+mod located;
 mod messages;
-mod places;
 mod posting;
 mod posts;
 mod queues;
@@ -162,6 +162,16 @@ impl EmbeddedStore {
         absent: T,
         mut work: impl FnMut(&mut Writing<'_>, &Row, u64) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        self.write_settled_in_steps(queue, absent, move |store, row, now_us| work(store, row, now_us).map(Step::Done))
+            .await
+    }
+
+    async fn write_settled_in_steps<T: Clone + Send + 'static>(
+        &self,
+        queue: &QueueId,
+        absent: T,
+        mut work: impl FnMut(&mut Writing<'_>, &Row, u64) -> Result<Step<T>, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let queue = queue.clone();
         self.write(0, move |store| {
             let now_us = store.now_us(&queue);
@@ -171,7 +181,7 @@ impl EmbeddedStore {
             if store.settle(&row, now_us)? {
                 return Ok(Step::Again);
             }
-            work(store, &row, now_us).map(Step::Done)
+            work(store, &row, now_us)
         })
         .await
     }

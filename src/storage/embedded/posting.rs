@@ -1,35 +1,38 @@
-//! Gives new messages their places in the feed and stores them: see `scripts/shared/posting.lua`.
+//! Gives new messages their ranks and stores them: see `scripts/shared/posting.lua`.
 //!
-//! A message that is posted without delay is visible at once. One with a delay stands among the delayed at the rank at
-//! which it is due. What is visible must never have something undue before it, so a post whose ranks would
-//! reach that far waits too, behind it: as a rule for microseconds.
+//! A message that is posted without delay is visible at once. A delayed one stands in the set `DELAYED` at the rank at
+//! which it is due, in the queue's logical time (see `state.rs`). A visible message must never have one before it that
+//! is not due. So a post without delay whose ranks would reach a delayed message takes ranks behind it and raises the
+//! logical time to them, which makes that message due now: microseconds before its time.
 
 use std::sync::Arc;
 
-use super::holds::Hold;
+use bytes::Bytes;
+
 use super::keys::{Key, Part};
-use super::places::Place;
+use super::located::Located;
 use super::state::Row;
 use super::writing::Writing;
 use crate::domain::Lot;
+use crate::domain::client::Poster;
 use crate::storage::Error;
+use crate::storage::entry::{Delivery, Entry, SizeClass};
 use crate::storage::key::{key, rank_of};
 
-/// How many gaps between delayed messages are tried for a place in which a post is in one piece.
+/// How many gaps between delayed messages are tried for one in which a post is in one piece.
 const GAPS_TRIED: usize = 16;
-/// Later posts wait behind one that waits no longer than that, and not if it waits for a clock that has
-/// stepped back.
-const WAITED_FOR_US: u64 = 1_000_000;
 
 /// A message to be stored.
 pub(super) struct NewRecord {
     pub(super) nonce: [u8; 5],
     pub(super) delay_s: u32,
-    pub(super) record: Vec<u8>,
-    pub(super) end_s: u64,
-    /// What a dead letter brings along.
-    pub(super) hold: Option<Hold>,
-    /// Whom it is for in a fair queue.
+    pub(super) record: Bytes,
+    pub(super) end_s: u32,
+    pub(super) poster: Poster,
+    pub(super) size: SizeClass,
+    /// The delivery state that a dead letter brings along.
+    pub(super) delivery: Option<Delivery>,
+    /// In a fair queue, the shards of the tenant that the message is for.
     pub(super) lot: Option<Arc<Lot>>,
 }
 
@@ -37,52 +40,60 @@ impl Writing<'_> {
     /// Posts messages; their keys. Those of one delay are next to each other.
     pub(super) fn post(&mut self, row: &Row, now_us: u64, messages: &[NewRecord]) -> Result<Vec<Key>, Error> {
         let number = row.number;
+        self.keep_logical_time(number, now_us)?;
         let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
-        for (place, message) in messages.iter().enumerate() {
+        for (at, message) in messages.iter().enumerate() {
             match groups.iter_mut().find(|(delay_s, _)| *delay_s == message.delay_s) {
-                Some((_, group)) => group.push(place),
-                None => groups.push((message.delay_s, vec![place])),
+                Some((_, group)) => group.push(at),
+                None => groups.push((message.delay_s, vec![at])),
             }
         }
         let mut keys = vec![Key::default(); messages.len()];
         for (delay_s, group) in groups {
-            let (ranks, set) = self.places(number, now_us, group.len() as u64, delay_s)?;
-            for (place, rank) in group.into_iter().zip(ranks) {
-                let message = &messages[place];
-                keys[place] = key(rank, message.nonce);
+            let count = group.len() as u64;
+            let (ranks, set) = match delay_s {
+                0 => (self.visible_ranks(number, now_us, count)?, Part::Ready),
+                delay_s => (self.delayed_ranks(number, now_us, count, delay_s)?, Part::Delayed),
+            };
+            for (at, rank) in group.into_iter().zip(ranks) {
+                let message = &messages[at];
+                keys[at] = key(rank, message.nonce);
                 let shard = self.new_shard_at(row, rank, message.lot.as_deref())?;
-                let at = Place { key: keys[place], set, hold: message.hold, shard };
-                self.add(number, &at, &message.record, message.end_s)?;
+                let entry = Entry::fresh(keys[at], message.end_s, message.poster, message.size);
+                let entry = Entry { delivery: message.delivery, ..entry };
+                self.add(number, &Located { entry, set, shard }, &message.record)?;
             }
         }
         Ok(keys)
     }
 
-    /// Ranks for so many messages of one delay, and the set that they belong to.
-    fn places(&mut self, number: u64, now_us: u64, count: u64, delay_s: u32) -> Result<(Vec<u64>, Part), Error> {
+    /// Ranks for so many messages without delay.
+    fn visible_ranks(&mut self, number: u64, now_us: u64, count: u64) -> Result<Vec<u64>, Error> {
         let state = self.state(number)?;
-        let mut rank = state.next_rank(now_us);
-        let is_clear = state.delayed == 0;
-        let waiting = if is_clear { 0 } else { state.waiting };
-        let is_queued = waiting >= rank && waiting <= now_us + WAITED_FOR_US;
-        if is_queued {
-            rank = waiting + 1;
+        let first = state.next_rank(now_us);
+        let ranks = self.free_ranks(number, first, count)?;
+        let last = ranks.last().copied().unwrap_or(first);
+        if state.delayed > 0 && self.next_taken(number, first)?.is_some_and(|taken| taken < last) {
+            self.raise_logical_time(number, now_us, last)?;
         }
-        if delay_s > 0 {
-            return Ok((self.free_ranks(number, rank + u64::from(delay_s) * 1_000_000, count)?, Part::Delayed));
-        }
-        if is_clear || !is_queued && self.room_at(number, rank, count)? == count {
-            self.count(number, |state| state.last = rank + count - 1)?;
-            return Ok(((rank..rank + count).collect(), Part::Ready));
-        }
-        let ranks = self.free_ranks(number, rank, count)?;
-        self.count(number, |state| state.waiting = ranks.last().copied().unwrap_or(state.waiting))?;
-        Ok((ranks, Part::Delayed))
+        self.count(number, |state| state.last = last)?;
+        Ok(ranks)
+    }
+
+    /// Ranks for so many messages of one delay: where they are due.
+    fn delayed_ranks(&mut self, number: u64, now_us: u64, count: u64, delay_s: u32) -> Result<Vec<u64>, Error> {
+        let state = self.state(number)?;
+        let logical_us = state.next_rank(now_us);
+        self.raise_logical_time(number, now_us, logical_us)?;
+        self.free_ranks(number, logical_us + u64::from(delay_s) * 1_000_000, count)
     }
 
     /// Free ranks for so many messages, from this one on: next to each other if there is room for that near
     /// by, else in order.
-    fn free_ranks(&self, number: u64, from: u64, count: u64) -> Result<Vec<u64>, Error> {
+    fn free_ranks(&mut self, number: u64, from: u64, count: u64) -> Result<Vec<u64>, Error> {
+        if self.state(number)?.delayed == 0 {
+            return Ok((from..from + count).collect());
+        }
         let first = self.next_free(number, from)?;
         let mut rank = first;
         let mut room = self.room_at(number, rank, count)?;
@@ -113,8 +124,8 @@ impl Writing<'_> {
 
     /// The first rank from this one on that a delayed message has.
     fn next_taken(&self, number: u64, from: u64) -> Result<Option<u64>, Error> {
-        let next = self.view.places(number, Part::Delayed, from)?.next().transpose()?;
-        Ok(next.map(|next| rank_of(&next.key)))
+        let next = self.view.entries(number, Part::Delayed, from)?.next().transpose()?;
+        Ok(next.map(|next| rank_of(next.key())))
     }
 
     /// How many ranks are free from this one on, as far as that matters.

@@ -14,8 +14,8 @@ use super::state::Row;
 use super::view::{View, read_queue};
 use super::writer::Step;
 use super::writing::Writing;
-use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision};
-use crate::storage::{Creation, Error, QueueStore, Update, record};
+use crate::domain::{Metadata, ProjectId, Queue, QueueId, Revision};
+use crate::storage::{Creation, Error, QueueListing, QueuePage, QueueStore, Update, record};
 
 /// How long it is remembered which ranks a deleted queue may have given.
 const GRAVE_KEPT_US: u64 = 24 * 3_600 * 1_000_000;
@@ -42,15 +42,15 @@ impl QueueStore for EmbeddedStore {
         self.write(0, move |store| store.delete(&queue).map(Step::Done)).await
     }
 
-    async fn list_queues(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(QueueName, Queue)>, Error> {
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         let of = keys::queues_of(project);
-        let after = after.map(|after| [&of[..], after.as_bytes()].concat());
-        self.read(move |view| view.list(&of, after.as_deref(), limit)).await
+        let after = listing.after.map(|after| [&of[..], after.as_bytes()].concat());
+        let (name_part, examined_max) = (listing.name_part.map(str::to_owned), listing.examined_max);
+        self.read(move |view| {
+            let listing = QueueListing { after: None, name_part: name_part.as_deref(), examined_max };
+            view.list(&of, after.as_deref(), &listing)
+        })
+        .await
     }
 
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
@@ -60,16 +60,24 @@ impl QueueStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// The queues whose keys begin so, behind a key.
-    fn list(&self, of: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(QueueName, Queue)>, Error> {
+    /// Lists queues whose keys begin with `of` and follow the key `after`.
+    fn list(&self, of: &[u8], after: Option<&[u8]>, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         let from = after.map_or(Bound::Included(of), Bound::Excluded);
-        let mut listed = Vec::new();
-        for entry in self.registry.range::<&[u8]>((from, Bound::Excluded(&*keys::behind(of))))?.take(limit) {
+        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*keys::behind(of))))?;
+        let (mut page, mut examined) = (QueuePage::default(), 0);
+        for entry in entries.take(listing.examined_max) {
             let (key, row) = entry?;
             let queue = keys::queue_of(key.value()).ok_or_else(|| damaged("a queue's name"))?;
-            listed.push((queue.name().clone(), read_queue(row.value())?));
+            let name = queue.name();
+            examined += 1;
+            if examined == listing.examined_max {
+                page.reached = Some(name.to_string());
+            }
+            if listing.takes(name.as_str()) {
+                page.queues.push((name.clone(), read_queue(row.value())?));
+            }
         }
-        Ok(listed)
+        Ok(page)
     }
 
     fn count(&self, project: &ProjectId) -> Result<u64, Error> {

@@ -1,44 +1,49 @@
-//! Settling: releases claims that are over, lets in what is due, and removes messages that have ended.
+//! Applies what is due in a queue: releases claims that are over and delayed messages that are due, and removes messages
+//! that have ended.
+//!
+//! The steps of a transaction share one budget, so that operations on many queues with much to apply do not keep the
+//! others waiting: an operation whose queue has more to apply runs again behind those that came meanwhile.
 
 use super::failure::damaged;
-use super::holds::Lease;
 use super::keys::{self, Key, Part};
-use super::places::Place;
+use super::leases::Lease;
+use super::located::Located;
 use super::state::Row;
 use super::writing::Writing;
 use crate::storage::Error;
 use crate::storage::key::rank_of;
 
-const SETTLED_LEASES_MAX: usize = 100;
-const SETTLED_MESSAGES_MAX: usize = 500;
+/// How many leases and messages the steps of one transaction release or remove, about.
+pub(super) const SETTLED_PER_TRANSACTION: usize = 500;
 
 impl Writing<'_> {
-    /// Settles some hundreds of messages at most; true if there may be more of them.
+    /// Applies what is due, within the transaction's budget; true if there may be more of it.
     pub(super) fn settle(&mut self, row: &Row, now_us: u64) -> Result<bool, Error> {
         let number = row.number;
-        let state = self.state(number)?;
-        if !state.may_be_unsettled(now_us) {
+        self.keep_logical_time(number, now_us)?;
+        if !self.state(number)?.may_be_unsettled(now_us) {
             return Ok(false);
         }
-        let over = self.view.until(number, Part::Lease, now_us, SETTLED_LEASES_MAX)?;
-        let mut released = 0;
+        let over = self.view.until(number, Part::Lease, now_us, self.settling_left())?;
         for (end_us, lease) in &over {
-            released += self.release(number, Lease::decode(lease)?, *end_us)?;
-            if released >= SETTLED_MESSAGES_MAX {
+            if self.settling_left() == 0 {
                 return Ok(true);
             }
+            let released = self.release(number, Lease::decode(lease)?, *end_us)?;
+            self.count_settled(1 + released);
         }
-        let ended = self.view.until(number, Part::End, now_us / 1_000_000, SETTLED_MESSAGES_MAX)?;
+        let ended = self.view.until(number, Part::Expiration, now_us / 1_000_000, self.settling_left())?;
         for (end_s, key) in &ended {
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("the end of a message"))?;
-            self.take(&keys::timed(number, Part::End, *end_s, &key))?;
+            self.take(&keys::timed(number, Part::Expiration, *end_s, &key))?;
             let state = self.state(number)?;
-            if let Some(place) = self.view.place(number, &state, &key)? {
-                self.remove_but_its_end(number, &place)?;
+            if let Some(located) = self.view.located(number, &state, &key)? {
+                self.remove_but_its_expiration(number, &located)?;
             }
         }
-        let more_let_in = self.let_in(row, now_us)?;
-        if more_let_in || over.len() == SETTLED_LEASES_MAX || ended.len() == SETTLED_MESSAGES_MAX {
+        self.count_settled(ended.len());
+        self.release_delayed(row, now_us)?;
+        if self.settling_left() == 0 {
             return Ok(true);
         }
         let state = self.state(number)?;
@@ -47,30 +52,63 @@ impl Writing<'_> {
         Ok(false)
     }
 
-    /// Lets in delayed messages that are due. A rank that was passed was due once, whatever the clock says now,
-    /// and what has a higher one may have been seen.
-    fn let_in(&mut self, row: &Row, now_us: u64) -> Result<bool, Error> {
+    /// Releases delayed messages that are due.
+    fn release_delayed(&mut self, row: &Row, now_us: u64) -> Result<(), Error> {
         let number = row.number;
         let state = self.state(number)?;
         if state.delayed == 0 {
-            return Ok(false);
+            return Ok(());
         }
-        let until = now_us.max(state.last);
+        let logical_us = state.logical_time(now_us);
         let mut due = Vec::new();
-        for place in self.view.places(number, Part::Delayed, 0)?.take(SETTLED_MESSAGES_MAX) {
-            let place = place?;
-            if rank_of(&place.key) > until {
+        for located in self.view.entries(number, Part::Delayed, 0)?.take(self.settling_left()) {
+            let located = located?;
+            if rank_of(located.key()) > logical_us {
                 break;
             }
-            due.push(place);
+            due.push(located);
         }
-        for place in &due {
-            let shard = self.shard_at(row, rank_of(&place.key), place.shard)?;
-            self.move_to(number, place, &Place { set: Part::Ready, shard, ..*place })?;
+        for located in &due {
+            let shard = self.shard_at(row, rank_of(located.key()), located.shard)?;
+            self.move_to(number, located, &Located { set: Part::Ready, shard, ..*located })?;
         }
-        if let Some(last) = due.last().map(|place| rank_of(&place.key)) {
+        if let Some(last) = due.last().map(|located| rank_of(located.key())) {
             self.count(number, |state| state.last = state.last.max(last))?;
         }
-        Ok(due.len() == SETTLED_MESSAGES_MAX)
+        self.count_settled(due.len());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::storage::embedded::EmbeddedStore;
+    use crate::storage::embedded::check::tests::{post, queue};
+    use crate::storage::embedded::writer::Step;
+
+    #[tokio::test]
+    async fn the_steps_of_a_transaction_share_one_budget() {
+        const POSTED: usize = SETTLED_PER_TRANSACTION * 3;
+        let store = EmbeddedStore::in_memory().unwrap();
+        let queues = [queue(&store, "a", Value::Null).await, queue(&store, "b", Value::Null).await];
+        for queue in &queues {
+            post(&store, queue, POSTED, 1).await;
+        }
+
+        let left = store.write(0, move |store| {
+            let mut left = 0;
+            for queue in &queues {
+                let row = store.row(queue)?.expect("it is there");
+                let later_us = store.now_us(queue) + 1_000_000_000;
+                assert!(store.settle(&row, later_us)?);
+                left += store.state(row.number)?.total;
+            }
+            Ok(Step::Done(left))
+        });
+
+        assert_eq!(left.await.unwrap(), (2 * POSTED - SETTLED_PER_TRANSACTION) as u64);
     }
 }

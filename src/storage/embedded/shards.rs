@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::failure::damaged;
 use super::keys::{self, Key, Part, Table};
-use super::places::Place;
+use super::located::Located;
 use super::state::{Row, State};
 use super::tallies::{Block, Counts};
 use super::tenants::Tenants;
@@ -80,34 +80,34 @@ impl Writing<'_> {
         Ok(shortest.1)
     }
 
-    /// Notes that a message has come to a place.
-    pub(super) fn enter_shard(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        let Some(shard) = place.shard else {
+    /// Notes that a message has come to a located.
+    pub(super) fn enter_shard(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        let Some(shard) = located.shard else {
             return Ok(());
         };
-        if place.set == Part::Ready {
-            self.ahead.disturb(number, shard, &place.key);
-            if self.tally(number, shard)?.has_passed(&place.key) {
+        if located.set == Part::Ready {
+            self.ahead.disturb(number, shard, located.key());
+            if self.tally(number, shard)?.has_passed(located.key()) {
                 self.clear_passed(number, shard)?;
             }
-            self.put(&keys::of_shard(number, Part::Turn, shard, &place.key), &place.encoded_hold())?;
+            self.put(&keys::of_shard(number, Part::Turn, shard, located.key()), &located.encode_entry())?;
         }
-        self.change_tally(number, shard, |tally| *tally.counts.of(place.set) += 1)
+        self.change_tally(number, shard, |tally| *tally.counts.of(located.set) += 1)
     }
 
-    /// Notes that a message has left a place.
-    pub(super) fn leave_shard(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        let Some(shard) = place.shard else {
+    /// Notes that a message has left a located.
+    pub(super) fn leave_shard(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        let Some(shard) = located.shard else {
             return Ok(());
         };
-        if place.set == Part::Ready && !self.tally(number, shard)?.has_passed(&place.key) {
-            self.ahead.disturb(number, shard, &place.key);
-            if !self.take(&keys::of_shard(number, Part::Turn, shard, &place.key))? {
+        if located.set == Part::Ready && !self.tally(number, shard)?.has_passed(located.key()) {
+            self.ahead.disturb(number, shard, located.key());
+            if !self.take(&keys::of_shard(number, Part::Turn, shard, located.key()))? {
                 return Err(damaged("the turn of a message"));
             }
         }
         self.change_tally(number, shard, |tally| {
-            let count = tally.counts.of(place.set);
+            let count = tally.counts.of(located.set);
             *count = count.saturating_sub(1);
         })
     }
@@ -136,7 +136,7 @@ impl<T: Table> View<T> {
     pub(super) fn details(&self, row: &Row, state: &State, now_us: u64) -> Result<Details, Error> {
         let is_fair = state.is_fair(&row.policy);
         let mut details = Details::default();
-        let mut rest = Counts { free: state.in_set(Part::Ready), delayed: state.delayed, held: state.held };
+        let mut rest = Counts { free: state.in_set(Part::Ready), delayed: state.delayed, in_flight: state.in_flight };
         let boundary = if is_fair { state.boundary } else { u64::MAX };
         let mut oldest = self.first_old(row.number, 0, boundary)?;
         for (position, tally) in self.tallies(row.number)? {
@@ -158,11 +158,11 @@ impl<T: Table> View<T> {
 }
 
 /// Counts as they are shown, of messages of which this is the oldest that is free.
-fn holding(counts: Counts, oldest: Option<Place>, now_us: u64) -> Holding {
+fn holding(counts: Counts, oldest: Option<Located>, now_us: u64) -> Holding {
     Holding {
         available: counts.free,
         delayed: counts.delayed,
-        claimed: counts.held,
-        oldest_age_s: oldest.map(|place| now_us.saturating_sub(rank_of(&place.key)) / 1_000_000),
+        claimed: counts.in_flight,
+        oldest_age_s: oldest.map(|located| now_us.saturating_sub(rank_of(located.key())) / 1_000_000),
     }
 }

@@ -21,14 +21,14 @@ pub(super) struct Row {
 pub(super) struct Policy {
     /// Whether messages are delayed here.
     pub(super) delays: bool,
-    pub(super) letters: Option<Letters>,
+    pub(super) dead_letters: Option<DeadLetters>,
     /// How the queue is divided, if it is fair.
     pub(super) sharding: Option<Sharding>,
 }
 
-/// What becomes of messages that are given out too often.
+/// What becomes of messages that were delivered as often as the queue allows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Letters {
+pub(super) struct DeadLetters {
     pub(super) count_max: u32,
     /// How long (s) they live then; 0: as long as they would have.
     pub(super) ttl_s: u32,
@@ -40,14 +40,16 @@ pub(super) struct Letters {
 pub(super) struct State {
     /// The last rank that is visible.
     pub(super) last: u64,
-    /// The last rank given to a post that had to wait: see `posting.rs`.
-    pub(super) waiting: u64,
+    /// How far the queue's logical time is ahead of the clock, and the last logical time that was noted. Both are 0
+    /// while nothing is delayed: see `logical_time`.
+    pub(super) offset: u64,
+    pub(super) logical: u64,
     /// How many messages there are.
     pub(super) total: u64,
-    /// How many of them are held, and how many delayed.
-    pub(super) held: u64,
+    /// How many of them are in flight, and how many delayed.
+    pub(super) in_flight: u64,
     pub(super) delayed: u64,
-    /// Before that nothing is due: no lease is over, no message ends and none is let in.
+    /// Before that nothing is due: no lease is over, no message ends and none is released.
     pub(super) due: u64,
     /// How many messages have a shard.
     pub(super) sharded: u64,
@@ -65,9 +67,10 @@ impl Default for State {
     fn default() -> Self {
         Self {
             last: 0,
-            waiting: 0,
+            offset: 0,
+            logical: 0,
             total: 0,
-            held: 0,
+            in_flight: 0,
             delayed: 0,
             due: u64::MAX,
             sharded: 0,
@@ -81,9 +84,7 @@ impl Default for State {
 
 const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
-const STATE_BYTES: usize = 76;
-/// States from before there were fair queues, and before their shards stood in blocks, which end sooner.
-const OLD_STATES_BYTES: [usize; 2] = [48, 68];
+const STATE_BYTES: usize = 84;
 
 impl Row {
     /// The row with its policy, in bytes, and metadata.
@@ -131,22 +132,22 @@ impl Policy {
         } else {
             (None, rest)
         };
-        let letters = match target {
+        let dead_letters = match target {
             [] => None,
-            target => Some(Letters {
+            target => Some(DeadLetters {
                 count_max: number(1),
                 ttl_s: number(5),
                 target: str::from_utf8(target).ok()?.parse().ok()?,
             }),
         };
-        Some(Self { delays: is_set(record::DELAYS), letters, sharding })
+        Some(Self { delays: is_set(record::DELAYS), dead_letters, sharding })
     }
 }
 
 impl State {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE_BYTES);
-        for number in [self.last, self.waiting, self.total, self.held, self.delayed, self.due] {
+        for number in [self.last, self.offset, self.logical, self.total, self.in_flight, self.delayed, self.due] {
             bytes.put_u64(number);
         }
         bytes.put_u64(self.sharded);
@@ -158,17 +159,16 @@ impl State {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() != STATE_BYTES && !OLD_STATES_BYTES.contains(&bytes.len()) {
+        if bytes.len() != STATE_BYTES {
             return Err(damaged("the state of a queue"));
         }
-        let mut whole = [0; STATE_BYTES];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        let mut numbers = &whole[..];
+        let mut numbers = bytes;
         Ok(Self {
             last: numbers.get_u64(),
-            waiting: numbers.get_u64(),
+            offset: numbers.get_u64(),
+            logical: numbers.get_u64(),
             total: numbers.get_u64(),
-            held: numbers.get_u64(),
+            in_flight: numbers.get_u64(),
             delayed: numbers.get_u64(),
             due: numbers.get_u64(),
             sharded: numbers.get_u64(),
@@ -193,20 +193,43 @@ impl State {
     /// How many messages are in a set.
     pub(super) fn in_set(&self, set: Part) -> u64 {
         match set {
-            Part::Held => self.held,
+            Part::InFlight => self.in_flight,
             Part::Delayed => self.delayed,
-            _ => self.total.saturating_sub(self.held).saturating_sub(self.delayed),
+            _ => self.total.saturating_sub(self.in_flight).saturating_sub(self.delayed),
         }
     }
 
-    /// Whether something may be due. What has a rank that was passed is due, whatever the clock says now.
-    pub(super) fn may_be_unsettled(&self, now_us: u64) -> bool {
-        now_us.max(self.last) >= self.due
+    /// The time by which messages are delayed (µs): a delayed message is due when logical time reaches its rank. It is the
+    /// clock and an offset, never goes back while anything is delayed, and may be ahead of the clock where ranks are.
+    /// `scripts/shared/posting.lua` has the same rule.
+    pub(super) fn logical_time(&self, now_us: u64) -> u64 {
+        if self.delayed == 0 { now_us } else { self.logical.max(now_us + self.offset) }
     }
 
-    /// The next rank: behind every other that is visible, and never before the clock.
+    /// Notes that logical time is at least that; so it goes on from there.
+    pub(super) fn raise_logical_time(&mut self, now_us: u64, to_us: u64) {
+        let logical = self.logical_time(now_us).max(to_us);
+        let offset = logical.saturating_sub(now_us);
+        if self.delayed > 0 && self.due < u64::MAX {
+            // What is delayed is due sooner by that much.
+            self.due = self.due.saturating_sub(offset.saturating_sub(self.offset));
+        }
+        (self.offset, self.logical) = (offset, logical);
+    }
+
+    /// Whether the clock has stepped back behind the last logical time.
+    pub(super) fn has_stepped_back(&self, now_us: u64) -> bool {
+        self.delayed > 0 && now_us + self.offset < self.logical
+    }
+
+    /// Whether something may be due, or the clock has stepped back, which must be noted.
+    pub(super) fn may_be_unsettled(&self, now_us: u64) -> bool {
+        now_us >= self.due || self.has_stepped_back(now_us)
+    }
+
+    /// The next rank: behind every other that is visible, and never before the logical time.
     pub(super) fn next_rank(&self, now_us: u64) -> u64 {
-        now_us.max(self.last + 1)
+        self.logical_time(now_us).max(self.last + 1)
     }
 }
 
@@ -215,33 +238,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_from_before_there_were_fair_queues_is_one_of_a_queue_that_is_not() {
-        let state = State { last: 7, waiting: 6, total: 5, held: 4, delayed: 3, due: 2, ..State::default() };
-        let encoded = state.encode();
-
-        for bytes in OLD_STATES_BYTES {
-            assert_eq!(State::decode(&encoded[..bytes]).unwrap(), state);
-        }
-        assert_eq!(State::decode(&encoded).unwrap(), state);
-        assert!(State::decode(&encoded[..56]).is_err());
-    }
-
-    #[test]
     fn a_state_is_read_as_it_was_written() {
         let state = State {
             last: 1,
-            waiting: 2,
-            total: 3,
-            held: 4,
-            delayed: 5,
-            due: 6,
-            sharded: 7,
-            boundary: 8,
+            offset: 2,
+            logical: 3,
+            total: 4,
+            in_flight: 5,
+            delayed: 6,
+            due: 7,
+            sharded: 8,
+            boundary: 9,
             turn: 1_025,
-            passes: 8,
-            busy: 9,
+            passes: 10,
+            busy: 11,
         };
 
         assert_eq!(State::decode(&state.encode()).unwrap(), state);
+        assert!(State::decode(&state.encode()[1..]).is_err());
+    }
+
+    #[test]
+    fn logical_time_follows_the_clock_and_never_goes_back_while_anything_is_delayed() {
+        let mut state = State { delayed: 1, due: 2_000, ..State::default() };
+        state.raise_logical_time(1_000, 1_500);
+        assert_eq!((state.logical_time(1_000), state.logical_time(1_200), state.due), (1_500, 1_700, 1_500));
+
+        assert!(state.has_stepped_back(600));
+        assert_eq!(state.logical_time(600), 1_500);
+        state.raise_logical_time(600, 0);
+        assert!(!state.has_stepped_back(600));
+        assert_eq!((state.logical_time(600), state.logical_time(700)), (1_500, 1_600));
+
+        assert_eq!(State { delayed: 0, ..state }.logical_time(600), 600);
     }
 }

@@ -30,7 +30,7 @@ const BLOCK_BYTES: usize = TALLY_BYTES * BLOCK_SHARDS as usize;
 pub(super) struct Counts {
     pub(super) free: u64,
     pub(super) delayed: u64,
-    pub(super) held: u64,
+    pub(super) in_flight: u64,
 }
 
 /// What is counted of a shard.
@@ -55,7 +55,7 @@ impl Counts {
 
     pub(super) fn of(&mut self, set: Part) -> &mut u64 {
         match set {
-            Part::Held => &mut self.held,
+            Part::InFlight => &mut self.in_flight,
             Part::Delayed => &mut self.delayed,
             _ => &mut self.free,
         }
@@ -65,7 +65,7 @@ impl Counts {
         Self {
             free: self.free.saturating_sub(other.free),
             delayed: self.delayed.saturating_sub(other.delayed),
-            held: self.held.saturating_sub(other.held),
+            in_flight: self.in_flight.saturating_sub(other.in_flight),
         }
     }
 }
@@ -88,13 +88,13 @@ impl Tally {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.put_u64(self.counts.free);
         bytes.put_u64(self.counts.delayed);
-        bytes.put_u64(self.counts.held);
+        bytes.put_u64(self.counts.in_flight);
         bytes.put_u32(self.passed);
         bytes.put_slice(&self.passed_to);
     }
 
     fn decode(bytes: &mut &[u8]) -> Self {
-        let counts = Counts { free: bytes.get_u64(), delayed: bytes.get_u64(), held: bytes.get_u64() };
+        let counts = Counts { free: bytes.get_u64(), delayed: bytes.get_u64(), in_flight: bytes.get_u64() };
         let (passed, mut passed_to) = (bytes.get_u32(), [0; KEY_BYTES]);
         bytes.copy_to_slice(&mut passed_to);
         Self { counts, passed, passed_to }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_block_is_read_as_it_was_written() {
         let tally = |n: u16| Tally {
-            counts: Counts { free: n.into(), delayed: 1 << n, held: 3 },
+            counts: Counts { free: n.into(), delayed: 1 << n, in_flight: 3 },
             passed: n.into(),
             passed_to: [u8::try_from(n).unwrap(); KEY_BYTES],
         };

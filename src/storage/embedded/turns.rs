@@ -10,15 +10,15 @@ use redb::ReadableTable;
 
 use super::ahead::READ_AT_ONCE;
 use super::failure::damaged;
-use super::holds::Hold;
 use super::keys::{self, Part, Slice, Table};
-use super::places::{Found, Place};
+use super::located::{Found, Located};
 use super::shards::UNSHARDED;
 use super::state::{Row, State};
 use super::tallies::Tally;
 use super::view::{Room, View};
 use super::writing::Writing;
 use crate::domain::Shard;
+use crate::storage::entry::Entry;
 use crate::storage::key::rank_of;
 use crate::storage::{Error, PREFERRED_IN_A_ROW_MAX};
 
@@ -26,14 +26,14 @@ use crate::storage::{Error, PREFERRED_IN_A_ROW_MAX};
 pub(super) struct Line<'a>(redb::Range<'a, Slice, Slice>);
 
 impl Iterator for Line<'_> {
-    type Item = Result<Place, Error>;
+    type Item = Result<Located, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.next().map(|entry| {
-            let (turn, hold) = entry?;
+            let (turn, entry) = entry?;
             let (shard, key) = keys::shard_and_rest(turn.value()).ok_or_else(|| damaged("a turn"))?;
             let key = key.try_into().map_err(|_| damaged("a turn"))?;
-            Ok(Place { key, set: Part::Ready, hold: Hold::stored(hold.value())?, shard: Some(shard) })
+            Ok(Located { entry: Entry::decode_value(key, entry.value())?, set: Part::Ready, shard: Some(shard) })
         })
     }
 }
@@ -47,22 +47,28 @@ impl<T: Table> View<T> {
     }
 
     /// The first free message from a rank on that has no shard, because it is not behind the boundary.
-    pub(super) fn first_old(&self, number: u64, from: u64, boundary: u64) -> Result<Option<Place>, Error> {
+    pub(super) fn first_old(&self, number: u64, from: u64, boundary: u64) -> Result<Option<Located>, Error> {
         if boundary < from.max(1) {
             return Ok(None);
         }
-        let first = self.places(number, Part::Ready, from)?.next().transpose()?;
-        Ok(first.filter(|place| rank_of(&place.key) <= boundary))
+        let first = self.entries(number, Part::Ready, from)?.next().transpose()?;
+        Ok(first.filter(|located| rank_of(located.key()) <= boundary))
     }
 }
 
 impl Writing<'_> {
-    /// The free messages that are next, as many as fit into one answer: they are about to be given out, so in a fair
-    /// queue they have had their turns.
-    pub(super) fn next_messages(&mut self, row: &Row, limit: usize, prefer: &[Shard]) -> Result<Vec<Found>, Error> {
+    /// The free messages that are next, as many as there is room for: they are about to be delivered, so in a fair queue
+    /// they have had their turns.
+    pub(super) fn next_messages(
+        &mut self,
+        row: &Row,
+        limit: usize,
+        prefer: &[Shard],
+        room: &mut Room,
+    ) -> Result<Vec<Found>, Error> {
         let (number, state) = (row.number, self.state(row.number)?);
         if !state.is_fair(&row.policy) {
-            return self.view.free(number, limit);
+            return self.view.free(number, limit, room);
         }
         if state.in_set(Part::Ready) == 0 {
             return Ok(Vec::new());
@@ -70,15 +76,15 @@ impl Writing<'_> {
         if state.passes < PREFERRED_IN_A_ROW_MAX {
             let positions = self.preferred_positions(number, prefer)?;
             if !positions.is_empty() {
-                let next = self.hand_out(number, &state, positions, limit)?;
-                self.count(number, |state| state.passes += 1)?;
+                let next = self.hand_out(number, &state, positions, limit, room)?;
+                self.count(number, |state| state.passes += u16::from(!next.is_empty()))?;
                 return Ok(next);
             }
         }
         let positions = self.positions_in_turn(number, &state, limit)?;
-        let next = self.hand_out(number, &state, positions, limit)?;
+        let next = self.hand_out(number, &state, positions, limit, room)?;
         if let Some(last) = next.last() {
-            let turn = last.place.shard.unwrap_or(UNSHARDED) + 1;
+            let turn = last.located.shard.unwrap_or(UNSHARDED) + 1;
             self.count(number, |state| (state.turn, state.passes) = (turn, 0))?;
         }
         Ok(next)
@@ -120,7 +126,7 @@ impl Writing<'_> {
     fn preferred_positions(&mut self, number: u64, shards: &[Shard]) -> Result<VecDeque<u16>, Error> {
         let mut heads = Vec::with_capacity(shards.len());
         for shard in shards.iter().map(|shard| shard.number()) {
-            heads.extend(self.first_of(number, shard)?.map(|head| (head.key, shard)));
+            heads.extend(self.first_of(number, shard)?.map(|head| (*head.key(), shard)));
         }
         heads.sort_unstable();
         heads.dedup();
@@ -128,7 +134,7 @@ impl Writing<'_> {
     }
 
     /// The first free message of a shard.
-    fn first_of(&mut self, number: u64, shard: u16) -> Result<Option<Place>, Error> {
+    fn first_of(&mut self, number: u64, shard: u16) -> Result<Option<Located>, Error> {
         let known = self.ahead.first(number, shard);
         if known.is_some() {
             return Ok(known);
@@ -143,7 +149,7 @@ impl Writing<'_> {
         Ok(first)
     }
 
-    /// Up to so many messages of these positions, one of each in turn, as many as fit into one answer; they have had their
+    /// Up to so many messages of these positions, one of each in turn, as many as there is room for; they have had their
     /// turns then.
     fn hand_out(
         &mut self,
@@ -151,26 +157,26 @@ impl Writing<'_> {
         state: &State,
         mut positions: VecDeque<u16>,
         limit: usize,
+        room: &mut Room,
     ) -> Result<Vec<Found>, Error> {
-        let (mut fitting, mut room, mut old_from) = (Vec::new(), Room::default(), 0);
+        let (mut fitting, mut old_from) = (Vec::new(), 0);
         while fitting.len() < limit
             && let Some(position) = positions.pop_front()
         {
             let old = if position == UNSHARDED { self.view.first_old(number, old_from, state.boundary)? } else { None };
             let first = if old.is_some() { old } else { self.first_of(number, position)? };
-            let Some(place) = first else {
+            let Some(located) = first else {
                 continue;
             };
-            let record = self.view.contents.get(&keys::of_message(number, Part::Message, &place.key)[..])?;
-            let record = record.ok_or_else(|| damaged("a message"))?;
-            if !room.takes(record.value().len()) {
+            if !room.takes(&located) {
                 break;
             }
-            fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
-            drop(record);
-            match place.shard {
-                Some(shard) => self.pass(number, shard, &place.key)?,
-                None => old_from = rank_of(&place.key) + 1,
+            let record = self.view.contents.get(&keys::of_message(number, Part::Message, located.key())[..])?;
+            let record = Bytes::copy_from_slice(record.ok_or_else(|| damaged("a message"))?.value());
+            fitting.push(Found { located, record });
+            match located.shard {
+                Some(shard) => self.pass(number, shard, located.key())?,
+                None => old_from = rank_of(located.key()) + 1,
             }
             positions.push_back(position);
         }
@@ -184,6 +190,7 @@ mod tests {
     use crate::storage::embedded::EmbeddedStore;
     use crate::storage::embedded::check_shards::tests::fair_queue;
     use crate::storage::embedded::failure::damaged;
+    use crate::storage::embedded::view::Room;
     use crate::storage::embedded::writer::Step;
     use crate::storage::{ClaimStore, Error, MessageStore, Popped};
 
@@ -227,7 +234,7 @@ mod tests {
         let given_up: Result<(), Error> = store
             .write(0, move |store| {
                 let row = store.row(&of)?.expect("it is there");
-                assert_eq!(store.next_messages(&row, 5, &[])?.len(), 5);
+                assert_eq!(store.next_messages(&row, 5, &[], &mut Room::default())?.len(), 5);
                 Err::<Step<()>, _>(damaged("this one"))
             })
             .await;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::claims::ClaimRow;
-use super::keys::{self, Key, Part, Table};
-use super::places::{Found, Place, Records};
+use super::keys::{self, Part, Table};
+use super::located::{Found, Located, Records};
 use super::state::{Row, State};
 use crate::domain::{ClaimId, Message, Queue, QueueId};
 use crate::storage::key::{id_of, rank_of};
@@ -60,53 +60,47 @@ impl<T: Table> View<T> {
         if !state.may_be_unsettled(now_us) {
             return Ok(false);
         }
-        let due = self.first_due(number, state)?;
-        Ok(due.lease <= now_us || due.end <= now_us || due.delay <= now_us.max(state.last))
+        Ok(state.has_stepped_back(now_us) || self.first_due(number, state)?.first() <= now_us)
     }
 
     /// When the first lease is over, the first message ends and the first delayed one is due.
     pub(super) fn first_due(&self, number: u64, state: &State) -> Result<Due, Error> {
         let first = |part| Ok::<_, Error>(self.until(number, part, u64::MAX, 1)?.first().map(|(time, _)| *time));
         let delayed =
-            if state.delayed == 0 { None } else { self.places(number, Part::Delayed, 0)?.next().transpose()? };
+            if state.delayed == 0 { None } else { self.entries(number, Part::Delayed, 0)?.next().transpose()? };
         Ok(Due {
             lease: first(Part::Lease)?.unwrap_or(u64::MAX),
-            end: first(Part::End)?.map_or(u64::MAX, |second| second.saturating_mul(1_000_000)),
-            delay: delayed.map_or(u64::MAX, |delayed| rank_of(&delayed.key)),
+            end: first(Part::Expiration)?.map_or(u64::MAX, |second| second.saturating_mul(1_000_000)),
+            delay: delayed.map_or(u64::MAX, |delayed| rank_of(delayed.key()).saturating_sub(state.offset)),
         })
     }
 
-    pub(super) fn has_message(&self, number: u64, key: &Key) -> Result<bool, Error> {
-        Ok(self.contents.get(&keys::of_message(number, Part::Message, key)[..])?.is_some())
-    }
-
-    /// The messages in those places.
+    /// These messages with their records.
     pub(super) fn messages(
         &self,
         queue: &QueueId,
         number: u64,
-        places: impl IntoIterator<Item = Place>,
+        located: impl IntoIterator<Item = Located>,
         now_us: u64,
     ) -> Result<Vec<Message>, Error> {
         let mut records = Records::new(self, number);
-        let show = |place: Place| {
-            let record = Bytes::copy_from_slice(records.of(&place.key)?.value());
-            show(queue, &place, &record, now_us)
+        let show = |located: Located| {
+            let record = Bytes::copy_from_slice(records.of(located.key())?.value());
+            show(queue, &located, &record, now_us)
         };
-        places.into_iter().map(show).collect()
+        located.into_iter().map(show).collect()
     }
 
-    /// The oldest free messages, as many as fit into one answer.
-    pub(super) fn free(&self, number: u64, limit: usize) -> Result<Vec<Found>, Error> {
-        let (mut fitting, mut room) = (Vec::new(), Room::default());
-        let mut records = Records::new(self, number);
-        for place in self.places(number, Part::Ready, 0)?.take(limit) {
-            let place = place?;
-            let record = records.of(&place.key)?;
-            if !room.takes(record.value().len()) {
+    /// The oldest free messages, as many as there is room for.
+    pub(super) fn free(&self, number: u64, limit: usize, room: &mut Room) -> Result<Vec<Found>, Error> {
+        let (mut fitting, mut records) = (Vec::new(), Records::new(self, number));
+        for located in self.entries(number, Part::Ready, 0)?.take(limit) {
+            let located = located?;
+            if !room.takes(&located) {
                 break;
             }
-            fitting.push(Found { place, record: Bytes::copy_from_slice(record.value()) });
+            let record = Bytes::copy_from_slice(records.of(located.key())?.value());
+            fitting.push(Found { located, record });
         }
         Ok(fitting)
     }
@@ -125,24 +119,27 @@ impl Due {
     }
 }
 
-/// The room for records in an answer.
+/// The room for records in an answer, or in what one step moves.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     bytes: usize,
 }
 
 impl Room {
-    /// Whether a further record fits. The first one does.
-    pub(super) fn takes(&mut self, bytes: usize) -> bool {
-        let is_first = self.bytes == 0;
-        self.bytes += bytes;
-        is_first || self.bytes <= ANSWER_BYTES_MAX
+    /// Whether a further message fits, by its size class. The first one does.
+    pub(super) fn takes(&mut self, located: &Located) -> bool {
+        let bytes = self.bytes + located.entry.size.bytes_max();
+        if self.bytes > 0 && bytes > ANSWER_BYTES_MAX {
+            return false;
+        }
+        self.bytes = bytes;
+        true
     }
 }
 
 /// A message as it is shown.
-pub(super) fn show(queue: &QueueId, place: &Place, record: &Bytes, now_us: u64) -> Result<Message, Error> {
-    record::message(id_of(queue, &place.key)?, record, place.hold.map(|hold| hold.shown()), now_us)
+pub(super) fn show(queue: &QueueId, located: &Located, record: &Bytes, now_us: u64) -> Result<Message, Error> {
+    record::message(id_of(queue, located.key())?, &located.entry, record, now_us)
 }
 
 /// The queue that a row of the registry holds.

@@ -28,7 +28,7 @@ impl WatchStore for EmbeddedStore {
             Ok(Sight {
                 now_us,
                 last: Rank::new(state.last).unwrap_or(Rank::MAX),
-                free: state.total.saturating_sub(state.held + state.delayed),
+                free: state.total.saturating_sub(state.in_flight + state.delayed),
                 next_due: next_due.map(|due_us| Duration::from_micros(due_us.saturating_sub(now_us))),
             })
         });

@@ -240,8 +240,8 @@ impl Desk {
                 for (job, is_done) in batch.into_iter().zip(done) {
                     if is_done { job.answer(Ok(())) } else { again.push(job) }
                 }
-                let mut waiting = self.inbox.lock();
-                again.into_iter().rev().for_each(|job| waiting.jobs.push_front(job));
+                // Behind what has come meanwhile, which has its turn between two steps.
+                self.inbox.lock().jobs.extend(again);
             }
             Err(Failure::Job(_)) if batch.len() > 1 => {
                 for job in batch {
@@ -302,8 +302,8 @@ impl Desk {
         if syncs {
             self.last_sync = Instant::now();
         }
-        for (queue, freed) in news {
-            self.watchers.tell(&queue, freed);
+        for (queue, freed, older) in news {
+            self.watchers.tell(&queue, freed, older);
         }
         ran
     }
@@ -330,4 +330,39 @@ impl Drop for Desk {
 
 fn panicked() -> Error {
     Error::Corrupt("the engine or an operation broke down".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::future::join_all;
+
+    use super::*;
+    use crate::storage::embedded::EmbeddedStore;
+
+    #[tokio::test]
+    async fn operations_that_run_again_let_others_have_their_turn() {
+        let store = EmbeddedStore::in_memory().unwrap();
+        let has_run = Arc::new(AtomicBool::new(false));
+        let again = (0..2 * BATCH_JOBS_MAX).map(|_| {
+            let has_run = has_run.clone();
+            store.write(0, move |_| Ok(if has_run.load(Ordering::Relaxed) { Step::Done(()) } else { Step::Again }))
+        });
+        let flag = has_run.clone();
+        let other = async {
+            // Behind all of them.
+            tokio::task::yield_now().await;
+            let set = move |_: &mut Writing<'_>| {
+                flag.store(true, Ordering::Relaxed);
+                Ok(Step::Done(()))
+            };
+            store.write(0, set).await
+        };
+
+        let (outcomes, other) = tokio::join!(join_all(again), other);
+
+        assert_eq!(other, Ok(()));
+        assert!(outcomes.iter().all(Result::is_ok));
+    }
 }

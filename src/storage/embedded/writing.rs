@@ -7,13 +7,13 @@ use redb::{ReadableTable, Table, WriteTransaction};
 use super::ahead::Ahead;
 use super::clock::Clock;
 use super::failure::damaged;
-use super::holds::Hold;
 use super::keys::{self, CONTENTS, Key, Part, REGISTRY, ROOM, Slice};
-use super::places::Place;
+use super::located::Located;
+use super::settle::SETTLED_PER_TRANSACTION;
 use super::shards::Fair;
 use super::state::{Row, State};
 use super::view::View;
-use crate::domain::QueueId;
+use crate::domain::{QueueId, Rank};
 use crate::storage::Error;
 use crate::storage::key::rank_of;
 
@@ -37,14 +37,18 @@ pub(super) struct Writing<'t> {
     pub(super) ahead: Ahead,
     /// The queues that were looked at, by the numbers of their contents.
     names: BTreeMap<u64, QueueId>,
-    /// How many messages have become free under a number; 0 if something may be due sooner than it was.
-    freed: BTreeMap<u64, u64>,
+    /// How many messages have become free under a number, 0 if something may be due sooner than it was; and the lowest
+    /// position of those that did not become available behind all others.
+    freed: BTreeMap<u64, (u64, Option<Rank>)>,
     clock: &'t Clock,
     is_changed: bool,
+    /// How much more is released or removed in this transaction because it is due.
+    settling_left: usize,
 }
 
-/// What is to be told once it is committed: so many messages of a queue have become free.
-pub(super) type News = Vec<(QueueId, u64)>;
+/// What is to be told once it is committed: so many messages of a queue have become free, and the lowest position of
+/// those among them that readers may have passed.
+pub(super) type News = Vec<(QueueId, u64, Option<Rank>)>;
 
 /// What is stored at the end if it has changed.
 pub(super) struct Counted<T> {
@@ -56,7 +60,17 @@ impl<'t> Writing<'t> {
     pub(super) fn begin(transaction: &'t WriteTransaction, clock: &'t Clock, ahead: Ahead) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
         let (states, fair) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { view, states, fair, ahead, names: BTreeMap::new(), freed: BTreeMap::new(), clock, is_changed: false })
+        Ok(Self {
+            view,
+            states,
+            fair,
+            ahead,
+            names: BTreeMap::new(),
+            freed: BTreeMap::new(),
+            clock,
+            is_changed: false,
+            settling_left: SETTLED_PER_TRANSACTION,
+        })
     }
 
     /// Writes what was counted, without which the transaction must not be committed. What is to be told then, `None` if
@@ -71,7 +85,8 @@ impl<'t> Writing<'t> {
             self.put_fair(number, fair)?;
         }
         let mut names = self.names;
-        let news = self.freed.into_iter().filter_map(|(number, freed)| Some((names.remove(&number)?, freed)));
+        let news =
+            self.freed.into_iter().filter_map(|(number, (freed, older))| Some((names.remove(&number)?, freed, older)));
         Ok((self.is_changed.then(|| news.collect()), self.ahead))
     }
 
@@ -87,7 +102,14 @@ impl<'t> Writing<'t> {
     /// Has those who wait told that so many messages have become free; with 0 that something is delayed or leased that
     /// may be due sooner than what they know of.
     pub(super) fn tell(&mut self, number: u64, freed: u64) {
-        *self.freed.entry(number).or_default() += freed;
+        self.freed.entry(number).or_default().0 += freed;
+    }
+
+    /// Has readers told that this message became available, although they may have passed its position.
+    pub(super) fn tell_older(&mut self, number: u64, key: &Key) {
+        let rank = Rank::new(rank_of(key)).unwrap_or_default();
+        let (_, older) = self.freed.entry(number).or_default();
+        *older = Some(older.map_or(rank, |older| older.min(rank)));
     }
 
     pub(super) fn now_us(&self, queue: &QueueId) -> u64 {
@@ -109,6 +131,32 @@ impl<'t> Writing<'t> {
         change(&mut state);
         self.states.insert(number, Counted { value: state, is_changed: true });
         Ok(())
+    }
+
+    /// How much more may be released or removed in this transaction because it is due.
+    pub(super) fn settling_left(&self) -> usize {
+        self.settling_left
+    }
+
+    pub(super) fn count_settled(&mut self, settled: usize) {
+        self.settling_left = self.settling_left.saturating_sub(settled);
+    }
+
+    /// Notes the logical time: with the next change, or at once if the clock has stepped back.
+    pub(super) fn keep_logical_time(&mut self, number: u64, now_us: u64) -> Result<(), Error> {
+        if self.state(number)?.has_stepped_back(now_us) {
+            self.raise_logical_time(number, now_us, 0)?;
+        } else if let Some(counted) = self.states.get_mut(&number)
+            && counted.value.delayed > 0
+        {
+            counted.value.raise_logical_time(now_us, 0);
+        }
+        Ok(())
+    }
+
+    /// Lets logical time be at least that (µs).
+    pub(super) fn raise_logical_time(&mut self, number: u64, now_us: u64, to_us: u64) -> Result<(), Error> {
+        self.count(number, |state| state.raise_logical_time(now_us, to_us))
     }
 
     /// Notes that nothing is due before then, which is told to others with the next change.
@@ -168,28 +216,26 @@ impl<'t> Writing<'t> {
         Ok(taken)
     }
 
-    /// Puts a message into a set, where it is or where it was not.
-    fn put_place(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        self.put(&keys::of_message(number, place.set, &place.key), &place.encode())
-    }
-
-    /// Changes what claims have changed about a message that stays in its set.
-    pub(super) fn put_hold(&mut self, number: u64, place: &Place, hold: Hold) -> Result<(), Error> {
-        self.put_place(number, &Place { hold: Some(hold), ..*place })
+    /// Stores a message's entry in its set.
+    pub(super) fn put_entry(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        self.put(&keys::of_message(number, located.set, located.key()), &located.encode())
     }
 
     /// Moves a message to another of the three sets.
-    pub(super) fn move_to(&mut self, number: u64, from: &Place, to: &Place) -> Result<(), Error> {
-        if !self.take(&keys::of_message(number, from.set, &from.key))? {
-            return Err(damaged("the place of a message"));
+    pub(super) fn move_to(&mut self, number: u64, from: &Located, to: &Located) -> Result<(), Error> {
+        if !self.take(&keys::of_message(number, from.set, from.key()))? {
+            return Err(damaged("the entry of a message"));
         }
         self.leave_shard(number, from)?;
-        self.put_place(number, to)?;
+        self.put_entry(number, to)?;
         self.enter_shard(number, to)?;
         self.tell(number, u64::from(to.set == Part::Ready));
+        if from.set == Part::InFlight && to.set == Part::Ready {
+            self.tell_older(number, to.key());
+        }
         self.count(number, |state| {
-            leave(state, from);
             enter(state, to);
+            leave(state, from);
         })
     }
 
@@ -202,76 +248,87 @@ impl<'t> Writing<'t> {
     }
 
     /// Notes that a message ends then.
-    pub(super) fn note_end(&mut self, number: u64, key: &Key, end_s: u64) -> Result<(), Error> {
-        self.note_due(number, end_s.saturating_mul(1_000_000))?;
-        self.put(&keys::timed(number, Part::End, end_s, key), &[])
+    pub(super) fn note_expiration(&mut self, number: u64, key: &Key, end_s: u32) -> Result<(), Error> {
+        self.note_due(number, u64::from(end_s) * 1_000_000)?;
+        self.put(&keys::timed(number, Part::Expiration, end_s.into(), key), &[])
+    }
+
+    /// Notes that a message ends at another time than it was noted.
+    pub(super) fn move_expiration(&mut self, number: u64, key: &Key, from_s: u32, to_s: u32) -> Result<(), Error> {
+        if from_s == to_s {
+            return Ok(());
+        }
+        self.take(&keys::timed(number, Part::Expiration, from_s.into(), key))?;
+        self.note_expiration(number, key, to_s)
     }
 
     /// Puts a new message into one of the three sets.
-    pub(super) fn add(&mut self, number: u64, place: &Place, record: &[u8], end_s: u64) -> Result<(), Error> {
-        self.put(&keys::of_message(number, Part::Message, &place.key), record)?;
-        self.put_place(number, place)?;
-        self.enter_shard(number, place)?;
-        self.note_end(number, &place.key, end_s)?;
-        if place.set == Part::Delayed {
-            self.note_due(number, rank_of(&place.key))?;
+    pub(super) fn add(&mut self, number: u64, located: &Located, record: &[u8]) -> Result<(), Error> {
+        let key = located.key();
+        self.put(&keys::of_message(number, Part::Message, key), record)?;
+        self.put_entry(number, located)?;
+        self.enter_shard(number, located)?;
+        self.note_expiration(number, key, located.entry.ends_s())?;
+        if located.set == Part::Delayed {
+            let offset = self.state(number)?.offset;
+            self.note_due(number, rank_of(key).saturating_sub(offset))?;
         }
-        self.tell(number, u64::from(place.set == Part::Ready));
+        self.tell(number, u64::from(located.set == Part::Ready));
         self.count(number, |state| {
             state.total += 1;
-            enter(state, place);
+            enter(state, located);
         })
     }
 
     /// Removes a message with all that is kept about it.
-    pub(super) fn remove(&mut self, number: u64, place: &Place) -> Result<(), Error> {
-        let end_s = self.remove_but_its_end(number, place)?;
-        self.take(&keys::timed(number, Part::End, end_s, &place.key))?;
+    pub(super) fn remove(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        self.remove_but_its_expiration(number, located)?;
+        self.take(&keys::timed(number, Part::Expiration, located.entry.ends_s().into(), located.key()))?;
         Ok(())
     }
 
-    /// The same but for the entry that says when it ends; the second in which that is.
-    pub(super) fn remove_but_its_end(&mut self, number: u64, place: &Place) -> Result<u64, Error> {
-        self.take(&keys::of_message(number, place.set, &place.key))?;
-        self.leave_shard(number, place)?;
-        let record = self.view.contents.remove(&keys::of_message(number, Part::Message, &place.key)[..])?;
-        let record = record.ok_or_else(|| damaged("a message"))?;
-        let hold = place.hold.map_or_else(|| Hold::of_record(record.value()), Ok)?;
-        drop(record);
-        self.is_changed = true;
+    /// The same but for the key that says when it ends.
+    pub(super) fn remove_but_its_expiration(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        self.take(&keys::of_message(number, located.set, located.key()))?;
+        self.leave_shard(number, located)?;
+        if !self.take(&keys::of_message(number, Part::Message, located.key()))? {
+            return Err(damaged("a message"));
+        }
         self.count(number, |state| {
             state.total = state.total.saturating_sub(1);
-            leave(state, place);
-        })?;
-        Ok(hold.end_s)
+            leave(state, located);
+        })
     }
 
     /// Removes those of the messages that are there.
     pub(super) fn remove_all(&mut self, number: u64, keys: &[Key]) -> Result<(), Error> {
         for key in keys {
             let state = self.state(number)?;
-            if let Some(place) = self.view.place(number, &state, key)? {
-                self.remove(number, &place)?;
+            if let Some(located) = self.view.located(number, &state, key)? {
+                self.remove(number, &located)?;
             }
         }
         Ok(())
     }
 }
 
-fn enter(state: &mut State, place: &Place) {
-    state.sharded += u64::from(place.shard.is_some());
-    match place.set {
-        Part::Held => state.held += 1,
+fn enter(state: &mut State, located: &Located) {
+    state.sharded += u64::from(located.shard.is_some());
+    match located.set {
+        Part::InFlight => state.in_flight += 1,
         Part::Delayed => state.delayed += 1,
         _ => {}
     }
 }
 
-fn leave(state: &mut State, place: &Place) {
-    state.sharded = state.sharded.saturating_sub(u64::from(place.shard.is_some()));
-    match place.set {
-        Part::Held => state.held = state.held.saturating_sub(1),
+fn leave(state: &mut State, located: &Located) {
+    state.sharded = state.sharded.saturating_sub(u64::from(located.shard.is_some()));
+    match located.set {
+        Part::InFlight => state.in_flight = state.in_flight.saturating_sub(1),
         Part::Delayed => state.delayed = state.delayed.saturating_sub(1),
         _ => {}
+    }
+    if state.delayed == 0 {
+        (state.offset, state.logical) = (0, 0);
     }
 }

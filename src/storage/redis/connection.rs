@@ -4,22 +4,31 @@
 //! `fred` connects again by itself, but does not notice a connection that died without a word while
 //! commands keep being written to it: see `line.rs`.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fred::clients::{Client, Pool};
 use fred::error::{Error as FredError, ErrorKind};
-use fred::interfaces::{ClientLike, LuaInterface};
-use fred::types::config::{ConnectionConfig, PerformanceConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
+use fred::interfaces::{ClientLike, ClusterInterface, LuaInterface};
+use fred::types::cluster::ClusterRouting;
+use fred::types::config::{
+    ConnectionConfig, PerformanceConfig, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig,
+};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use fred::util::redis_keyslot;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::keys::{self, QueueKeys};
+use super::layout::{KEY_OF_LAYOUT_1, LAYOUT, Layout};
 use super::line::{Line, Lines};
 use super::reply::Reply;
-use super::script::Script;
+use super::script::{QUEUE_SETTLE, Script};
+use super::slots::{SLOTS, due_key};
 use super::uri::RedisUri;
 use crate::storage::Error;
 
@@ -34,10 +43,13 @@ const COMMAND: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_millis(1_300);
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(30);
 const PAUSE_BETWEEN_RECONNECTS_MS: u32 = 100;
+const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
 const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_secs(5);
 /// More waiting commands than this are refused: `fred` keeps them in memory while it is cut off.
 const COMMANDS_WAITING_MAX: usize = 20_000;
 
+/// What a script answers when something is due in its queue.
+const DUE: &str = "due";
 /// The key of commands that any node answers.
 const ANYWHERE: &str = "";
 /// How long the other side may leave what was sent unacknowledged, or its windows closed.
@@ -86,6 +98,7 @@ pub(super) fn manner() -> Manner {
 #[derive(Clone)]
 pub(super) struct Connection {
     lines: Lines,
+    layout: Layout,
 }
 
 impl Connection {
@@ -95,9 +108,38 @@ impl Connection {
         let (performance, connection, reconnect) = (manner.performance, manner.connection, manner.reconnect);
         let pool = Pool::new(uri.config(), Some(performance), Some(connection), Some(reconnect), CONNECTIONS)
             .map_err(|error| Error::Unavailable(error.to_string()))?;
-        let this = Self { lines: Lines::open(pool.clients()) };
+        let this = Self { lines: Lines::open(pool.clients()), layout: Layout::unknown() };
+        let reconnected = this.lines.reconnected();
+        tokio::spawn(this.clone().verify_layout(reconnected));
         tokio::spawn(this.clone().report_settings());
         Ok(this)
+    }
+
+    /// Completes if the store turns out to have a layout that this release does not know, and says so.
+    pub(super) async fn refused(&self) -> String {
+        self.layout.refused().await
+    }
+
+    /// Notified after each reconnection and each change of a cluster.
+    pub(super) fn reconnected(&self) -> Arc<Notify> {
+        self.lines.reconnected()
+    }
+
+    /// All slots, by the server that has them; those of a cluster that nobody has are left out. An empty list if the
+    /// cluster is not known.
+    pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
+        if !self.lines.are_clustered() {
+            return vec![vec![0]];
+        }
+        let mut by_server: HashMap<Server, Vec<u16>> = HashMap::new();
+        let state = self.lines.next().client().cached_cluster_state();
+        for range in state.iter().flat_map(ClusterRouting::slots) {
+            by_server
+                .entry(range.primary.clone())
+                .or_default()
+                .extend((range.start..=range.end).filter(|slot| *slot < SLOTS));
+        }
+        by_server.into_values().collect()
     }
 
     /// Which part of the store has keys with that hash tag: what is in one can be touched by one script.
@@ -105,32 +147,62 @@ impl Connection {
         if self.lines.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
     }
 
-    /// Runs a script, which must bear being run twice: an answer may be lost on the way.
-    pub(super) async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
+    /// Runs a script on a queue. It must bear being run twice: an answer may be lost on the way.
+    pub(super) async fn run(&self, script: &Script, queue: &QueueKeys, args: &[Bytes]) -> Result<Reply, Error> {
+        self.evaluate(script, self.keys(script, queue), args.to_vec(), always).await
+    }
+
+    /// The same with keys that are no queue's.
+    pub(super) async fn run_on(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         self.evaluate(script, keys, args, always).await
     }
 
-    /// Runs a script on a queue until it has nothing left to settle; each run settles some, so it ends. What kind of answer
-    /// it has, and the rest of that.
+    /// Runs a script on a queue in which nothing is due: applies what is due first, in steps. Returns the kind of its answer,
+    /// and the rest.
     pub(super) async fn run_settled(
         &self,
         script: &Script,
-        keys: Vec<String>,
+        queue: &QueueKeys,
         args: &[Bytes],
     ) -> Result<(String, Reply), Error> {
         loop {
-            let mut reply = self.run(script, keys.clone(), args.to_vec()).await?;
+            let mut reply = self.run(script, queue, args).await?;
             let kind = reply.text()?;
-            if kind != "again" {
+            if kind != DUE {
                 return Ok((kind, reply));
             }
+            self.settle(queue).await?;
         }
     }
 
-    /// Runs a script that must not be run twice: again only if it certainly was not run. If its answer is
-    /// lost, so is what it did.
-    pub(super) async fn run_once(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
-        self.evaluate(script, keys, args, has_not_run).await
+    /// The same for a script that must not be run twice: it is repeated only if it certainly was not run. If its answer is lost,
+    /// so is what it did.
+    pub(super) async fn run_settled_once(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+    ) -> Result<(String, Reply), Error> {
+        loop {
+            let keys = self.keys(script, queue);
+            let mut reply = self.evaluate(script, keys, args.to_vec(), has_not_run).await?;
+            let kind = reply.text()?;
+            if kind != DUE {
+                return Ok((kind, reply));
+            }
+            self.settle(queue).await?;
+        }
+    }
+
+    /// Applies what is due in a queue, some hundreds of messages in a script, so that others get their turn in between.
+    pub(super) async fn settle(&self, queue: &QueueKeys) -> Result<(), Error> {
+        while self.run(&QUEUE_SETTLE, queue, &[]).await?.text()? == "again" {}
+        Ok(())
+    }
+
+    /// The keys that a script gets of a queue.
+    fn keys(&self, script: &Script, queue: &QueueKeys) -> Vec<String> {
+        queue.parts(script.keys, self.slot(queue.prefix()))
     }
 
     async fn evaluate(
@@ -144,22 +216,92 @@ impl Connection {
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
         let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
+        self.admit(script.name).await?;
         self.persist(script.name, &slot, may_repeat, attempt).await
     }
 
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
     pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
+        let args = args.iter().map(|arg| Value::from(*arg));
+        self.command_with(name, key, args).await
+    }
+
+    /// The same with arguments of any kind.
+    pub(super) async fn command_with(
+        &self,
+        name: &'static str,
+        key: &str,
+        args: impl IntoIterator<Item = Value>,
+    ) -> Result<Reply, Error> {
+        self.admit(name).await?;
+        self.unchecked(name, key, args).await
+    }
+
+    /// Runs a plain command without a key on the server that has the slot; it must bear being run twice.
+    pub(super) async fn command_on(&self, slot: u16, name: &'static str, args: &[&str]) -> Result<Reply, Error> {
+        self.admit(name).await?;
+        let command = CustomCommand::new_static(name, ClusterHash::Custom(slot), false);
+        let words: Vec<Value> = args.iter().map(|word| Value::from(*word)).collect();
+        let key = due_key(slot);
+        self.persist(name, &key, always, |client| custom(client, command.clone(), words.clone())).await
+    }
+
+    /// The same as `command_with`, whatever layout the store has.
+    async fn unchecked(
+        &self,
+        name: &'static str,
+        key: &str,
+        args: impl IntoIterator<Item = Value>,
+    ) -> Result<Reply, Error> {
         let command = CustomCommand::new_static(name, ClusterHash::from(key), false);
-        let words: Vec<Value> = [key].iter().chain(args).map(|word| Value::from(*word)).collect();
+        let words: Vec<Value> = [Value::from(key)].into_iter().chain(args).collect();
         self.persist(name, key, always, |client| custom(client, command.clone(), words.clone())).await
     }
 
     /// Succeeds if Redis answers.
     pub(super) async fn ping(&self) -> Result<(), Error> {
+        self.admit("PING").await?;
         let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
         self.persist("PING", ANYWHERE, always, |client| custom(client, command.clone(), Vec::new()))
             .await
             .map(|_pong| ())
+    }
+
+    /// Waits until the store is known to have our layout.
+    async fn admit(&self, what: &str) -> Result<(), Error> {
+        if self.layout.is_ours() {
+            return Ok(());
+        }
+        let patience = PATIENCE.saturating_sub(self.lines.cut_off_for());
+        self.layout.admit(patience).await.map_err(|error| match error {
+            Error::Unavailable(reason) => Error::Unavailable(format!("{what}: {reason}")),
+            error @ Error::Corrupt(_) => error,
+        })
+    }
+
+    /// Reads the layout of the store now and after each reconnection.
+    async fn verify_layout(self, reconnected: Arc<Notify>) {
+        loop {
+            match self.read_layout().await {
+                Ok(version) => {
+                    self.layout.found(version.as_deref());
+                    reconnected.notified().await;
+                }
+                Err(_away) => sleep(PAUSE_BETWEEN_LAYOUT_READS).await,
+            }
+        }
+    }
+
+    /// The version of the layout, written if the store is empty; `None` for a store without one that is not.
+    async fn read_layout(&self) -> Result<Option<String>, Error> {
+        // In this order: another process may be writing the version, and does so before anything else.
+        let is_layout_1 = self.unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
+        let version = self.unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
+        if version.is_some() || is_layout_1 {
+            return Ok(version);
+        }
+        self.unchecked("SET", keys::LAYOUT, [LAYOUT, "NX"].map(Value::from)).await?;
+        self.unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()
     }
 
     /// Attempts until there is an answer, or a failure after which there may not be another attempt.
@@ -235,7 +377,7 @@ where
 
 async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
     match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
-        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text, keys, args).await,
+        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text(), keys, args).await,
         answer => answer,
     }
 }

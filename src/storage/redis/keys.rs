@@ -2,35 +2,78 @@
 //!
 //! | key | kind | holds |
 //! |---|---|---|
-//! | `sukkal:projects` | zset | every project that ever had a queue |
-//! | `sukkal:{P}:queues` | zset | the names of the project's queues |
-//! | `sukkal:{P}:stamps` | hash | each name's stamp, the last one given under `/` |
-//! | `sukkal:{P/Q}:queue`, `:counter`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
-//! | `sukkal:{P/Q}:letters` | hash | the last dead letter that came from each queue |
-//! | `sukkal:{P/Q}:grave` | string | the last stamp laid to rest, for a day after a delete |
-//! | `sukkal:{P/Q}:answer:LANE` | string | the last post of a process lane, or that popped messages were restored, for half a minute |
-//! | `sukkal:{P/Q}:once:HASH` | string | the post of a client's idempotency key, for some minutes |
+//! | `sukkal:layout` | string | the version of this layout: see `layout.rs` |
+//! | `sukkal:{projects}` | zset | `P`, zero byte, registration version: every project that has a queue |
+//! | `sukkal:{P}:queues` | zset | queue name, zero byte, registration version: every queue of the project |
+//! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when something is next due there; one for each slot: see `slots.rs` |
+//! | `sukkal:{janitor}` | hash | which process does maintenance, and when it was last done: see `scripts/janitor_lease.lua` |
+//! | `sukkal:{P/Q}:queue`, `:messages`, `:ready` and so on | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:answer:SLOT` | string | the last post of a retry slot of a process, for half a minute |
 //!
 //! `P` is the project id with all but letters, digits, `_`, `-` and `.` percent-encoded, so it holds
 //! neither a slash nor a brace: no two ids ever meet in one key, and the braces are the hash tag.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use super::slots::due_key;
 use crate::domain::{ProjectId, QueueId};
 
-/// All projects, for the janitor.
-pub(super) const PROJECTS: &str = "sukkal:projects";
+/// The register of all projects that have queues.
+pub(super) const PROJECTS: &str = "sukkal:{projects}";
+/// The version of the layout.
+pub(super) const LAYOUT: &str = "sukkal:layout";
+/// Who does maintenance.
+pub(super) const JANITOR: &str = "sukkal:{janitor}";
+/// What `SCAN` calls the keys that exist as long as their queues do.
+pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
-/// What a queue consists of, in the order in which every script on it gets its keys.
-const PARTS: [&str; 13] = [
-    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "leases", "held", "holds",
-    "claims", "outbox",
-];
+/// A key that scripts get of a queue: `scripts/shared/queue.lua` describes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Queue,
+    Messages,
+    Ready,
+    InFlight,
+    Delayed,
+    Expirations,
+    Leases,
+    Claims,
+    Outbox,
+    Received,
+    Shards,
+    Tenants,
+    Idempotency,
+    IdempotencyExpirations,
+    Tombstone,
+    /// The index of due queues, which all queues of a slot share.
+    Due,
+}
 
-/// How many of them, the first, a post needs.
-const POST_PARTS: usize = 9;
+impl Part {
+    /// The name, in keys and in scripts.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Messages => "messages",
+            Self::Ready => "ready",
+            Self::InFlight => "in_flight",
+            Self::Delayed => "delayed",
+            Self::Expirations => "expirations",
+            Self::Leases => "leases",
+            Self::Claims => "claims",
+            Self::Outbox => "outbox",
+            Self::Received => "received",
+            Self::Shards => "shards",
+            Self::Tenants => "tenants",
+            Self::Idempotency => "idempotency",
+            Self::IdempotencyExpirations => "idempotency_expirations",
+            Self::Tombstone => "tombstone",
+            Self::Due => "due",
+        }
+    }
+}
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +83,7 @@ pub(super) struct QueueKeys {
 
 impl QueueKeys {
     pub(super) fn of(queue: &QueueId) -> Self {
-        let project = encoded(queue.project());
-        Self { prefix: format!("sukkal:{{{project}/{}}}:", queue.name()) }
+        Self { prefix: format!("sukkal:{{{}}}:", queue_tag(queue)) }
     }
 
     /// What each of them begins with, the hash tag included.
@@ -51,39 +93,23 @@ impl QueueKeys {
 
     /// The hash that exists as long as the queue does.
     pub(super) fn queue(&self) -> String {
-        self.key("queue")
+        self.key(Part::Queue.name())
     }
 
-    /// What every script on a queue gets, in its order.
-    pub(super) fn all(&self) -> Vec<String> {
-        PARTS.map(|name| self.key(name)).into()
+    /// The keys of these parts, in a store that has the queue in this slot.
+    pub(super) fn parts(&self, parts: &[Part], slot: u16) -> Vec<String> {
+        let key = |part: &Part| if *part == Part::Due { due_key(slot) } else { self.key(part.name()) };
+        parts.iter().map(key).collect()
     }
 
-    pub(super) fn all_and_grave(&self) -> Vec<String> {
-        self.all_and(["grave"])
+    /// The hash of messages.
+    pub(super) fn messages(&self) -> String {
+        self.key(Part::Messages.name())
     }
 
-    pub(super) fn all_and_grave_and_letters(&self) -> Vec<String> {
-        self.all_and(["grave", "letters"])
-    }
-
-    pub(super) fn all_and_letters(&self) -> Vec<String> {
-        self.all_and(["letters"])
-    }
-
-    /// What a script that posts gets of each queue.
-    pub(super) fn for_posts(&self) -> impl Iterator<Item = String> {
-        PARTS[..POST_PARTS].iter().map(|name| self.key(name))
-    }
-
-    /// The last answer to a lane.
+    /// The last answer to a retry slot.
     pub(super) fn answer(&self, lane: &str) -> String {
         self.key(&format!("answer:{lane}"))
-    }
-
-    /// The answer that is kept under an idempotency key.
-    pub(super) fn kept_answer(&self, name: u128) -> String {
-        self.key(&format!("once:{name:032x}"))
     }
 
     /// Where the offset of the queue's clock is kept, for tests that move it.
@@ -92,29 +118,43 @@ impl QueueKeys {
         self.key("clock")
     }
 
-    fn all_and<const N: usize>(&self, names: [&str; N]) -> Vec<String> {
-        let mut keys = self.all();
-        keys.extend(names.into_iter().map(|name| self.key(name)));
-        keys
-    }
-
     fn key(&self, name: &str) -> String {
         [&self.prefix, name].concat()
     }
 }
 
-/// The names of a project's queues.
+/// The register of a project's queues.
 pub(super) fn queue_names(project: &ProjectId) -> String {
     format!("sukkal:{{{}}}:queues", encoded(project))
 }
 
-/// The stamps of a project's queues.
-pub(super) fn queue_stamps(project: &ProjectId) -> String {
-    format!("sukkal:{{{}}}:stamps", encoded(project))
+/// The index of due queues in a slot, which is named by a text in that slot: see `slots.rs`.
+pub(super) fn due(tag: u32) -> String {
+    format!("sukkal:{{{tag}}}:due")
 }
 
-fn encoded(project: &ProjectId) -> String {
+/// A queue as its keys name it: what their hash tag contains.
+pub(super) fn queue_tag(queue: &QueueId) -> String {
+    format!("{}/{}", encoded(queue.project()), queue.name())
+}
+
+/// The queue that a hash tag names.
+pub(super) fn queue_of_tag(tag: &str) -> Option<QueueId> {
+    let (project, name) = tag.rsplit_once('/')?;
+    QueueId::new(decoded(project)?, name.parse().ok()?).ok()
+}
+
+/// The queue whose first key this is.
+pub(super) fn queue_of_key(key: &str) -> Option<QueueId> {
+    queue_of_tag(key.strip_prefix("sukkal:{")?.strip_suffix("}:queue")?)
+}
+
+pub(super) fn encoded(project: &ProjectId) -> String {
     utf8_percent_encode(project.as_str(), PLAIN).to_string()
+}
+
+pub(super) fn decoded(project: &str) -> Option<ProjectId> {
+    ProjectId::new(&percent_decode_str(project).decode_utf8().ok()?)
 }
 
 #[cfg(test)]
@@ -122,6 +162,24 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    const OWN: [Part; 15] = [
+        Part::Queue,
+        Part::Messages,
+        Part::Ready,
+        Part::InFlight,
+        Part::Delayed,
+        Part::Expirations,
+        Part::Leases,
+        Part::Claims,
+        Part::Outbox,
+        Part::Received,
+        Part::Shards,
+        Part::Tenants,
+        Part::Idempotency,
+        Part::IdempotencyExpirations,
+        Part::Tombstone,
+    ];
 
     #[test]
     fn ids_that_look_alike_never_share_a_key() {
@@ -134,9 +192,10 @@ mod tests {
             assert!(keys.insert(queue_names(&project)));
             for name in names {
                 let queue = QueueId::new(project.clone(), name.parse().unwrap()).unwrap();
-                for key in QueueKeys::of(&queue).all_and_grave_and_letters() {
+                for key in QueueKeys::of(&queue).parts(&OWN, 0) {
                     assert!(keys.insert(key));
                 }
+                assert_eq!(queue_of_key(&QueueKeys::of(&queue).queue()), Some(queue));
             }
         }
     }
@@ -147,7 +206,7 @@ mod tests {
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
         let keys = QueueKeys::of(&queue);
-        for key in keys.all_and_grave_and_letters().into_iter().chain([keys.answer("1"), keys.kept_answer(2)]) {
+        for key in keys.parts(&OWN, 0).into_iter().chain([keys.answer("1")]) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::clients::Client;
-use fred::interfaces::ClientLike;
+use fred::interfaces::{ClientLike, EventInterface};
 use fred::util::redis_keyslot;
+use tokio::sync::Notify;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -67,6 +69,28 @@ impl Lines {
     /// Whether each is a connection to every node of a cluster.
     pub(super) fn are_clustered(&self) -> bool {
         self.all[0].client.is_clustered()
+    }
+
+    /// Notified after each reconnection of a line and each change of the cluster that it finds.
+    pub(super) fn reconnected(&self) -> Arc<Notify> {
+        let notify = Arc::new(Notify::new());
+        for line in &*self.all {
+            let (mut reconnections, mut changes) = (line.client.reconnect_rx(), line.client.cluster_change_rx());
+            let notified = notify.clone();
+            tokio::spawn(async move {
+                loop {
+                    let event = tokio::select! {
+                        event = reconnections.recv() => event.map(drop),
+                        event = changes.recv() => event.map(drop),
+                    };
+                    if matches!(event, Err(RecvError::Closed)) {
+                        return;
+                    }
+                    notified.notify_one();
+                }
+            });
+        }
+        notify
     }
 
     /// Waits until all lines have been connected.

@@ -1,65 +1,73 @@
 //! Messages in Redis: post, list, get, delete, pop; and what a queue holds of them.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 
 use super::RedisStore;
 use super::keys::QueueKeys;
+use super::records::read_entries;
 use super::reply::{self, Reply};
 use super::script::{
     MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
-    QUEUE_STATS,
+    QUEUE_SHARDS, QUEUE_STATS,
 };
 use super::shards;
+use crate::domain::fairness::SHARDS_MAX;
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank, Shard, Tenant};
-use crate::storage::key::{self, id_of};
+use crate::storage::entry::Entry;
+use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
     Deletion, Details, Error, GivenClaim, Holding, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record,
 };
 
-/// How long a restoration knows itself again, in milliseconds: longer than any attempt to do it takes.
-const RESTORE_REMEMBERED_MS: &str = "30000";
+/// How long a restoration is remembered, in seconds: longer than any attempt to do it takes.
+const RESTORE_REMEMBERED_S: u64 = 30;
+/// Number of shards that one script counts.
+const SHARDS_PER_STEP: u16 = 128;
 
 #[async_trait]
 impl MessageStore for RedisStore {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+        self.confirmation.uses(queue);
         self.posts.post(queue, post).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
-        let mut after = text(listing.after.map_or(0, Rank::micros));
-        let limit = text(listing.limit as u64);
-        let not_from = listing.not_from.as_ref().map(|client| client.poster().as_bytes().to_vec());
-        let not_from = Bytes::from(not_from.unwrap_or_default());
-        let word = |wanted, word: &'static str| Bytes::from_static(if wanted { word } else { "" }.as_bytes());
-        let scope = [word(listing.scope.claimed, "held"), word(listing.scope.delayed, "delayed")];
+        self.confirmation.uses(queue);
+        let mut after = listing.after.map_or(0, Rank::micros);
         loop {
-            let [held, delayed] = scope.clone();
-            let args = [after, limit.clone(), not_from.clone(), held, delayed];
-            let (kind, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
-            match kind.as_str() {
-                "page" => {
-                    let now = reply.number()?;
-                    let [delays, is_fair, is_last] = [reply.number()? == 1, reply.number()? == 1, reply.number()? == 1];
-                    return Ok(Page { messages: read_messages(queue, now, reply)?, delays, is_fair, is_last });
-                }
-                "onward" => after = reply.bytes()?,
-                kind => return Err(reply::unknown(MESSAGE_LIST.name, kind)),
+            let listed = self.list_entries(queue, listing, after).await?;
+            let messages = self.messages_of(queue, listed.now_us, &listed.entries).await?;
+            let is_complete = messages.iter().all(Option::is_some);
+            let mut messages: Vec<Message> = messages.into_iter().flatten().collect();
+            if !is_complete {
+                // Workers were faster. The messages that are still listed are the page, so it has nothing that was claimed or
+                // deleted before this second script, and nothing before its last message is missing from it.
+                let again = self.list_entries(queue, listing, after).await?;
+                let still: HashSet<Key> = again.entries.iter().map(|entry| entry.key).collect();
+                messages.retain(|message| still.contains(&key::key_of(message.id)));
             }
+            if messages.is_empty() && !listed.is_last {
+                after = listed.position;
+                continue;
+            }
+            let Listed { delays, is_fair, is_last, position, .. } = listed;
+            let last = messages.last().map(|message| message.id.rank());
+            return Ok(Page { messages, delays, is_fair, is_last, reached: last.or(Rank::new(position)) });
         }
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
-        let mut keys = keys_of(&own_ids(queue, ids));
-        let mut found = Vec::new();
-        while !keys.is_empty() {
-            let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys).await?;
-            let (now, reached) = (reply.number()?, reply.number()?);
-            keys.drain(..keys.len().min(usize::try_from(reached).unwrap_or(usize::MAX)));
-            found.extend(read_messages(queue, now, reply)?);
+        let keys = keys_of(&own_ids(queue, ids));
+        if keys.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(found)
+        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys).await?;
+        let now_us = reply.number()?;
+        Ok(self.read_messages(queue, now_us, reply).await?.into_iter().flatten().collect())
     }
 
     async fn delete_message(
@@ -97,55 +105,91 @@ impl MessageStore for RedisStore {
     }
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
-        let keys = QueueKeys::of(queue).all();
-        loop {
-            let mut reply = self.connection.run_once(&MESSAGE_POP, keys.clone(), vec![text(limit as u64)]).await?;
-            match reply.text()?.as_str() {
-                "again" => {}
-                _popped => {
-                    self.send_letters(queue, reply.number()?).await;
-                    let (now, shards) = (reply.number()?, reply.bytes()?);
-                    let mut shards = shards::numbers(&shards)?.into_iter();
-                    let mut popped = Vec::new();
-                    while !reply.is_empty() {
-                        popped.push(Popped { shard: shards.next(), ..read_popped(queue, now, &mut reply)? });
-                    }
-                    return Ok(popped);
-                }
+        self.confirmation.uses(queue);
+        let (keys, args) = (QueueKeys::of(queue), [text(limit as u64)]);
+        let (kind, mut reply) = self.connection.run_settled_once(&MESSAGE_POP, &keys, &args).await?;
+        self.start_forwarding(queue, reply.number()?).await;
+        match kind.as_str() {
+            "moved" => {
+                self.notify_behind_dead_letters(queue);
+                Ok(Vec::new())
             }
+            "popped" => read_popped(queue, &mut reply),
+            kind => Err(reply::unknown(MESSAGE_POP.name, kind)),
         }
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
-        if popped.is_empty() {
+        let Some(first) = popped.first() else {
             return Ok(());
-        }
-        let mut keys = QueueKeys::of(queue).all();
-        keys.push(QueueKeys::of(queue).answer(&Uuid::new_v4().simple().to_string()));
-        let mut args = vec![Bytes::from_static(RESTORE_REMEMBERED_MS.as_bytes())];
+        };
+        // Parts of one pop may be restored separately.
+        let name = [&first.pop.as_bytes()[..], &key_of(first.message.id)].concat();
+        let mut args = vec![name.into(), text(RESTORE_REMEMBERED_S), text(first.epoch)];
         for one in popped {
             let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shards::digits(shard)));
-            args.extend([key_of(one.message.id), one.record.clone(), one.hold.clone(), shard]);
+            args.extend([one.entry.clone(), one.record.clone(), shard]);
         }
-        self.connection.run(&MESSAGE_RESTORE, keys, args).await.map(|_done| ())
+        self.connection.run(&MESSAGE_RESTORE, &QueueKeys::of(queue), &args).await.map(|_done| ())
     }
 
     async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
-        self.connection.run(&QUEUE_PURGE, QueueKeys::of(queue).all(), Vec::new()).await.map(|_done| ())
+        self.connection.run(&QUEUE_PURGE, &QueueKeys::of(queue), &[]).await.map(|_done| ())
     }
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-        let detail = Bytes::from_static(if detailed { b"detailed" } else { b"" });
-        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[detail]).await?;
-        let now = reply.number()?;
-        let (total, claimed) = (reply.number()?, reply.number()?);
-        let details = read_details(now, &mut reply)?;
-        let mut ends = read_messages(queue, now, reply)?.into_iter();
-        Ok(Stats { total, claimed, oldest: ends.next(), newest: ends.next(), details: detailed.then_some(details) })
+        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
+        let (now_us, total) = (reply.number()?, reply.number()?);
+        let [_available, _delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
+        let mut ends = self.read_messages(queue, now_us, reply).await?.into_iter();
+        let (oldest, newest) = (ends.next().flatten(), ends.next().flatten());
+        let details = if detailed { Some(self.read_details(queue).await?) } else { None };
+        Ok(Stats { total, claimed, oldest, newest, details })
     }
 }
 
+/// The entries of a page, and what is known of the feed around it.
+struct Listed {
+    now_us: u64,
+    delays: bool,
+    is_fair: bool,
+    is_last: bool,
+    /// The rank of the last entry that was examined.
+    position: u64,
+    entries: Vec<Entry>,
+}
+
 impl RedisStore {
+    /// Chooses the entries of a page behind a rank.
+    async fn list_entries(&self, queue: &QueueId, listing: &Listing, after: u64) -> Result<Listed, Error> {
+        let not_from = listing.not_from.as_ref().map(|client| client.poster().as_bytes().to_vec());
+        let word = |wanted, word: &'static str| Bytes::from_static(if wanted { word } else { "" }.as_bytes());
+        let args = [
+            text(after),
+            text(listing.limit as u64),
+            not_from.unwrap_or_default().into(),
+            word(listing.scope.claimed, "claimed"),
+            word(listing.scope.delayed, "delayed"),
+        ];
+        let (_page, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
+        let now_us = reply.number()?;
+        let [delays, is_fair, is_last] = [reply.number()? == 1, reply.number()? == 1, reply.number()? == 1];
+        let position = reply.number()?;
+        Ok(Listed { now_us, delays, is_fair, is_last, position, entries: read_entries(reply)? })
+    }
+
+    /// What each shard has, some shards in a script: each count is exact at the moment of its script.
+    async fn read_details(&self, queue: &QueueId) -> Result<Details, Error> {
+        let mut details = Details::default();
+        for first in (0..SHARDS_MAX).step_by(SHARDS_PER_STEP.into()) {
+            let [first, last] = [first, first + SHARDS_PER_STEP - 1].map(|shard| shards::digits(shard).to_vec().into());
+            let (_shards, mut reply) = self.run_settled(&QUEUE_SHARDS, queue, &[first, last]).await?;
+            read_shards(&mut reply, &mut details)?;
+        }
+        details.shards.sort_unstable_by_key(|(shard, _)| *shard);
+        Ok(details)
+    }
+
     async fn delete_by_id(
         &self,
         queue: &QueueId,
@@ -169,48 +213,47 @@ impl RedisStore {
     }
 }
 
-/// The messages of an answer that has come to its keys, records and holds.
-pub(super) fn read_messages(queue: &QueueId, now_us: u64, mut reply: Reply) -> Result<Vec<Message>, Error> {
-    let mut messages = Vec::new();
+/// The messages of a pop, with what it takes to restore them.
+fn read_popped(queue: &QueueId, reply: &mut Reply) -> Result<Vec<Popped>, Error> {
+    let (now_us, epoch, shards) = (reply.number()?, reply.bytes()?, reply.bytes()?);
+    let mut shards = shards::numbers(&shards)?.into_iter();
+    let epoch = if epoch.is_empty() { 0 } else { reply::parse(&String::from_utf8_lossy(&epoch))? };
+    let (mut popped, pop) = (Vec::new(), Uuid::new_v4());
     while !reply.is_empty() {
-        messages.push(read_popped(queue, now_us, &mut reply)?.message);
+        let (entry, record) = (reply.bytes()?, reply.bytes()?);
+        let decoded = Entry::decode(&entry)?;
+        let message = record::message(id_of(queue, &decoded.key)?, &decoded, &record, now_us)?;
+        let waited = decoded.delivery.is_none().then(|| message.waited(now_us));
+        popped.push(Popped { message, waited, record, entry, shard: shards.next(), epoch, pop });
     }
-    Ok(messages)
+    Ok(popped)
 }
 
-/// The next message of such an answer, with what it was read from.
-fn read_popped(queue: &QueueId, now_us: u64, reply: &mut Reply) -> Result<Popped, Error> {
-    let id = id_of(queue, &reply.bytes()?)?;
-    let (record, hold) = (reply.bytes()?, reply.bytes()?);
-    let message = record::message(id, &record, record::hold(&hold)?, now_us)?;
-    let waited = hold.is_empty().then(|| message.waited(now_us));
-    Ok(Popped { message, waited, record, hold, shard: None })
-}
-
-/// What each shard has, and who posts most.
-fn read_details(now_us: u64, reply: &mut Reply) -> Result<Details, Error> {
-    let (rows, tenants) = (reply.number()?, reply.number()?);
-    let mut details = Details::default();
-    for _ in 0..rows {
+/// Adds what some shards have to the details.
+fn read_shards(reply: &mut Reply, details: &mut Details) -> Result<(), Error> {
+    let now_us = reply.number()?;
+    details.unsharded = read_holding(reply, now_us)?;
+    for _ in 0..reply.number()? {
         let number = reply.number()?;
-        let [available, delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
-        let oldest = Some(reply.number()?).filter(|rank| *rank > 0);
-        let oldest_age_s = oldest.map(|rank| now_us.saturating_sub(rank) / 1_000_000);
-        let holding = Holding { available, delayed, claimed, oldest_age_s };
-        match u16::try_from(number).ok().and_then(Shard::new) {
-            Some(shard) => details.shards.push((shard, holding)),
-            None => details.unsharded = holding,
-        }
+        let shard = u16::try_from(number).ok().and_then(Shard::new);
+        let shard = shard.ok_or_else(|| Error::Corrupt(format!("{number} is no shard")))?;
+        details.shards.push((shard, read_holding(reply, now_us)?));
     }
-    details.shards.sort_unstable_by_key(|(shard, _)| *shard);
     let mut counts = Vec::new();
-    for _ in 0..tenants {
+    while !reply.is_empty() {
         let (name, count) = (reply.text()?, reply.text()?);
         let count: f64 = count.parse().map_err(|_| Error::Corrupt(format!("{name} has posted {count:?} messages")))?;
         counts.push((Tenant::from_store(&name), count));
     }
     details.tenants = Details::shares(counts);
-    Ok(details)
+    Ok(())
+}
+
+fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
+    let [available, delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
+    let oldest = Some(reply.number()?).filter(|rank| *rank > 0);
+    let oldest_age_s = oldest.map(|rank| now_us.saturating_sub(rank) / 1_000_000);
+    Ok(Holding { available, delayed, claimed, oldest_age_s })
 }
 
 /// Those of the ids that can name a message here: a message's key has no room for the fingerprint.

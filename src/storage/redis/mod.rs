@@ -1,34 +1,43 @@
 //! The store over Redis: a server, a Sentinel group or a cluster.
 //!
 //! One operation is one Lua script, legal on a cluster because all keys of a queue share a slot.
-//! Only a queue's birth and death touch a second slot, the register of its project: see `queues.rs`.
+//! Only the creation and deletion of a queue touch further slots, those of the registers: see `queues.rs`.
 
 mod check;
 mod claims;
+mod confirmation;
 mod connection;
+mod dead_letters;
+mod due;
+mod janitor;
 mod keys;
 mod lanes;
-mod letters;
+mod layout;
 mod line;
 mod messages;
 mod posts;
 mod queues;
+mod records;
+mod registers;
 mod reply;
 mod script;
 mod shards;
+mod slots;
 mod subscriber;
 mod upkeep;
 mod uri;
 mod watch;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 pub use posts::Batches;
 pub use uri::{InvalidUri, RedisUri};
 
+use self::confirmation::Confirmation;
 use self::connection::Connection;
+use self::dead_letters::Forwarders;
 use self::keys::QueueKeys;
-use self::letters::Couriers;
 use self::posts::Posts;
 use self::reply::Reply;
 use self::script::Script;
@@ -41,8 +50,11 @@ use crate::storage::Error;
 pub struct RedisStore {
     connection: Connection,
     posts: Posts,
-    couriers: Couriers,
+    forwarders: Forwarders,
     subscriber: Subscriber,
+    confirmation: Confirmation,
+    /// Which of the processes that share the store this is, when they take turns.
+    id: Uuid,
 }
 
 impl RedisStore {
@@ -55,7 +67,12 @@ impl RedisStore {
     pub fn open_with(uri: &RedisUri, batches: Batches) -> Result<Self, Error> {
         let connection = Connection::open(uri)?;
         let posts = Posts::new(connection.clone(), batches);
-        Ok(Self { connection, posts, couriers: Couriers::default(), subscriber: Subscriber::open(uri) })
+        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::open(uri));
+        let (confirmation, waiting) = Confirmation::new();
+        let this = Self { connection, posts, forwarders, subscriber, confirmation, id: Uuid::new_v4() };
+        tokio::spawn(this.clone().confirm_registrations(waiting));
+        tokio::spawn(this.clone().confirm_anew_after_reconnections());
+        Ok(this)
     }
 
     /// Moves the clock of one queue: `offset_us` is added to Redis' own.
@@ -66,8 +83,17 @@ impl RedisStore {
         Ok(())
     }
 
+    /// Runs a script on a queue in which nothing is due.
+    async fn confirm_anew_after_reconnections(self) {
+        let reconnected = self.connection.reconnected();
+        loop {
+            reconnected.notified().await;
+            self.confirmation.reconnected();
+        }
+    }
+
     /// Runs a script on a queue that has nothing left to settle.
     async fn run_settled(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
-        self.connection.run_settled(script, QueueKeys::of(queue).all(), args).await
+        self.connection.run_settled(script, &QueueKeys::of(queue), args).await
     }
 }

@@ -13,18 +13,24 @@ use super::connection::{Connection, refused};
 use super::keys::QueueKeys;
 use super::lanes::Lanes;
 use super::messages::text;
-use super::script::{MESSAGE_POST, QUEUE_SETTLE};
+use super::script::MESSAGE_POST;
+use super::slots::due_key;
 use super::{queues, reply, shards};
 use crate::domain::message::Nonce;
 use crate::domain::{Lot, QueueId};
+use crate::storage::entry::{Entry, SizeClass};
 use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
 
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
 
-/// The outcome of a request that has to wait until its queue is settled.
+/// The outcome of a request in whose queue, a fair one, something is due.
 const UNSETTLED: &[u8] = b"u";
+/// The keys at the front of the script's that every post needs of a queue.
+const PLAIN_PARTS: usize = 6;
+/// Maximum number of tenants of the requests in one script.
+const TENANTS_MAX: usize = 64;
 
 /// How posts are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +76,10 @@ struct Request {
     queue: QueueId,
     keys: QueueKeys,
     seen: u64,
-    /// Nonce, delay and, in a fair queue, tenant of each message.
+    /// Nonce, poster, size class, ttl, and where there are any the delay and the tenant of each message.
     places: Vec<u8>,
-    /// How many shards each tenant has drawn, these, and its name.
+    has_delays: bool,
+    /// How many shards each tenant has, these, and its name.
     tenants: Vec<Bytes>,
     /// The record of each message.
     records: Vec<Bytes>,
@@ -82,7 +89,7 @@ struct Request {
 
 /// What the script needs to know of an idempotency key.
 struct Once {
-    name: u128,
+    name: [u8; 16],
     digest: [u8; 16],
     kept_s: u32,
 }
@@ -97,14 +104,19 @@ impl Posts {
         let (tell, told) = oneshot::channel();
         let request = Request::new(queue, post, tell);
         let slot = self.connection.slot(request.keys.prefix());
+        self.enqueue(slot, request);
+        told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())))
+    }
+
+    /// Lets the request wait for the next script, and starts a task for that if fewer are under way than may be.
+    fn enqueue(&self, slot: u16, request: Request) {
         if self.joins(slot, request) {
             // In a box, because a task is moved several times before it runs, and this one is large.
             tokio::spawn(Box::pin(self.clone().carry(slot)));
         }
-        told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())))
     }
 
-    /// Lets the request wait, and says whether somebody has to set out for it.
+    /// Lets the request wait. Returns whether a task has to be started for it.
     fn joins(&self, slot: u16, request: Request) -> bool {
         let mut groups = self.groups();
         let group = groups.entry(slot).or_default();
@@ -135,31 +147,27 @@ impl Posts {
                             request.answer(outcome);
                         }
                     }
-                    self.settle_and_retry(slot, unsettled).await;
+                    if !unsettled.is_empty() {
+                        // In a task of its own, because other queues need this one.
+                        tokio::spawn(self.clone().settle_and_retry(slot, unsettled));
+                    }
                 }
                 Err(error) => batch.into_iter().for_each(|request| request.answer(Err(error.clone()))),
             }
         }
     }
 
-    /// Settles the queues of these requests, and lets them be the next again.
-    async fn settle_and_retry(&self, slot: u16, requests: Vec<Request>) {
+    /// Applies what is due in the queues of these requests, and posts them again.
+    async fn settle_and_retry(self, slot: u16, requests: Vec<Request>) {
         let mut settled: HashMap<QueueKeys, Result<(), Error>> = HashMap::new();
-        let mut next = Vec::new();
         for request in requests {
             if !settled.contains_key(&request.keys) {
-                let outcome = self.connection.run_settled(&QUEUE_SETTLE, request.keys.all(), &[]).await;
-                settled.insert(request.keys.clone(), outcome.map(drop));
+                settled.insert(request.keys.clone(), self.connection.settle(&request.keys).await);
             }
             match settled[&request.keys].clone() {
-                Ok(()) => next.push(request),
+                Ok(()) => self.enqueue(slot, request),
                 Err(error) => request.answer(Err(error)),
             }
-        }
-        if !next.is_empty() {
-            let mut groups = self.groups();
-            let waiting = &mut groups.entry(slot).or_default().waiting;
-            next.into_iter().rev().for_each(|request| waiting.push_front(request));
         }
     }
 
@@ -167,11 +175,13 @@ impl Posts {
     fn next_batch(&self, slot: u16) -> Option<Vec<Request>> {
         let mut groups = self.groups();
         let group = groups.get_mut(&slot)?;
-        let (mut batch, mut messages, mut bytes) = (Vec::new(), 0, 0);
+        let (mut batch, mut messages, mut bytes, mut tenants) = (Vec::new(), 0, 0, 0);
         while let Some(request) = group.waiting.front() {
             messages += request.records.len();
             bytes += request.records.iter().map(Bytes::len).sum::<usize>();
-            if !batch.is_empty() && (messages > self.batches.messages_max || bytes > self.batches.bytes_max) {
+            tenants += request.tenants.len();
+            let is_full = messages > self.batches.messages_max || bytes > self.batches.bytes_max;
+            if !batch.is_empty() && (is_full || tenants > TENANTS_MAX) {
                 break;
             }
             batch.extend(group.waiting.pop_front());
@@ -193,31 +203,30 @@ impl Posts {
     /// The outcome of each request, as the script puts it.
     async fn run(&self, batch: &[Request]) -> Result<Vec<Bytes>, Error> {
         let lane = self.lanes.take();
-        let (mut keys, mut kept_answers, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+        let slot = self.connection.slot(batch[0].keys.prefix());
+        let is_plain = batch.iter().all(|request| request.tenants.is_empty() && request.once.is_none());
+        // Behind the parts of a queue, the script has the index of due queues.
+        let parts = &MESSAGE_POST.keys[..if is_plain { PLAIN_PARTS } else { MESSAGE_POST.keys.len() - 1 }];
+        let mut keys = Vec::new();
         let mut numbers: HashMap<&QueueKeys, u16> = HashMap::new();
+        let mut args = Vec::new();
         for request in batch {
             let next = u16::try_from(numbers.len() + 1).expect("a batch has few requests");
             let number = *numbers.entry(&request.keys).or_insert_with(|| {
-                keys.extend(request.keys.for_posts());
+                keys.extend(request.keys.parts(parts, slot));
                 next
             });
-            let kept = request.once.as_ref().map_or(0, |once| {
-                kept_answers.push(request.keys.kept_answer(once.name));
-                u16::try_from(kept_answers.len()).expect("a batch has few requests")
-            });
-            heads.push(request.head(number, kept));
-        }
-        keys.push(batch[0].keys.answer(&lane.name()));
-        let mut args = vec![text(numbers.len() as u64), text(kept_answers.len() as u64), text(lane.sequence())];
-        args.push(Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes()));
-        keys.extend(kept_answers);
-        for (request, head) in batch.iter().zip(heads) {
-            args.push(head);
+            args.push(request.head(number));
             args.extend(request.tenants.iter().cloned());
             args.extend(request.records.iter().cloned());
         }
+        keys.push(batch[0].keys.answer(&lane.name()));
+        keys.push(due_key(slot));
+        let remembered_ms = Bytes::from_static(ANSWER_REMEMBERED_MS.as_bytes());
+        let head = [text(numbers.len() as u64), text(parts.len() as u64), text(lane.sequence()), remembered_ms];
+        args.splice(..0, head);
 
-        let mut reply = self.connection.run(&MESSAGE_POST, keys, args).await?;
+        let mut reply = self.connection.run_on(&MESSAGE_POST, keys, args).await?;
         batch.iter().map(|_| reply.bytes()).collect()
     }
 
@@ -248,14 +257,21 @@ impl Tenants {
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>, tell: oneshot::Sender<Result<Posting, Error>>) -> Self {
         let poster = post.client.poster();
-        let (mut places, mut tenants) = (Vec::new(), Tenants::default());
+        let has_delays = post.messages.iter().any(|message| message.delay_s > 0);
+        let (mut places, mut records, mut tenants) = (Vec::new(), Vec::new(), Tenants::default());
         for message in post.messages {
+            let record = record::new(message);
             places.extend(nonce_bytes(Nonce::random()));
-            places.extend(message.delay_s.to_be_bytes());
+            places.extend(Entry::poster_and_size(poster, SizeClass::of(record.len())));
+            places.extend(message.ttl_s.to_be_bytes());
+            if has_delays {
+                places.extend(message.delay_s.to_be_bytes());
+            }
             places.extend(message.lot.iter().flat_map(|lot| tenants.number(lot).to_be_bytes()));
+            records.push(record);
         }
         let once = post.once.map(|(once, kept_s)| Once {
-            name: u128::from_be_bytes(once.name(post.client)),
+            name: once.name(post.client),
             digest: once.digest(post.client),
             kept_s,
         });
@@ -264,26 +280,27 @@ impl Request {
             keys: QueueKeys::of(queue),
             seen: post.seen.0,
             places,
+            has_delays,
             tenants: tenants.encoded,
-            records: post.messages.iter().map(|message| record::ranked(message, poster)).collect(),
+            records,
             once,
             tell,
         }
     }
 
     /// Its head, as the script reads it.
-    fn head(&self, queue: u16, kept_answer: u16) -> Bytes {
+    fn head(&self, queue: u16) -> Bytes {
         let count = u32::try_from(self.records.len()).expect("a request has fewer bytes than that");
         let tenants = u16::try_from(self.tenants.len()).expect("a request has fewer tenants");
-        let mut head = Vec::with_capacity(38 + self.places.len());
+        let mut head = Vec::with_capacity(53 + self.places.len());
         head.extend(queue.to_be_bytes());
         head.extend(count.to_be_bytes());
         head.extend(self.seen.to_be_bytes());
-        head.extend(kept_answer.to_be_bytes());
         head.extend(self.once.as_ref().map_or(0, |once| once.kept_s).to_be_bytes());
         head.extend(tenants.to_be_bytes());
+        head.push(self.has_delays.into());
         head.extend_from_slice(&self.places);
-        head.extend(self.once.iter().flat_map(|once| once.digest));
+        head.extend(self.once.iter().flat_map(|once| once.name.into_iter().chain(once.digest)));
         head.into()
     }
 

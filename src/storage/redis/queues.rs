@@ -1,10 +1,9 @@
 //! Queues in Redis, and the register of a project's queue names.
 //!
-//! A queue and its project's register are in different slots, so birth and death take ordered steps
-//! that may be repeated: registered first, then created; deleted first, then taken out of the
-//! register. A registration carries a stamp, the queue is created under it, and a deletion lays that
-//! stamp to rest. So no crash or race leaves a queue that is not registered; what is registered
-//! without being there is passed over by lists, and the janitor takes it out.
+//! A queue and its project's register are in different slots, so creation and deletion take ordered steps
+//! that may be repeated: register, then create; delete, then remove the registration. A registration has a
+//! version, the queue is created under it, and a deletion leaves it in a tombstone. So no crash or race leaves a queue that is
+//! not registered. A registered name without a queue is passed over by lists, and the janitor removes it.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,13 +13,14 @@ use uuid::Uuid;
 
 use super::RedisStore;
 use super::keys::{self, QueueKeys};
+use super::messages::text;
 use super::reply;
-use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_REGISTER, QUEUE_UNREGISTER, QUEUE_UPDATE};
+use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_UPDATE};
 use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision};
-use crate::storage::{Creation, Error, QueueStore, Update, record};
+use crate::storage::{Creation, Error, QueueListing, QueuePage, QueueStore, Update, record};
 
-/// How long a deleted queue's counter and grave stay: longer than a command can be under way.
-const GRAVE_KEPT_S: &str = "86400";
+/// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be under way.
+const TOMBSTONE_KEPT_S: &str = "86400";
 
 /// How often a creation begins anew because a delete came in between.
 const TRIES_MAX: usize = 32;
@@ -31,17 +31,16 @@ impl QueueStore for RedisStore {
         if self.get_queue(queue).await?.is_some() {
             return Ok(Creation::Existed);
         }
-        let project = queue.project().as_str();
-        self.connection.command("ZADD", keys::PROJECTS, &["0", project]).await?;
+        let mut lowest = 0;
         for _ in 0..TRIES_MAX {
-            let stamp = self.register(queue).await?;
-            let args = vec![stamp, record::from_metadata(metadata), record::policy(metadata)];
-            let keys = QueueKeys::of(queue).all_and_grave();
-            match self.connection.run(&QUEUE_CREATE, keys, args).await?.text()?.as_str() {
+            let version = self.register(queue, lowest).await?;
+            let args = [text(version), record::from_metadata(metadata), record::policy(metadata)];
+            let mut reply = self.connection.run(&QUEUE_CREATE, &QueueKeys::of(queue), &args).await?;
+            match reply.text()?.as_str() {
                 "created" => return Ok(Creation::Created),
                 "existed" => return Ok(Creation::Existed),
-                // A delete came in between; its stamp is higher than ours, the next one is higher still.
-                "buried" => {}
+                // A deletion came in between, or the clock has stepped back since the last one.
+                "ended" => lowest = reply.number()? + 1,
                 kind => return Err(reply::unknown(QUEUE_CREATE.name, kind)),
             }
         }
@@ -73,25 +72,14 @@ impl QueueStore for RedisStore {
         self.bury(queue, Bytes::new()).await
     }
 
-    async fn list_queues(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(QueueName, Queue)>, Error> {
-        let mut after = after.map(str::to_owned);
-        let mut listed = Vec::new();
-        loop {
-            let wanted = limit - listed.len();
-            let names = self.registered_names(project, after.as_deref(), wanted).await?;
-            let last_page = names.len() < wanted;
-            after = names.last().map(ToString::to_string);
-            let queues = try_join_all(names.into_iter().map(|name| self.named(project, name))).await?;
-            listed.extend(queues.into_iter().flatten());
-            if last_page || listed.len() == limit {
-                return Ok(listed);
-            }
-        }
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+        let names = self.registered_names(project, listing.after, listing.examined_max).await?;
+        let is_end = names.len() < listing.examined_max;
+        let reached = names.last().map(ToString::to_string).filter(|_| !is_end);
+        // Metadata is fetched only for names that match, because it takes a command for each of them.
+        let matching = names.into_iter().filter(|name| listing.takes(name.as_str()));
+        let queues = try_join_all(matching.map(|name| self.named(project, name))).await?;
+        Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached })
     }
 
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
@@ -100,35 +88,14 @@ impl QueueStore for RedisStore {
 }
 
 impl RedisStore {
-    /// Up to `limit` names of the register behind `after`, whether their queues are there or not.
-    pub(super) async fn registered_names(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<QueueName>, Error> {
-        let from = after.map_or("-".to_owned(), |name| format!("({name}"));
-        let mut reply = self
-            .connection
-            .command("ZRANGEBYLEX", &keys::queue_names(project), &[&from, "+", "LIMIT", "0", &limit.to_string()])
-            .await?;
-        let mut names = Vec::new();
-        while !reply.is_empty() {
-            let name = reply.text()?;
-            names.push(name.parse().map_err(|_| Error::Corrupt(format!("{name:?} is registered as a queue")))?);
-        }
-        Ok(names)
-    }
-
-    /// Lays to rest the queue, or else the stamp of a registration that has no queue, and takes the
-    /// name out of the register unless it was registered anew.
+    /// Deletes the queue, or else makes the version of a registration that has no queue worthless, and removes the
+    /// registration unless the name was registered anew.
     pub(super) async fn bury(&self, queue: &QueueId, orphan: Bytes) -> Result<(), Error> {
-        let args = vec![orphan, Bytes::from_static(GRAVE_KEPT_S.as_bytes())];
-        let keys = QueueKeys::of(queue).all_and_grave_and_letters();
-        let mut reply = self.connection.run(&QUEUE_DELETE, keys, args).await?;
-        let (stamp, letters) = (reply.bytes()?, reply.number()?);
+        let args = [orphan, Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes())];
+        let mut reply = self.connection.run(&QUEUE_DELETE, &QueueKeys::of(queue), &args).await?;
+        let (version, letters) = (reply.bytes()?, reply.number()?);
         if letters > 0 {
-            let left = self.deliver_letters(queue).await.unwrap_or_else(|error| {
+            let left = self.forward_dead_letters(queue).await.unwrap_or_else(|error| {
                 warn!(%queue, %error, "dead letters of a deleted queue wait");
                 letters
             });
@@ -137,17 +104,10 @@ impl RedisStore {
                 return Ok(());
             }
         }
-        if !stamp.is_empty() {
-            let name = Bytes::copy_from_slice(queue.name().as_str().as_bytes());
-            let keys = register_keys(queue.project());
-            self.connection.run(&QUEUE_UNREGISTER, keys, vec![name, stamp]).await?;
+        match str::from_utf8(&version) {
+            Ok("") | Err(_) => Ok(()),
+            Ok(version) => self.remove_registration(queue, reply::parse(version)?).await,
         }
-        Ok(())
-    }
-
-    async fn register(&self, queue: &QueueId) -> Result<Bytes, Error> {
-        let name = Bytes::copy_from_slice(queue.name().as_str().as_bytes());
-        self.connection.run(&QUEUE_REGISTER, register_keys(queue.project()), vec![name]).await?.bytes()
     }
 
     async fn named(&self, project: &ProjectId, name: QueueName) -> Result<Option<(QueueName, Queue)>, Error> {
@@ -160,8 +120,4 @@ impl RedisStore {
 /// A queue from its revision and its metadata's record.
 pub(super) fn read_queue(revision: u64, metadata: &[u8]) -> Result<Queue, Error> {
     Ok(Queue { metadata: record::metadata(metadata)?, revision: Revision(revision) })
-}
-
-fn register_keys(project: &ProjectId) -> Vec<String> {
-    vec![keys::queue_names(project), keys::queue_stamps(project)]
 }

@@ -43,6 +43,11 @@ impl Reply {
         self.text_or_nil()?.ok_or_else(too_short)
     }
 
+    /// An item that is a list itself.
+    pub(super) fn list(&mut self) -> Result<Self, Error> {
+        self.0.next().map(Self::new).ok_or_else(too_short)
+    }
+
     /// A number, sent as one or as text (a rank, which Lua's own conversion would round).
     pub(super) fn number(&mut self) -> Result<u64, Error> {
         match self.0.next().ok_or_else(too_short)? {

@@ -1,24 +1,86 @@
-//! The Lua scripts, each put together with the shared parts that it calls, in the order in which
-//! those build on each other.
+//! The Lua scripts. Each is the constants and keys that it uses, the shared parts that it calls, in the order in which these
+//! build on each other, and its own file.
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use fred::types::scripts::Script as FredScript;
 
-/// One atomic step.
+use super::keys::Part;
+use super::shards::SHARD_DIGITS;
+use crate::storage::entry::{
+    CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
+};
+use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
+use crate::storage::{ANSWER_BYTES_MAX, PREFERRED_IN_A_ROW_MAX};
+
+/// Maximum number of delayed messages that one script releases at a time.
+const RELEASED_MAX: usize = 500;
+
+/// A script: one atomic step.
 pub(super) struct Script {
-    /// The file's name without its ending, for logs.
+    /// Name of the file without its ending, for logs.
     pub(super) name: &'static str,
-    /// The whole text.
-    pub(super) text: &'static str,
-    sha: LazyLock<String>,
+    /// What it gets of a queue, in this order.
+    pub(super) keys: &'static [Part],
+    parts: &'static [&'static str],
+    rendered: LazyLock<Rendered>,
+}
+
+/// The whole text, and the hash by which `EVALSHA` knows it.
+struct Rendered {
+    text: String,
+    sha: String,
 }
 
 impl Script {
-    /// What `EVALSHA` knows it by.
-    pub(super) fn sha(&self) -> &str {
-        &self.sha
+    pub(super) fn text(&self) -> &str {
+        &self.rendered.text
     }
+
+    pub(super) fn sha(&self) -> &str {
+        &self.rendered.sha
+    }
+}
+
+/// The numbers and formats that scripts share with the driver.
+fn constants() -> String {
+    let mut lua = String::new();
+    for (name, value) in [
+        ("RANK_BYTES", RANK_BYTES),
+        ("NONCE_BYTES", NONCE_BYTES),
+        ("KEY_BYTES", KEY_BYTES),
+        ("POSTER", POSTER),
+        ("SIZE", SIZE),
+        ("END", END),
+        ("FRESH_BYTES", FRESH_BYTES),
+        ("DELIVERED_BYTES", DELIVERED_BYTES),
+        ("IN_FLIGHT_BYTES", IN_FLIGHT_BYTES),
+        ("CLAIM_BYTES", CLAIM_BYTES),
+        ("UNDELIVERED", UNDELIVERED as usize),
+        ("ANSWER_BYTES_MAX", ANSWER_BYTES_MAX),
+        ("RELEASED_MAX", RELEASED_MAX),
+        ("SHARD_DIGITS", SHARD_DIGITS),
+        ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
+    ] {
+        writeln!(lua, "local {name} = {value}").expect("a string takes all that is written");
+    }
+    lua.push_str("local NO_CLAIM = string.rep('\\0', CLAIM_BYTES)\n");
+    // Offset (µs) and the last logical time.
+    lua.push_str("local LOGICAL_TIME = '>I8I8'\n");
+    lua
+}
+
+fn render(keys: &[Part], parts: &[&str]) -> Rendered {
+    let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
+    let mut text = String::new();
+    if !names.is_empty() {
+        writeln!(text, "local {} = unpack(KEYS)", names.join(", ")).expect("a string takes all that is written");
+    }
+    text.push_str(&constants());
+    text.extend(parts.iter().copied());
+    let sha = FredScript::from_lua(text.as_str()).sha1().to_string();
+    Rendered { text, sha }
 }
 
 macro_rules! lua {
@@ -28,115 +90,82 @@ macro_rules! lua {
 }
 
 #[cfg(not(feature = "movable-clock"))]
-macro_rules! clock {
-    () => {
-        lua!("shared/clock")
-    };
-}
-
+const CLOCK: &str = lua!("shared/clock");
 #[cfg(feature = "movable-clock")]
-macro_rules! clock {
-    () => {
-        lua!("shared/clock_movable")
-    };
-}
+const CLOCK: &str = lua!("shared/clock_movable");
 
 macro_rules! scripts {
-    ($($constant:ident = $name:literal + [$($shared:ident),*];)*) => {
+    ($($constant:ident = $name:literal [$($key:ident)*] + [$($shared:literal)*];)*) => {
         $(pub(super) static $constant: Script = Script {
             name: $name,
-            text: text!($name $($shared)*),
-            sha: LazyLock::new(|| FredScript::from_lua(text!($name $($shared)*)).sha1().to_string()),
+            keys: &[$(Part::$key),*],
+            parts: &[CLOCK, $(lua!($shared),)* lua!($name)],
+            rendered: LazyLock::new(|| render($constant.keys, $constant.parts)),
         };)*
     };
 }
 
-macro_rules! text {
-    ($name:literal $($shared:ident)*) => {
-        concat!(clock!(), $(lua_shared!($shared),)* lua!($name))
-    };
-}
-
-macro_rules! lua_shared {
-    (queue) => {
-        lua!("shared/queue")
-    };
-    (fair) => {
-        lua!("shared/fair")
-    };
-    (policy) => {
-        lua!("shared/policy")
-    };
-    (turns) => {
-        lua!("shared/turns")
-    };
-    (record) => {
-        lua!("shared/record")
-    };
-    (holds) => {
-        lua!("shared/holds")
-    };
-    (ends) => {
-        lua!("shared/ends")
-    };
-    (messages) => {
-        concat!(
-            lua!("shared/queue"),
-            lua!("shared/fair"),
-            lua!("shared/news"),
-            lua!("shared/record"),
-            lua!("shared/holds"),
-            lua!("shared/claims"),
-            lua!("shared/settle")
-        )
-    };
-    (posting) => {
-        concat!(
-            lua!("shared/fair"),
-            lua!("shared/news"),
-            lua!("shared/ends"),
-            lua!("shared/sharding"),
-            lua!("shared/posting")
-        )
-    };
-    (letters) => {
-        concat!(lua!("shared/policy"), lua!("shared/letters"))
-    };
-    (compact) => {
-        lua!("shared/compact")
-    };
-    (holding) => {
-        concat!(lua!("shared/ends"), lua!("shared/holding"))
-    };
-}
-
 scripts! {
-    CLAIM_CREATE = "claim_create" + [messages, holding, letters, turns];
-    CLAIM_GET = "claim_get" + [messages];
-    CLAIM_RELEASE = "claim_release" + [messages];
-    CLAIM_RENEW = "claim_renew" + [messages, holding];
-    CLAIM_RETURN = "claim_return" + [messages];
-    CLAIM_WITHDRAW = "claim_withdraw" + [messages, policy];
-    LETTER_DROP = "letter_drop" + [queue];
-    LETTER_LIST = "letter_list" + [queue, record, holds];
-    LETTER_POST = "letter_post" + [queue, record, holds, posting];
-    MESSAGE_ACKNOWLEDGE = "message_acknowledge" + [messages, compact];
-    MESSAGE_DELETE = "message_delete" + [messages, compact];
-    MESSAGE_GET = "message_get" + [messages];
-    MESSAGE_LIST = "message_list" + [messages, policy];
-    MESSAGE_POP = "message_pop" + [messages, compact, letters, turns];
-    MESSAGE_POST = "message_post" + [queue, record, posting];
-    MESSAGE_RESTORE = "message_restore" + [messages, ends];
-    QUEUE_CHECK = "queue_check" + [messages];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" + [messages];
-    QUEUE_CHECK_ENDS = "queue_check_ends" + [queue];
-    QUEUE_CREATE = "queue_create" + [queue, fair, policy];
-    QUEUE_DELETE = "queue_delete" + [queue];
-    QUEUE_PURGE = "queue_purge" + [queue];
-    QUEUE_REGISTER = "queue_register" + [];
-    QUEUE_SETTLE = "queue_settle" + [messages, compact];
-    QUEUE_SIGHT = "queue_sight" + [messages];
-    QUEUE_STATS = "queue_stats" + [messages, turns];
-    QUEUE_UNREGISTER = "queue_unregister" + [];
-    QUEUE_UPDATE = "queue_update" + [messages, policy];
+    CLAIM_CREATE = "claim_create"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/find"
+            "shared/removal" "shared/policy" "shared/turns" "shared/claims" "shared/delivering" "shared/dead_letters"];
+    CLAIM_GET = "claim_get" [Queue InFlight Claims]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Leases Claims Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
+    CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims" "shared/delivering"];
+    CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/find" "shared/claims"];
+    DEAD_LETTER_DROP = "dead_letter_drop" [Outbox] + [];
+    DEAD_LETTER_LIST = "dead_letter_list" [Outbox] + [];
+    DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
+            "shared/logical_time" "shared/sharding" "shared/posting"];
+    MESSAGE_ACKNOWLEDGE = "message_acknowledge"
+        [Queue Messages Ready InFlight Delayed Expirations Claims Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"];
+    MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"];
+    MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed] + ["shared/queue" "shared/state" "shared/find"];
+    MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/policy"];
+    MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"
+            "shared/policy" "shared/turns" "shared/dead_letters"];
+    MESSAGE_POST = "message_post"
+        [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
+            "shared/logical_time" "shared/sharding" "shared/posting" "shared/idempotency"];
+    MESSAGE_RESTORE = "message_restore"
+        [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
+            "shared/idempotency"];
+    QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/find"
+            "shared/claims"];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
+    QUEUE_CREATE = "queue_create" [Queue Shards Tombstone]
+        + ["shared/queue" "shared/state" "shared/fair" "shared/policy" "shared/keep_policy"];
+    QUEUE_DELETE = "queue_delete"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
+            IdempotencyExpirations Tombstone Due]
+        + ["shared/queue" "shared/state"];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards]
+        + ["shared/queue" "shared/state"];
+    REGISTER = "register" [] + [];
+    JANITOR_LEASE = "janitor_lease" [] + [];
+    QUEUE_SETTLE = "queue_settle"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
+            IdempotencyExpirations Due]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/removal"
+            "shared/claims" "shared/logical_time"];
+    QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants]
+        + ["shared/queue" "shared/state" "shared/entry" "shared/fair" "shared/find" "shared/turns"];
+    QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed] + ["shared/queue" "shared/state"];
+    QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases] + ["shared/queue" "shared/state"];
+    QUEUE_UPDATE = "queue_update" [Queue Shards]
+        + ["shared/queue" "shared/state" "shared/fair" "shared/policy" "shared/keep_policy"];
 }

@@ -3,7 +3,8 @@
 use crate::domain::Shard;
 use crate::storage::Error;
 
-const DIGITS: usize = 4;
+/// Number of digits of a shard in scripts.
+pub(super) const SHARD_DIGITS: usize = 4;
 
 /// One shard behind the other.
 pub(super) fn digits_of<'a>(shards: impl IntoIterator<Item = &'a Shard>) -> Vec<u8> {
@@ -11,14 +12,14 @@ pub(super) fn digits_of<'a>(shards: impl IntoIterator<Item = &'a Shard>) -> Vec<
 }
 
 /// A number that has no more of them.
-pub(super) fn digits(number: u16) -> [u8; DIGITS] {
+pub(super) fn digits(number: u16) -> [u8; SHARD_DIGITS] {
     [1_000, 100, 10, 1].map(|unit| b'0' + u8::try_from(number / unit % 10).expect("a digit is small"))
 }
 
 /// The numbers that stand there, one behind the other.
 pub(super) fn numbers(digits: &[u8]) -> Result<Vec<u16>, Error> {
     let number = |digits: &[u8]| str::from_utf8(digits).ok()?.parse().ok();
-    let read = digits.chunks(DIGITS).map(number).collect::<Option<_>>();
+    let read = digits.chunks(SHARD_DIGITS).map(number).collect::<Option<_>>();
     read.ok_or_else(|| Error::Corrupt(format!("an answer has {digits:?} where shards belong")))
 }
 

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::connection::manner;
 use super::keys::QueueKeys;
 use super::uri::RedisUri;
-use crate::domain::QueueId;
+use crate::domain::{QueueId, Rank};
 use crate::storage::Error;
 use crate::storage::watch::Watchers;
 
@@ -157,8 +157,9 @@ impl Subscriber {
 
     fn tell(&self, message: &Message) {
         let queue = self.channels().get(&*message.channel).cloned();
-        if let (Some(queue), Some(freed)) = (queue, message.value.as_u64()) {
-            self.watchers.tell(&queue, freed);
+        let told = message.value.as_str().and_then(|payload| read_notification(&payload));
+        if let (Some(queue), Some((freed, older))) = (queue, told) {
+            self.watchers.tell(&queue, freed, older);
         }
     }
 
@@ -245,6 +246,16 @@ impl Subscriber {
             _ => vec![ClusterHash::Random],
         }
     }
+}
+
+/// Reads a notification: how many messages became available, and the lowest rank of those among them that are not
+/// behind all others (`FREED` or `FREED RANK`).
+fn read_notification(payload: &str) -> Option<(u64, Option<Rank>)> {
+    let (freed, rank) = match payload.split_once(' ') {
+        Some((freed, rank)) => (freed, Some(rank.parse().ok().and_then(Rank::new)?)),
+        None => (payload, None),
+    };
+    Some((freed.parse().ok()?, rank))
 }
 
 /// The first and last slot of a range, and the id of the node that has them.

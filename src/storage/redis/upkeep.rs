@@ -1,19 +1,25 @@
-//! Reclaiming what nobody touches: expired messages of idle queues, and names without a queue.
+//! Reclaiming what nobody touches: in queues where something is due, and in a walk over all registered queues, which also
+//! finds names without a queue and projects without a name. See `janitor.rs` for when.
+
+use std::collections::HashSet;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use tracing::warn;
 
 use super::RedisStore;
 use super::keys::{self, QueueKeys};
+use super::messages::text;
 use super::script::QUEUE_SETTLE;
 use crate::domain::{ProjectId, QueueId, QueueName};
-use crate::storage::{Check, Error, Upkeep};
+use crate::storage::{Check, Error, Schedule, Upkeep};
 
 const QUEUES_PER_STEP: usize = 16;
 /// How often one visit to a queue settles, some hundreds of messages each time: what is left then is
 /// left to the next visit.
 const SETTLINGS_MAX: usize = 10_000;
+
+/// The servers of a cluster that did not answer during a walk, each by its first slot.
+pub(super) type Away = HashSet<u16>;
 
 #[async_trait]
 impl Upkeep for RedisStore {
@@ -21,65 +27,94 @@ impl Upkeep for RedisStore {
         self.connection.ping().await
     }
 
+    async fn refused(&self) -> String {
+        self.connection.refused().await
+    }
+
     async fn check(&self) -> Result<Check, Error> {
-        let mut check = Check::default();
-        let mut queues = self.queues_after(None).await?;
-        while let Some(last) = queues.last() {
-            for queue in &queues {
-                match self.check_queue(queue, &mut check).await {
-                    Err(Error::Corrupt(reason)) => check.find(queue, reason),
-                    outcome => outcome?,
-                }
-            }
-            queues = self.queues_after(Some(last)).await?;
-        }
-        Ok(check)
+        self.check_all(false).await
+    }
+
+    async fn repair(&self) -> Result<Check, Error> {
+        self.check_all(true).await
+    }
+
+    async fn maintain(&self, schedule: &Schedule) -> Result<u64, Error> {
+        // In a box, because it is large and runs seldom.
+        Box::pin(self.take_turn(schedule)).await
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
-        let queues = self.queues_after(after).await?;
-        for queue in &queues {
-            match self.tidy_queue(queue).await {
-                // One queue that cannot be read must not keep the janitor from all behind it.
-                Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor passes over a queue"),
-                outcome => outcome?,
-            }
-        }
-        Ok(queues.last().cloned())
+        self.walk_step(after, &mut Away::new()).await.map(|(_visited, last)| last)
     }
 }
 
 impl RedisStore {
-    /// The next few registered queues, all of one project; none at the end.
-    async fn queues_after(&self, after: Option<&QueueId>) -> Result<Vec<QueueId>, Error> {
+    /// Visits the next few registered queues behind `after`. Returns how many, and the last of them; `None` at the end. The queues of
+    /// servers of a cluster that are away are skipped.
+    pub(super) async fn walk_step(
+        &self,
+        after: Option<&QueueId>,
+        away: &mut Away,
+    ) -> Result<(u64, Option<QueueId>), Error> {
+        let queues = self.queues_after(after, away).await?;
+        for queue in &queues {
+            if self.is_away(QueueKeys::of(queue).prefix(), away) {
+                continue;
+            }
+            match self.tidy_queue(queue).await {
+                // One queue that cannot be read must not keep the janitor from all behind it.
+                Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor passes over a queue"),
+                outcome => self.skip_if_away(QueueKeys::of(queue).prefix(), outcome, away)?,
+            }
+        }
+        Ok((queues.len() as u64, queues.last().cloned()))
+    }
+
+    /// The next few registered queues, all of one project; none at the end. Projects that have none are removed, and
+    /// projects whose register is away are skipped.
+    pub(super) async fn queues_after(&self, after: Option<&QueueId>, away: &mut Away) -> Result<Vec<QueueId>, Error> {
         let mut project = after.map(|queue| queue.project().clone());
         let mut name = after.map(QueueId::name).cloned();
         loop {
-            if project.is_none() || name.is_none() {
-                project = self.project_after(project.as_ref()).await?;
+            let mut registration = None;
+            if name.is_none() {
+                registration = self.project_after(project.as_ref()).await?;
+                project = registration.as_ref().map(|found| project_of(&found.name)).transpose()?;
             }
             let Some(of) = project.clone() else {
                 return Ok(Vec::new());
             };
-            let names = self.registered_names(&of, name.as_ref().map(QueueName::as_str), QUEUES_PER_STEP).await?;
-            if !names.is_empty() {
-                return names.into_iter().map(|name| queue_of(&of, name)).collect();
+            let register = keys::queue_names(&of);
+            if !self.is_away(&register, away) {
+                let after = name.as_ref().map(QueueName::as_str);
+                match self.registered_names(&of, after, QUEUES_PER_STEP).await {
+                    Ok(names) if !names.is_empty() => {
+                        return names.into_iter().map(|name| queue_of(&of, name)).collect();
+                    }
+                    Ok(_none) => {
+                        if let Some(empty) = registration {
+                            self.remove_project(&empty).await?;
+                        }
+                    }
+                    Err(Error::Corrupt(reason)) => warn!(project = %of, reason, "the janitor passes over a project"),
+                    Err(error) => self.skip_if_away(&register, Err(error), away)?,
+                }
             }
             name = None;
         }
     }
 
-    async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
+    pub(super) async fn tidy_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..SETTLINGS_MAX {
-            let keys = QueueKeys::of(queue).all();
-            let mut reply = self.connection.run(&QUEUE_SETTLE, keys, Vec::new()).await?;
+            let mut reply = self.connection.run(&QUEUE_SETTLE, &QueueKeys::of(queue), &[]).await?;
             match (reply.text()?.as_str(), reply.number()?) {
                 ("again", _) => {}
                 ("absent", _) => return self.forget(queue).await,
                 (_done, 0) => break,
                 (_done, _letters) => {
                     // Once a visit: where they go to may be out of reach, and the janitor's other work is not.
-                    if let Err(error) = self.deliver_letters(queue).await {
+                    if let Err(error) = self.forward_dead_letters(queue).await {
                         warn!(%queue, %error, "dead letters wait");
                     }
                     break;
@@ -89,27 +124,49 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Takes a name out of the register whose queue was never created, or whose deletion was cut off.
+    /// Removes the registration of a name whose queue was never created, or whose deletion was cut off.
     async fn forget(&self, queue: &QueueId) -> Result<(), Error> {
-        let stamps = keys::queue_stamps(queue.project());
-        let mut reply = self.connection.command("HGET", &stamps, &[queue.name().as_str()]).await?;
-        match reply.bytes_or_nil() {
-            Some(stamp) => self.bury(queue, Bytes::copy_from_slice(&stamp)).await,
+        match self.registered_version(queue).await? {
+            Some(version) => self.bury(queue, text(version)).await,
             None => Ok(()),
         }
     }
 
-    async fn project_after(&self, project: Option<&ProjectId>) -> Result<Option<ProjectId>, Error> {
-        let from = project.map_or("-".to_owned(), |project| format!("({project}"));
-        let mut reply =
-            self.connection.command("ZRANGEBYLEX", keys::PROJECTS, &[&from, "+", "LIMIT", "0", "1"]).await?;
-        match reply.text_or_nil()? {
-            Some(text) => Ok(ProjectId::new(&text)),
-            None => Ok(None),
+    /// Whether a key is on a server of a cluster that is away.
+    fn is_away(&self, key: &str, away: &Away) -> bool {
+        !away.is_empty() && self.server_of(key).is_some_and(|server| away.contains(&server))
+    }
+
+    /// Remembers that the server of a cluster that has this key is away, if it did not answer. Without a cluster that is the
+    /// failure that it is.
+    fn skip_if_away(&self, key: &str, outcome: Result<(), Error>, away: &mut Away) -> Result<(), Error> {
+        let Err(Error::Unavailable(reason)) = &outcome else {
+            return outcome;
+        };
+        let Some(server) = self.server_of(key) else {
+            return outcome;
+        };
+        warn!(reason, "the janitor skips the queues of a server that does not answer");
+        away.insert(server);
+        Ok(())
+    }
+
+    /// The first slot of the server of a cluster that has the key.
+    fn server_of(&self, key: &str) -> Option<u16> {
+        let servers = self.connection.slots_by_server();
+        if servers.len() < 2 {
+            return None;
         }
+        let slot = self.connection.slot(key);
+        let slots = servers.into_iter().find(|slots| slots.contains(&slot))?;
+        slots.into_iter().min()
     }
 }
 
-fn queue_of(project: &ProjectId, name: QueueName) -> Result<QueueId, Error> {
+fn project_of(name: &str) -> Result<ProjectId, Error> {
+    keys::decoded(name).ok_or_else(|| Error::Corrupt(format!("{name:?} is registered as a project")))
+}
+
+pub(super) fn queue_of(project: &ProjectId, name: QueueName) -> Result<QueueId, Error> {
     QueueId::new(project.clone(), name).map_err(|error| Error::Corrupt(format!("the register of {project}: {error}")))
 }

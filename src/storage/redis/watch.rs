@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::RedisStore;
 use super::reply::Reply;
-use super::script::QUEUE_SIGHT;
+use super::script::QUEUE_STATUS;
 use crate::domain::{QueueId, Rank};
 use crate::storage::watch::Source;
 use crate::storage::{Error, Sight, Watch, WatchStore};
@@ -22,13 +22,21 @@ impl WatchStore for RedisStore {
     }
 
     async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
-        let (_sight, mut reply) = self.run_settled(&QUEUE_SIGHT, queue, &[]).await?;
+        let (_status, mut reply) = self.run_settled(&QUEUE_STATUS, queue, &[]).await?;
         let (now_us, last, free) = (reply.number()?, rank(&mut reply)?, reply.number()?);
         let next_due = match reply.number()? {
             0 => None,
             due_us => Some(Duration::from_micros(due_us.saturating_sub(now_us))),
         };
         Ok(Sight { now_us, last, free, next_due })
+    }
+}
+
+impl RedisStore {
+    /// Notifies the waiters of this process when all messages that were next have become dead letters: there may be others
+    /// behind these.
+    pub(super) fn notify_behind_dead_letters(&self, queue: &QueueId) {
+        self.subscriber.watchers().tell_all(queue);
     }
 }
 

@@ -1,9 +1,8 @@
--- List the dead letters that wait longest in a queue's outbox, fewer where the answer would grow too large.
+-- Lists the dead letters that have waited longest in a queue's outbox, fewer where the answer would be too large.
 --
--- KEYS  the queue's
--- ARGV  1 how many at most
--- Returns the letters, as letters.lua describes them.
-assert(#KEYS == QUEUE_KEYS and #ARGV == 1, 'letter_list: the keys of the queue, 1 argument')
+-- ARGV  1 the maximum number
+-- Returns the dead letters, as dead_letters.lua describes them.
+assert(#ARGV == 1, 'dead_letter_list: 1 argument')
 local limit = tonumber(ARGV[1])
 
 local letters, bytes = {}, 0

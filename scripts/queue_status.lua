@@ -1,0 +1,16 @@
+-- Shows the state of a queue.
+--
+-- Returns {'due'} when something is due; otherwise {'status', now, the last visible rank, number of available messages, when (µs) the
+--       next claim, return or delay ends, 0 for never}.
+if load_queue() then
+  return {'due'}
+end
+local next_end = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or math.huge
+if logical_packed then
+  local offset = struct.unpack(LOGICAL_TIME, logical_packed)
+  local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]) or math.huge
+  next_end = math.min(next_end, first - offset)
+end
+return {
+  'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready), next_end < math.huge and decimal(next_end) or 0,
+}

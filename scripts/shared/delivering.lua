@@ -1,0 +1,25 @@
+-- The entries in flight of messages that come under a claim. A message that would end before the claim lives until the claim's
+-- ttl and grace are over. `counted` is 1 where deliveries are counted. The delivery state before the claim is kept for a claim
+-- that is withdrawn; renewals keep the one from before the first claim.
+local function under_claim(entries, id, ttl, grace, counted)
+  local claimed_until = now / 1000000 + ttl
+  local prolonged_ttl = ttl + grace
+  local prolonged_to = math.floor(now / 1000000) + 1 + prolonged_ttl
+  local claimed = {}
+  for i, entry in ipairs(entries) do
+    local before = delivery_of(entry)
+    local count, own_ttl, stop = struct.unpack('>I4I4I4', before)
+    if counted > 0 then
+      count = count % UNDELIVERED + counted
+    end
+    if stop < claimed_until then
+      own_ttl, stop = prolonged_ttl, prolonged_to
+    end
+    local state = struct.pack('>I4I4I4', count, own_ttl, stop)
+    if #entry == IN_FLIGHT_BYTES then
+      before = string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1)
+    end
+    claimed[i] = string.sub(entry, 1, FRESH_BYTES) .. state .. id .. before
+  end
+  return claimed
+end

@@ -1,0 +1,208 @@
+//! What a store knows of a message without reading its record: enough to decide what is listed, claimed, released or
+//! removed.
+//!
+//! | bytes | 0..12 | 12..20 | 20 | 21..25 | 25..29 | 29..33 | 33..37 | 37..53 | 53..65 |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | | key | poster | size class | end (s) | claim count | ttl (s) | end (s) | claim | the delivery state before that claim |
+//!
+//! A message that was never claimed has the first 25 bytes. From its first claim on it has 37, its delivery state, and
+//! while it is in flight all 65; its claim is then all zeros if it was returned with a delay, and the last 12 bytes are all
+//! zeros if it had no delivery state before. Numbers are big-endian, so that entries sort as keys do.
+//! `scripts/shared/entry.lua` reads and writes the same bytes.
+
+use super::Error;
+use super::key::{KEY_BYTES, Key};
+use crate::domain::ClaimId;
+use crate::domain::client::Poster;
+
+pub(super) const POSTER: usize = KEY_BYTES;
+pub(super) const SIZE: usize = POSTER + 8;
+pub(super) const END: usize = SIZE + 1;
+/// Length of the entry of a message that was never claimed.
+pub(super) const FRESH_BYTES: usize = END + 4;
+const DELIVERY_BYTES: usize = 12;
+/// Length of the entry of a message that was claimed and is available again.
+pub(super) const DELIVERED_BYTES: usize = FRESH_BYTES + DELIVERY_BYTES;
+/// Length of a claim id.
+pub(super) const CLAIM_BYTES: usize = 16;
+/// Length of the entry of a message that is claimed, or returned with a delay. Above 64 bytes, Redis keeps a sorted set
+/// as a skip list from its first member on; the other encoding is linear in the number of members.
+pub(super) const IN_FLIGHT_BYTES: usize = BEFORE + DELIVERY_BYTES;
+const BEFORE: usize = DELIVERED_BYTES + CLAIM_BYTES;
+/// Set in a claim count while a dead letter has not been delivered in the queue that it was moved to.
+pub(super) const UNDELIVERED: u32 = 1 << 31;
+
+/// A message as the indexes of a store know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    /// The second since 1970 at the start of which the message ends, as it was posted.
+    pub(super) end_s: u32,
+    pub(super) poster: Poster,
+    pub(super) size: SizeClass,
+    /// None until the first claim.
+    pub(super) delivery: Option<Delivery>,
+    pub(super) claim: Option<ClaimId>,
+    /// While the message is in flight: the delivery state that it had before that claim, if any.
+    pub(super) before: Option<Delivery>,
+}
+
+/// What claims have changed about a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Delivery {
+    /// Number of deliveries, where the queue counts them, without the flag [`UNDELIVERED`].
+    pub(super) count: u32,
+    /// Whether the message is a dead letter that was not delivered yet in the queue that it was moved to.
+    pub(super) is_undelivered: bool,
+    /// Time to live in seconds since a claim prolonged the message's life; 0 if none did.
+    pub(super) ttl_s: u32,
+    /// The second since 1970 at the start of which the message ends.
+    pub(super) end_s: u32,
+}
+
+impl Entry {
+    /// The entry of a message that was never claimed.
+    pub(super) fn fresh(key: Key, end_s: u32, poster: Poster, size: SizeClass) -> Self {
+        Self { key, end_s, poster, size, delivery: None, claim: None, before: None }
+    }
+
+    /// Reads an entry.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let (key, value) = bytes.split_first_chunk().ok_or_else(|| wrong_length(bytes.len()))?;
+        Self::decode_value(key, value)
+    }
+
+    /// Reads what follows the key in an entry.
+    pub(super) fn decode_value(key: &Key, value: &[u8]) -> Result<Self, Error> {
+        let length = KEY_BYTES + value.len();
+        if ![FRESH_BYTES, DELIVERED_BYTES, IN_FLIGHT_BYTES].contains(&length) {
+            return Err(wrong_length(length));
+        }
+        let part = |from: usize, to: usize| value.get(from - KEY_BYTES..to - KEY_BYTES);
+        let claim = part(DELIVERED_BYTES, BEFORE).map(array).filter(|id| *id != [0; CLAIM_BYTES]);
+        let before = part(BEFORE, IN_FLIGHT_BYTES).filter(|before| **before != [0; DELIVERY_BYTES]);
+        Ok(Self {
+            key: *key,
+            end_s: number(&value[END - KEY_BYTES..FRESH_BYTES - KEY_BYTES]),
+            poster: Poster::from_bytes(array(&value[POSTER - KEY_BYTES..SIZE - KEY_BYTES])),
+            size: SizeClass(value[SIZE - KEY_BYTES]),
+            delivery: part(FRESH_BYTES, DELIVERED_BYTES).map(Delivery::decode),
+            claim: claim.map(ClaimId::from_bytes),
+            before: before.map(Delivery::decode),
+        })
+    }
+
+    /// The entry in bytes: with its claim if the message is in flight.
+    pub(super) fn encode(&self, is_in_flight: bool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(IN_FLIGHT_BYTES + 2);
+        bytes.extend(self.key);
+        self.encode_value(is_in_flight, &mut bytes);
+        bytes
+    }
+
+    /// Writes what follows the key in the entry.
+    pub(super) fn encode_value(&self, is_in_flight: bool, bytes: &mut Vec<u8>) {
+        bytes.extend(Self::poster_and_size(self.poster, self.size));
+        bytes.extend(self.end_s.to_be_bytes());
+        bytes.extend(self.delivery.iter().flat_map(Delivery::encode));
+        if is_in_flight {
+            bytes.extend(self.claim.map_or([0; CLAIM_BYTES], |claim| *claim.as_bytes()));
+            bytes.extend(self.before.map_or([0; DELIVERY_BYTES], |before| before.encode()));
+        }
+    }
+
+    /// The second since 1970 at the start of which the message ends.
+    pub(super) fn ends_s(&self) -> u32 {
+        self.delivery.map_or(self.end_s, |delivery| delivery.end_s)
+    }
+
+    /// The message's delivery state, or what it is before the first claim.
+    pub(super) fn delivery_state(&self) -> Delivery {
+        self.delivery.unwrap_or(Delivery { count: 0, is_undelivered: false, ttl_s: 0, end_s: self.end_s })
+    }
+
+    /// What stands between the key and the end in the entry of a new message.
+    pub(super) fn poster_and_size(poster: Poster, size: SizeClass) -> [u8; END - POSTER] {
+        let mut bytes = [size.0; END - POSTER];
+        bytes[..SIZE - POSTER].copy_from_slice(poster.as_bytes());
+        bytes
+    }
+}
+
+impl Delivery {
+    /// Reads the twelve bytes of a delivery state.
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        let [count, ttl_s, end_s] = [&bytes[..4], &bytes[4..8], &bytes[8..]].map(number);
+        Self { count: count & !UNDELIVERED, is_undelivered: count & UNDELIVERED != 0, ttl_s, end_s }
+    }
+
+    fn encode(&self) -> [u8; DELIVERY_BYTES] {
+        let flag = if self.is_undelivered { UNDELIVERED } else { 0 };
+        array(&[self.count & !UNDELIVERED | flag, self.ttl_s, self.end_s].map(u32::to_be_bytes).concat())
+    }
+}
+
+fn wrong_length(bytes: usize) -> Error {
+    Error::Corrupt(format!("an entry has {bytes} bytes"))
+}
+
+/// The size of a record in one byte, rounded up by an eighth at most: an exponent in the upper five bits, a fraction in
+/// the lower three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SizeClass(u8);
+
+impl SizeClass {
+    /// The smallest class that holds a record of this many bytes.
+    pub(super) fn of(bytes: usize) -> Self {
+        let class = (0..u8::MAX).find(|class| Self(*class).bytes_max() >= bytes);
+        Self(class.unwrap_or(u8::MAX))
+    }
+
+    /// The largest number of bytes that a record of this class has.
+    pub(super) fn bytes_max(self) -> usize {
+        (8 + usize::from(self.0 % 8)) << (self.0 / 8)
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(array(bytes))
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("the slice has this length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let fresh = Entry::fresh(*b"a message's.", 7, Poster::from_bytes(*b"a client"), SizeClass::of(100));
+        let delivery = Delivery { count: 3, is_undelivered: true, ttl_s: 60, end_s: u32::MAX };
+        let delivered = Entry { delivery: Some(delivery), ..fresh };
+        let again = Delivery { count: 4, is_undelivered: false, ..delivery };
+        for (entry, is_in_flight, bytes) in [
+            (fresh, false, FRESH_BYTES),
+            (delivered, false, DELIVERED_BYTES),
+            (Entry { before: delivered.delivery, delivery: Some(again), ..delivered }, true, IN_FLIGHT_BYTES),
+            (Entry { claim: Some(ClaimId::from_bytes([255; 16])), ..delivered }, true, IN_FLIGHT_BYTES),
+        ] {
+            let encoded = entry.encode(is_in_flight);
+
+            assert_eq!(encoded.len(), bytes);
+            assert_eq!(Entry::decode(&encoded).unwrap(), entry);
+        }
+        assert!(Entry::decode(&[0; FRESH_BYTES + 1]).is_err());
+    }
+
+    #[test]
+    fn a_size_class_is_at_least_the_size_and_at_most_an_eighth_above() {
+        for bytes in (1..5_000).chain((5_000..2_000_000).step_by(977)) {
+            let bound = SizeClass::of(bytes).bytes_max();
+
+            assert!(bound >= bytes, "{bytes} bytes in a class of {bound}");
+            assert!(bound <= bytes.max(8) + bytes / 8, "{bytes} bytes in a class of {bound}");
+        }
+    }
+}
