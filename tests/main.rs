@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "each part of the stage serves some of the tests")]
 mod support;
 
+mod blocking;
 mod cli;
 mod clients;
 mod conformance;

@@ -49,6 +49,7 @@ fn the_contract_names_the_default_limits() {
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_queues_per_page));
     assert_eq!(of("/components/parameters/Limit/schema/default"), json!(limits.messages_per_page()));
     assert_eq!(of(&format!("{schemas}/MessageIds/maxItems")), json!(limits.max_messages_per_page));
+    assert_eq!(of(&format!("{schemas}/NewMessages/properties/messages/maxItems")), json!(limits.max_messages_per_post));
     assert_eq!(of(&format!("{schemas}/PopCount/maximum")), json!(limits.max_messages_per_claim_or_pop));
     assert_eq!(of(&format!("{schemas}/ClaimSize/maximum")), json!(limits.max_messages_per_claim_or_pop));
     assert_eq!(of(&format!("{schemas}/ClaimSize/default")), json!(limits.messages_per_claim()));

@@ -76,7 +76,7 @@ async fn play(subject: Subject, player: u64, mut dice: Dice) {
 async fn list_until(subject: Subject, over: Arc<AtomicBool>) {
     let mut last = std::collections::HashMap::new();
     while !over.load(Ordering::Relaxed) {
-        let listed = subject.store().list_queues(subject.project(), None, 100).await.expect("the store answers");
+        let listed = subject.queues(100).await;
         assert!(listed.windows(2).all(|pair| pair[0].0 < pair[1].0), "out of order: {listed:?}");
         for (name, queue) in listed {
             let before = last.insert(name.clone(), queue.revision);

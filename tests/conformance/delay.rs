@@ -1,5 +1,6 @@
 //! Delay: nobody gets a message before it is due, and then it stands where nobody has passed it.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
@@ -138,29 +139,91 @@ pub(super) async fn what_becomes_due_stands_behind_every_marker(subject: &Subjec
     assert_eq!(subject.feed_after(&queue, Some(second[1])).await, [late, third].concat());
 }
 
-pub(super) async fn a_post_that_would_reach_what_is_undue_waits_behind_it(subject: &Subject) {
-    let queue = subject.queue("q").await;
-    let (late, near) = near_what_is_undue(subject, &queue).await;
-    subject.rewind(&queue, 100 * S).await;
+pub(super) async fn a_post_that_would_reach_a_delayed_message_makes_it_due(subject: &Subject) {
+    for step in [100 * S, S * 9 / 10] {
+        let queue = subject.queue(&format!("q{}", step.as_secs())).await;
+        let (late, near) = near_what_is_undue(subject, &queue).await;
+        // Ranks do not go back with the clock.
+        subject.rewind(&queue, step).await;
 
-    let many = subject.post(&queue, &messages(LONG_S, 8_000)).await;
-    let one = subject.post(&queue, &messages(LONG_S, 1)).await;
+        let many = subject.post(&queue, &messages(LONG_S, 8_000)).await;
+        let one = subject.post(&queue, &messages(LONG_S, 1)).await;
 
-    assert_eq!(subject.feed_after(&queue, Some(near)).await, one);
-    subject.advance(&queue, 102 * S).await;
-    assert_eq!(subject.feed_after(&queue, Some(near)).await, [one, late, many].concat());
+        assert_eq!(subject.feed_after(&queue, Some(near)).await, [late, many, one].concat());
+    }
 }
 
-pub(super) async fn later_posts_wait_behind_one_that_waits(subject: &Subject) {
+pub(super) async fn a_delay_is_as_long_when_ranks_are_ahead_of_the_clock(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let (late, near) = near_what_is_undue(subject, &queue).await;
-    subject.rewind(&queue, S * 9 / 10).await;
+    subject.advance(&queue, 3_600 * S).await;
+    let ahead = subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.rewind(&queue, 3_600 * S).await;
 
-    let many = subject.post(&queue, &messages(LONG_S, 8_000)).await;
-    let one = subject.post(&queue, &messages(LONG_S, 1)).await;
+    let late = subject.post(&queue, &delayed(20, 1)).await;
+    let now = subject.post(&queue, &messages(LONG_S, 1)).await;
 
-    subject.advance(&queue, 2 * S).await;
-    assert_eq!(subject.feed_after(&queue, Some(near)).await, [late, many, one].concat());
+    assert_eq!(subject.feed(&queue).await, [&ahead[..], &now].concat());
+    let due = subject.store().sight(&queue).await.expect("the store answers").next_due.expect("one is delayed");
+    assert!(due <= 20 * S, "due in {due:?}");
+    subject.advance(&queue, 18 * S).await;
+    assert_eq!(subject.feed(&queue).await, [&ahead[..], &now].concat());
+    subject.advance(&queue, 3 * S).await;
+    assert_eq!(subject.feed(&queue).await, [ahead, now, late].concat());
+}
+
+/// Thousands of delayed messages while the clock steps. Time is what passes between the steps: a message is due when its
+/// delay has passed, however often the clock stepped back, and earlier only by what the clock stepped forward.
+pub(super) async fn delayed_messages_keep_their_order_and_their_time_whatever_the_clock_does(subject: &Subject) {
+    const ROUNDS: usize = 60;
+    let queue = subject.queue("q").await;
+    let mut dice = Dice::new(seed(), 0);
+    // Seconds that passed, and those that the clock stepped forward beside that.
+    let (mut passed, mut ahead) = (0_u64, 0_u64);
+    let mut posted: Vec<(MessageId, u64, u64)> = Vec::new();
+    let mut marker = None;
+    let mut feed = Vec::new();
+    let mut seen = HashSet::new();
+    for _ in 0..ROUNDS {
+        let delays: Vec<_> = (0..=dice.roll(200)).map(|_| 30 * roll_s(&mut dice, 8)).collect();
+        let batch: Vec<_> =
+            delays.iter().map(|delay_s| NewMessage { delay_s: *delay_s, ..message(LONG_S, 0) }).collect();
+        for (id, delay_s) in subject.post(&queue, &batch).await.into_iter().zip(delays) {
+            posted.push((id, passed + u64::from(delay_s), ahead + passed + u64::from(delay_s)));
+        }
+        match dice.roll(4) {
+            0 => subject.rewind(&queue, roll_s(&mut dice, 7_200) * S).await,
+            1 => {
+                let step_s = roll_s(&mut dice, 90);
+                subject.advance(&queue, step_s * S).await;
+                ahead += u64::from(step_s);
+            }
+            _ => {
+                let step_s = roll_s(&mut dice, 60);
+                subject.advance(&queue, step_s * S).await;
+                passed += u64::from(step_s);
+            }
+        }
+        let page = subject.feed_after(&queue, marker).await;
+        marker = page.last().copied().or(marker);
+        seen.extend(page.iter().copied());
+        feed.extend(page);
+        // The run takes some seconds itself.
+        let late = posted.iter().find(|(id, due, _)| *due + 1 < passed && !seen.contains(id));
+        assert_eq!(late, None, "it is late, {passed} s after the beginning");
+        let early = posted.iter().find(|(id, _, due)| *due > ahead + passed + 25 && seen.contains(id));
+        assert_eq!(early, None, "it is early, {passed} s after the beginning");
+    }
+    subject.advance(&queue, 300 * S).await;
+    feed.extend(subject.feed_after(&queue, marker).await);
+
+    assert_ascending(&feed);
+    let mut all: Vec<_> = posted.into_iter().map(|(id, ..)| id).collect();
+    all.sort_unstable();
+    assert_eq!(feed, all);
+}
+
+fn roll_s(dice: &mut Dice, sides: usize) -> u32 {
+    u32::try_from(dice.roll(sides)).expect("it is small")
 }
 
 /// A message that is not due, and another whose rank is less than eight thousand before it.

@@ -240,6 +240,43 @@ pub(super) async fn a_queue_may_be_its_own_dead_letter_queue(subject: &Subject) 
     assert_eq!(origins_of(&feed[1..]), origins(&queue, &ids[..1], 1));
 }
 
+/// Whether two queues are each other's dead-letter queues or one is its own, each further delivery moves a message once.
+pub(super) async fn a_dead_letter_moves_once_per_delivery(subject: &Subject) {
+    let to = |name: &str| json!({"_max_claim_count": 0, "_dead_letter_queue": name});
+    let own = subject.queue_with("own", to("own")).await;
+    let (first, second) = (subject.queue_with("a", to("b")).await, subject.queue_with("b", to("a")).await);
+    for (queue, moved_to) in [(&own, &own), (&first, &second)] {
+        let ids = subject.post(queue, &messages(LONG_S, 2)).await;
+        // A pop of what has moved, as a claim, delivers it.
+        assert_eq!(subject.claim_for(queue, 2, 60, 60).await, None);
+
+        let claim = subject.claim(moved_to, 2, 60).await;
+
+        assert_eq!(origins_of(&claim.messages), origins(queue, &ids, 0));
+        assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [1; 2]);
+        subject.release(moved_to, claim.id).await;
+        assert_eq!(subject.pop(moved_to, 2).await, []);
+        let popped = subject.pop(queue, 2).await;
+        assert_eq!(origins_of(&popped), origins(moved_to, &ids_of(&claim.messages), 1));
+        assert_eq!(subject.count(queue).await + subject.count(moved_to).await, 0);
+    }
+}
+
+/// A withdrawn claim is no delivery, and a popped letter that is restored was none.
+pub(super) async fn what_was_delivered_to_nobody_moves_no_further(subject: &Subject) {
+    let queue = subject.queue_with("q", json!({"_max_claim_count": 0, "_dead_letter_queue": "q"})).await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    assert_eq!(subject.claim_for(&queue, 1, 60, 60).await, None);
+    let claim = subject.claim(&queue, 1, 60).await;
+    subject.store().withdraw_claim(&queue, claim.id).await.expect("the store answers");
+
+    let popped = subject.store().pop_messages(&queue, 1).await.expect("the store answers");
+    assert_eq!(popped[0].message.id, claim.messages[0].id);
+    subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
+
+    assert_eq!(subject.claimed_ids(&queue, 1, 60).await, ids_of(&claim.messages));
+}
+
 pub(super) async fn letters_arrive_though_their_source_is_deleted(subject: &Subject) {
     let (queue, letters) = subject.queue_and_letters(1).await;
     subject.post(&queue, &messages(LONG_S, 500)).await;

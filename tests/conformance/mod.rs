@@ -43,9 +43,11 @@ mod queue_list;
 mod queues;
 mod redis_check;
 mod redis_claim_keys;
+mod redis_due;
 mod redis_keys;
 mod redis_letters;
 mod redis_posts;
+mod redis_register;
 mod returning;
 mod rotation;
 mod seed;
@@ -96,6 +98,7 @@ suite! {
             queues_are_listed_in_byte_order_of_their_names,
             a_list_goes_on_behind_any_text,
             pages_of_queues_are_full_and_make_up_the_list,
+            a_list_examines_a_bounded_number_of_names,
             a_queue_is_listed_with_what_it_holds,
             deleted_queues_are_passed_over,
             lists_and_counts_end_at_the_project,
@@ -107,7 +110,7 @@ suite! {
             a_post_to_a_queue_that_is_not_there_stores_nothing,
             a_post_to_a_changed_queue_stores_nothing_and_tells_the_change,
             a_big_post_is_seen_whole_or_not_at_all,
-            twenty_thousand_messages_fit_into_one_post,
+            a_post_takes_1000_messages,
             bodies_survive_whatever_json_they_are,
             every_message_keeps_its_own_ttl,
         ],
@@ -189,8 +192,9 @@ suite! {
             a_page_tells_whether_the_queue_delays,
             messages_of_one_post_come_when_each_is_due,
             what_becomes_due_stands_behind_every_marker,
-            a_post_that_would_reach_what_is_undue_waits_behind_it,
-            later_posts_wait_behind_one_that_waits,
+            a_post_that_would_reach_a_delayed_message_makes_it_due,
+            a_delay_is_as_long_when_ranks_are_ahead_of_the_clock,
+            delayed_messages_keep_their_order_and_their_time_whatever_the_clock_does,
             nothing_lands_before_what_was_let_in_when_the_clock_steps_back,
             ranks_are_given_once_whatever_is_delayed,
             messages_of_one_post_and_delay_are_next_to_each_other,
@@ -212,6 +216,8 @@ suite! {
             a_dead_letter_lives_on_or_as_its_queue_says,
             letters_may_die_again,
             a_queue_may_be_its_own_dead_letter_queue,
+            a_dead_letter_moves_once_per_delivery,
+            what_was_delivered_to_nobody_moves_no_further,
             letters_arrive_though_their_source_is_deleted,
             a_dead_letter_queue_is_created_as_often_as_it_is_needed,
             letters_of_many_takers_arrive_once,
@@ -235,6 +241,7 @@ suite! {
             a_key_with_other_content_is_refused,
             a_key_belongs_to_its_queue_and_client,
             a_post_that_stored_nothing_is_not_remembered,
+            a_key_ends_with_its_queue,
         ],
         contention: [
             no_message_has_two_holders_at_once,
@@ -269,7 +276,10 @@ suite! {
             only_what_a_claim_still_holds_is_withdrawn,
             restored_messages_are_as_they_were,
             restored_messages_end_when_they_would_have,
+            a_withdrawn_claim_prolongs_no_life,
             nothing_is_restored_to_a_queue_that_is_gone,
+            nothing_is_restored_to_a_successor_or_after_a_purge,
+            a_restoration_happens_once,
         ],
         waiting: [
             a_post_calls,
@@ -280,6 +290,8 @@ suite! {
             the_end_of_a_claim_that_was_made_meanwhile_calls,
             a_release_calls,
             a_message_that_is_given_back_calls,
+            messages_that_come_back_are_notified_with_their_lowest_position,
+            an_empty_page_tells_how_far_the_query_got,
             a_shorter_renewal_calls_sooner,
             as_many_claimers_are_called_as_messages_come,
             each_message_of_a_fair_queue_calls_a_claimer,

@@ -69,6 +69,10 @@ pub(super) struct Run<'a> {
     started_us: u64,
     pub(super) now_s: i64,
     latest_s: i64,
+    /// How far the queue's logical time is ahead of its clock, while anything is delayed.
+    offset_us: u64,
+    /// The most that it ever was. A post need not know yet that nothing is delayed any more.
+    most_offset_us: u64,
     /// What should be in the queue's dead letter queue, in this order.
     pub(super) dead: Vec<Kept>,
     pub(super) kind: Kind,
@@ -93,6 +97,8 @@ impl<'a> Run<'a> {
             started_us: u64::try_from(real.as_micros()).expect("it fits"),
             now_s: 0,
             latest_s: 0,
+            offset_us: 0,
+            most_offset_us: 0,
             dead,
             kind,
             fairness: Fairness::default(),
@@ -120,6 +126,12 @@ impl<'a> Run<'a> {
         self.let_in();
     }
 
+    /// What was popped before is restored no more.
+    async fn purge(&mut self) {
+        self.subject.store().purge_messages(&self.queue).await.expect("the store answers");
+        (self.feed, self.claims, self.popped) = (Vec::new(), Vec::new(), Vec::new());
+    }
+
     async fn step(&mut self, operation: Operation) {
         match operation {
             Operation::Create(look) => self.create(look).await,
@@ -128,10 +140,7 @@ impl<'a> Run<'a> {
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
                 (self.fairness, self.popped) = (Fairness::default(), Vec::new());
             }
-            Operation::Purge => {
-                self.subject.store().purge_messages(&self.queue).await.expect("the store answers");
-                (self.feed, self.claims) = (Vec::new(), Vec::new());
-            }
+            Operation::Purge => self.purge().await,
             Operation::Update(look) => self.update(look).await,
             Operation::UpdateStale => {
                 let stale = Revision(self.last_revision.0 - 1);
@@ -212,8 +221,14 @@ impl<'a> Run<'a> {
             Operation::Rewind(ticks) => {
                 // What has ended unseen might be back; what has been seen to end is not.
                 self.subject.count(&self.queue).await;
+                self.note_logical_time().await;
                 self.subject.rewind(&self.queue, Duration::from_secs((ticks * TICK_S).into())).await;
                 self.now_s -= i64::from(ticks * TICK_S);
+                if self.has_delayed() {
+                    // The queue sees the step now. What it does not see passes without its logical time.
+                    self.subject.count(&self.queue).await;
+                    self.offset_us += u64::from(ticks * TICK_S) * 1_000_000;
+                }
             }
         }
     }
@@ -309,9 +324,16 @@ impl<'a> Run<'a> {
         let last = self.feed.iter().rfind(|kept| kept.let_in).map_or(0, |kept| kept.id.rank().micros());
         for ((id, message), shard) in ids.iter().zip(batch).zip(shards) {
             let rank = id.rank().micros();
+            let logical_us = self.clock_us(self.now_s + RUN_S) + self.offset_us;
+            let most_us = self.clock_us(self.now_s + RUN_S) + self.most_offset_us.max(self.offset_us);
+            let most_us = most_us.max(self.ever.iter().map(|id| id.rank().micros()).max().unwrap_or(0) + 1_000_000);
             let (earliest, latest) =
-                (self.clock_us(self.now_s), self.clock_us(self.latest_s + RUN_S).max(last + 1_000_000));
+                (self.clock_us(self.now_s), self.clock_us(self.latest_s + RUN_S).max(last + 1_000_000).max(most_us));
             let hidden_us = u64::from(message.delay_s) * 1_000_000;
+            if message.delay_s > 0 && rank - hidden_us > logical_us {
+                // Ranks are ahead of the clock, and logical time has been raised to them.
+                self.offset_us = rank - hidden_us - self.clock_us(self.now_s);
+            }
             assert!((earliest + hidden_us..latest + hidden_us).contains(&rank), "{rank} is not the place of its delay");
             assert!(rank > last, "{rank} may have been passed");
             let let_in = message.delay_s == 0;
@@ -345,7 +367,7 @@ impl<'a> Run<'a> {
 
     /// Lets in what is due.
     fn let_in(&mut self) {
-        let now_us = self.clock_us(self.now_s);
+        let now_us = self.clock_us(self.now_s) + self.offset_us;
         // What stands before something visible was due before it.
         let last = self.feed.iter().rposition(|kept| kept.let_in || kept.id.rank().micros() <= now_us);
         let is_fair = self.is_fair();
@@ -355,6 +377,23 @@ impl<'a> Run<'a> {
             }
             kept.let_in = true;
             self.fairness.last = self.fairness.last.max(kept.id.rank());
+        }
+        self.most_offset_us = self.most_offset_us.max(self.offset_us);
+        if !self.has_delayed() {
+            self.offset_us = 0;
+        }
+    }
+
+    fn has_delayed(&self) -> bool {
+        self.feed.iter().any(|kept| !kept.let_in)
+    }
+
+    /// Changes the queue, with which it notes its logical time: that is not behind the clock before it steps back.
+    async fn note_logical_time(&mut self) {
+        if self.state.is_some() && self.has_delayed() {
+            let ids = self.subject.post(&self.queue, &super::subject::messages(60, 1)).await;
+            self.subject.delete_messages(&self.queue, &ids).await;
+            self.fairness.last = self.fairness.last.max(ids[0].rank());
         }
     }
 

@@ -75,6 +75,18 @@ pub(super) async fn a_key_belongs_to_its_queue_and_client(subject: &Subject) {
     assert_eq!(feeds, posted);
 }
 
+pub(super) async fn a_key_ends_with_its_queue(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let before = subject.posted_once(&queue, &client(1), "k", 3).await;
+    subject.delete(&queue).await;
+    subject.create(&queue).await;
+
+    let ids = subject.posted_once(&queue, &client(1), "k", 3).await;
+
+    assert!(ids.iter().all(|id| !before.contains(id)));
+    assert_eq!(subject.feed(&queue).await, ids);
+}
+
 pub(super) async fn a_post_that_stored_nothing_is_not_remembered(subject: &Subject) {
     let queue = subject.queue("q").await;
     let stale = subject.revision(&queue).await;

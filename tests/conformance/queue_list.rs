@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use sukkal::storage::QueueListing;
+
 use super::subject::{Subject, fresh_project, metadata, queue_id};
 
 const LIMIT: usize = 100;
@@ -67,13 +69,31 @@ pub(super) async fn pages_of_queues_are_full_and_make_up_the_list(subject: &Subj
     }
 }
 
+pub(super) async fn a_list_examines_a_bounded_number_of_names(subject: &Subject) {
+    for name in ["a1", "a2", "b1", "a3", "b2"] {
+        subject.queue(name).await;
+    }
+
+    let (mut steps, mut after) = (Vec::new(), Some(String::new()));
+    while let Some(from) = after.take() {
+        let listing = QueueListing { after: Some(&from), name_part: Some("b"), examined_max: 2 };
+        let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+        let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
+        after.clone_from(&page.reached);
+        steps.push((names.join(" "), page.reached.unwrap_or_default()));
+    }
+
+    let expected = [("", "a2"), ("b1", "b1"), ("b2", "")];
+    assert_eq!(steps, expected.map(|(names, reached)| (names.to_owned(), reached.to_owned())));
+}
+
 pub(super) async fn a_queue_is_listed_with_what_it_holds(subject: &Subject) {
     for name in ["a", "b"] {
         let keys = metadata(json!({"name": name, "_default_message_ttl": 100}));
         subject.store().create_queue(&subject.id(name), &keys).await.expect("the store answers");
     }
 
-    let listed = subject.store().list_queues(subject.project(), None, LIMIT).await.expect("the store answers");
+    let listed = subject.queues(LIMIT).await;
 
     assert_eq!(listed.len(), 2);
     for (name, queue) in listed {

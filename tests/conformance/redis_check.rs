@@ -50,7 +50,7 @@ async fn check(subject: &Subject) -> Check {
 async fn a_store_is_whole_with_messages_in_all_sets() {
     let (_server, subject, _queue) = stage().await;
 
-    let whole = Check { queues: 2, messages: (READY + HELD + DELAYED) as u64, findings: Vec::new() };
+    let whole = Check { queues: 2, messages: (READY + HELD + DELAYED) as u64, ..Check::default() };
     assert_eq!(check(&subject).await, whole);
 }
 
@@ -59,13 +59,13 @@ async fn a_fair_queue_is_whole_with_messages_of_before() {
     let (_server, subject, _queue) = fair_stage().await;
 
     let messages = (READY + HELD + DELAYED + 2 * FAIR) as u64;
-    assert_eq!(check(&subject).await, Check { queues: 2, messages, findings: Vec::new() });
+    assert_eq!(check(&subject).await, Check { queues: 2, messages, ..Check::default() });
 }
 
 #[tokio::test]
 async fn a_check_finds_each_kind_of_damage_to_shards() {
-    const NEWEST: &str = "redis.call('ZRANGE', KEYS[2], -1, -1)[1]";
-    const OLDEST: &str = "redis.call('ZRANGE', KEYS[2], 0, 0)[1]";
+    const NEWEST: &str = "string.sub(redis.call('ZRANGE', KEYS[2], -1, -1)[1], 1, 12)";
+    const OLDEST: &str = "string.sub(redis.call('ZRANGE', KEYS[2], 0, 0)[1], 1, 12)";
     for (damage, parts, finding) in [
         (format!("redis.call('ZREM', KEYS[1], {NEWEST})"), ["shards", "ready"], "has no shard"),
         (format!("redis.call('ZADD', KEYS[1], 10003, {OLDEST})"), ["shards", "ready"], "is older than those"),
@@ -109,47 +109,67 @@ async fn assert_found(
 async fn a_check_finds_each_kind_of_damage() {
     for (damage, parts, finding) in [
         (
-            "redis.call('HDEL', KEYS[1], redis.call('ZRANGE', KEYS[2], -1, -1)[1])",
+            "redis.call('HDEL', KEYS[1], string.sub(redis.call('ZRANGE', KEYS[2], -1, -1)[1], 1, 12))",
             ["messages", "ready"],
             "has no record",
         ),
-        ("redis.call('ZREM', KEYS[1], redis.call('ZRANGE', KEYS[1], 0, 0)[1])", ["ready", "held"], "are in the feed"),
-        ("redis.call('ZADD', KEYS[2], 7, redis.call('ZRANGE', KEYS[1], 0, 0)[1])", ["ready", "held"], "is in two sets"),
+        (
+            "redis.call('ZREM', KEYS[1], redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
+            ["ready", "in_flight"],
+            "are in the feed",
+        ),
+        (
+            "redis.call('ZADD', KEYS[2], 7, redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
+            ["ready", "in_flight"],
+            "has the entry of another set",
+        ),
+        (
+            "local entry = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+            redis.call('ZADD', KEYS[2], entry[2], entry[1])",
+            ["ready", "delayed"],
+            "is in two sets",
+        ),
         (
             "redis.call('ZADD', KEYS[1], 7, redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
-            ["ready", "held"],
+            ["ready", "in_flight"],
             "at another rank",
         ),
-        ("redis.call('HDEL', KEYS[1], redis.call('ZRANGE', KEYS[2], 0, 0)[1])", ["holds", "held"], "held by nothing"),
-        ("redis.call('SET', KEYS[1], 7)", ["counter", "ready"], "before its rank was given"),
+        ("redis.call('HSET', KEYS[1], 'c', 7)", ["queue", "ready"], "before its rank was assigned"),
         (
-            "local key = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-            local twin = string.sub(key, 1, 7) .. '12345'
-            redis.call('HSET', KEYS[1], twin, redis.call('HGET', KEYS[1], key))
-            redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], key), twin)",
+            "local entry = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+            local other = string.sub(entry, 1, 7) .. '12345' .. string.sub(entry, 13)
+            redis.call('HSET', KEYS[1], string.sub(other, 1, 12), 'record')
+            redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], entry), other)",
             ["messages", "ready"],
             "shares its rank",
         ),
-        ("redis.call('ZREMRANGEBYRANK', KEYS[1], 0, 0)", ["ends", "ready"], "should end in second"),
         (
-            "local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-            redis.call('ZADD', KEYS[1], last[2] + 1, last[1])",
-            ["ends", "ready"],
-            "should end in second",
+            "redis.call('HSET', KEYS[1], string.sub(redis.call('ZRANGE', KEYS[2], 0, 0)[1], 1, 12), string.rep('x', 9999))",
+            ["messages", "ready"],
+            "is larger than its size class",
         ),
-        ("redis.call('DEL', KEYS[1])", ["leases", "held"], "is held by a lease that is not there"),
+        ("redis.call('DEL', KEYS[1])", ["expirations", "ready"], "never ends"),
+        (
+            "for _, block in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+              redis.call('ZADD', KEYS[1], 9999999999, block)
+            end",
+            ["expirations", "ready"],
+            "never ends",
+        ),
+        ("redis.call('HDEL', KEYS[1], 'd')", ["queue", "ready"], "ends without being due"),
+        ("redis.call('DEL', KEYS[1])", ["leases", "in_flight"], "is held by a lease that does not exist"),
         ("redis.call('DEL', KEYS[1])", ["leases", "claims"], "never ends"),
         (
             "redis.call('ZINCRBY', KEYS[1], 1, redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
             ["leases", "claims"],
             "ends at another time than it should",
         ),
-        ("redis.call('DEL', KEYS[1])", ["claims", "held"], "is under a claim that does not have it"),
-        ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "is not there and ends"),
+        ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "does not exist and ends"),
         (
-            "redis.call('HSET', KEYS[1], string.rep('\\0', 11) .. '1', redis.call('HVALS', KEYS[1])[1])",
-            ["holds", "held"],
-            "is held and has no record",
+            "local id = redis.call('HKEYS', KEYS[1])[1]
+            redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 12))",
+            ["claims", "in_flight"],
+            "is under a claim that does not have it",
         ),
     ] {
         let (server, subject, queue) = stage().await;

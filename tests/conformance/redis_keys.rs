@@ -11,19 +11,33 @@ use super::fairness::in_shard;
 use super::subject::{LONG_S, Subject, client, ids_of, message, messages};
 use crate::support::redis::{RedisServer, Reply};
 
-/// A queue's keys in the order in which scripts get them.
+/// What a queue consists of.
 const PARTS: [&str; 13] = [
-    "queue", "counter", "messages", "ready", "delayed", "ends", "shards", "tenants", "leases", "held", "holds",
-    "claims", "outbox",
+    "queue",
+    "messages",
+    "ready",
+    "delayed",
+    "expirations",
+    "shards",
+    "tenants",
+    "leases",
+    "in_flight",
+    "claims",
+    "outbox",
+    "idempotency",
+    "idempotency_expirations",
 ];
-/// Those that are there when messages are and no claim ever was.
-const UNCLAIMED: [&str; 5] = ["queue", "counter", "messages", "ready", "ends"];
+/// Those that exist when messages do and no claim ever did.
+const UNCLAIMED: [&str; 4] = ["queue", "messages", "ready", "expirations"];
 /// The step in which a queue is created, as the driver puts it together.
 const CREATION: &str = concat!(
+    "local queue, shards, tombstone = unpack(KEYS)\n",
     include_str!("../../scripts/shared/clock.lua"),
     include_str!("../../scripts/shared/queue.lua"),
+    include_str!("../../scripts/shared/state.lua"),
     include_str!("../../scripts/shared/fair.lua"),
     include_str!("../../scripts/shared/policy.lua"),
+    include_str!("../../scripts/shared/keep_policy.lua"),
     include_str!("../../scripts/queue_create.lua"),
 );
 
@@ -31,23 +45,17 @@ pub(super) fn key(queue: &QueueId, part: &str) -> String {
     format!("sukkal:{{{queue}}}:{part}")
 }
 
-fn register_key(project: &ProjectId, part: &str) -> String {
-    format!("sukkal:{{{project}}}:{part}")
+pub(super) fn register_key(project: &ProjectId) -> String {
+    format!("sukkal:{{{project}}}:queues")
 }
 
 pub(super) fn present(server: &RedisServer, queue: &QueueId) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| server.command(&["EXISTS", &key(queue, part)]).as_int() == 1).collect()
 }
 
-/// How many ends are kept, as the index has them and as the queue's own count says.
-pub(super) fn ends_kept(server: &RedisServer, queue: &QueueId) -> (usize, usize) {
-    let Reply::Array(chunks) = server.command(&["ZRANGE", &key(queue, "ends"), "0", "-1"]) else {
-        panic!("the ends are no sorted set");
-    };
-    let bytes: usize =
-        chunks.iter().map(|chunk| if let Reply::Bulk(Some(chunk)) = chunk { chunk.len() - 4 } else { 0 }).sum();
-    let noted = server.command(&["HGET", &key(queue, "queue"), "n"]);
-    (bytes / 12, noted.as_text().parse().expect("the count is a number"))
+/// Number of blocks of ranks that will be visited when messages end.
+pub(super) fn blocks_kept(server: &RedisServer, queue: &QueueId) -> usize {
+    usize::try_from(server.command(&["ZCARD", &key(queue, "expirations")]).as_int()).expect("it is a count")
 }
 
 #[tokio::test]
@@ -61,8 +69,7 @@ async fn the_storage_of_what_has_ended_is_given_back() {
 
     subject.tidy_project().await;
 
-    assert_eq!(present(&server, &queue), ["queue", "counter"]);
-    assert_eq!(ends_kept(&server, &queue), (0, 0));
+    assert_eq!(present(&server, &queue), ["queue"]);
 }
 
 #[tokio::test]
@@ -74,56 +81,49 @@ async fn a_reader_gives_back_the_storage_of_what_has_ended() {
 
     subject.list(&queue, None, 1).await;
 
-    assert_eq!(present(&server, &queue), ["queue", "counter"]);
-    assert_eq!(ends_kept(&server, &queue), (0, 0));
+    assert_eq!(present(&server, &queue), ["queue"]);
 }
 
 #[tokio::test]
-async fn the_ends_of_deleted_messages_are_forgotten() {
+async fn deleted_messages_leave_no_blocks_of_expirations_out_of_proportion() {
     let (server, subject) = (RedisServer::shared(), redis());
     let queue = subject.queue("q").await;
     let left = subject.post(&queue, &messages(LONG_S, 50)).await;
     let (mut peak, mut deleted) = (0, 0);
 
-    for round in 0..120 {
-        // Among the many that go, one that stays, so that chunks are seldom empty.
-        let mut batch = messages(LONG_S + round, 100);
-        batch.push(message(60, 0));
-        let ids = subject.post(&queue, &batch).await;
-        subject.delete_messages(&queue, &ids[..100]).await;
-        deleted += 100;
-        peak = peak.max(ends_kept(&server, &queue).0);
+    // Each round is in a block of its own.
+    for _ in 0..400 {
+        subject.advance(&queue, Duration::from_millis(20)).await;
+        let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
+        subject.delete_messages(&queue, &ids).await;
+        deleted += 1;
+        peak = peak.max(blocks_kept(&server, &queue));
     }
 
-    let (kept, noted) = ends_kept(&server, &queue);
-    assert_eq!(kept, noted, "the count of the ends has drifted");
-    assert!(deleted > 2 * peak, "{peak} ends kept of {deleted} deleted messages");
-    assert!(peak <= 2 * 170 + 4_096 + 200, "{peak} ends kept for 170 messages");
-    // What is left still ends when it should.
-    subject.advance(&queue, Duration::from_secs(90)).await;
+    assert!(peak < 2 * 50 + 64 + 100, "{peak} blocks kept for 50 messages");
+    assert!(deleted > peak, "{peak} blocks kept of {deleted} deleted ones");
     assert_eq!(subject.feed(&queue).await, left);
+    // What is left still ends when it should, and the last message takes all blocks with it.
     subject.advance(&queue, Duration::from_secs(2 * u64::from(LONG_S))).await;
     subject.tidy_project().await;
-    assert_eq!(present(&server, &queue), ["queue", "counter"]);
-    assert_eq!(ends_kept(&server, &queue), (0, 0));
+    assert_eq!(present(&server, &queue), ["queue"]);
 }
 
 #[tokio::test]
-async fn tidying_forgets_the_ends_that_deletes_in_bulk_have_left() {
-    let (server, subject) = (RedisServer::shared(), redis());
+async fn messages_of_one_block_end_each_in_its_second() {
+    let (_server, subject) = (RedisServer::shared(), redis());
     let queue = subject.queue("q").await;
-    let left = subject.post(&queue, &messages(LONG_S, 40)).await;
-    let ids = subject.post(&queue, &messages(LONG_S, 12_000)).await;
-    for thousand in ids.chunks(1_000) {
-        subject.delete_messages(&queue, thousand).await;
+    let mixed: Vec<_> = (0..1_000).map(|number| message(60 + 7 * number % 500, 0)).collect();
+    subject.post(&queue, &mixed).await;
+
+    for passed_s in [100, 250, 300, 560] {
+        subject.turn_clock(&queue, Duration::from_secs(passed_s)).await;
+        let left = mixed.iter().filter(|message| u64::from(message.ttl_s) > passed_s).count();
+        // In its last second a message may be there or not.
+        let last = mixed.iter().filter(|message| (passed_s - 1..=passed_s).contains(&message.ttl_s.into())).count();
+        let count = subject.count(&queue).await;
+        assert!((left..=left + last).contains(&count), "{count} after {passed_s} s, {left} outlive that");
     }
-
-    subject.tidy_project().await;
-
-    let (kept, noted) = ends_kept(&server, &queue);
-    assert_eq!(kept, noted, "the count of the ends has drifted");
-    assert!(kept <= 2 * 40 + 4_096, "{kept} ends kept for 40 messages");
-    assert_eq!(subject.feed(&queue).await, left);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_deleted_queue_leaves_only_what_goes_by_itself() {
 
     subject.delete(&queue).await;
 
-    assert_eq!(present(&server, &queue), ["counter"]);
+    assert_eq!(present(&server, &queue), [""; 0]);
     let Reply::Array(keys) = server.command(&["KEYS", &format!("sukkal:{{{queue}}}:*")]) else {
         panic!("KEYS gives a list");
     };
@@ -142,9 +142,6 @@ async fn a_deleted_queue_leaves_only_what_goes_by_itself() {
         let ttl_s = server.command(&["TTL", key.as_text()]).as_int();
         assert!((1..=86_400).contains(&ttl_s), "{} stays {ttl_s} s", key.as_text());
     }
-    // And when it is there again, its counter stays.
-    subject.create(&queue).await;
-    assert_eq!(server.command(&["TTL", &key(&queue, "counter")]).as_int(), -1);
 }
 
 #[tokio::test]
@@ -154,7 +151,7 @@ async fn names_without_a_queue_are_passed_over_and_pages_stay_full() {
         if number % 2 == 0 {
             subject.queue(&format!("q{number}")).await;
         } else {
-            register(&server, &subject, &format!("q{number}"), number);
+            register(&server, &subject, &format!("q{number}"), &number.to_string());
         }
     }
 
@@ -170,14 +167,12 @@ async fn names_without_a_queue_are_passed_over_and_pages_stay_full() {
 async fn a_name_whose_queue_was_never_created_is_taken_out() {
     let (server, subject) = (RedisServer::shared(), redis());
     subject.queue("other").await;
-    register(&server, &subject, "crashed", 7);
+    register(&server, &subject, "crashed", "7");
 
     subject.tidy_project().await;
 
     assert_eq!(registered(&server, &subject), ["other"]);
     assert_eq!(subject.count_queues().await, 1);
-    let stamps = register_key(subject.project(), "stamps");
-    assert_eq!(server.command(&["HEXISTS", &stamps, "crashed"]).as_int(), 0);
     // Whoever comes next finds nothing in the way.
     subject.queue("crashed").await;
     assert_eq!(registered(&server, &subject), ["crashed", "other"]);
@@ -187,12 +182,10 @@ async fn a_name_whose_queue_was_never_created_is_taken_out() {
 async fn a_name_whose_deletion_was_cut_off_is_taken_out() {
     let (server, subject) = (RedisServer::shared(), redis());
     let queue = subject.queue("q").await;
-    let stamps = register_key(subject.project(), "stamps");
-    let stamp = server.command(&["HGET", &stamps, "q"]).as_text().to_owned();
+    let (_name, version) = registrations(&server, &subject).remove(0);
     subject.delete(&queue).await;
     // As it was when the queue was gone and its name not yet.
-    server.command(&["HSET", &stamps, "q", &stamp]);
-    server.command(&["ZADD", &register_key(subject.project(), "queues"), "0", "q"]);
+    register(&server, &subject, "q", &version);
 
     assert_eq!(subject.names(subject.project(), None, 10).await, [""; 0]);
     subject.tidy_project().await;
@@ -208,20 +201,19 @@ async fn a_name_whose_deletion_was_cut_off_is_taken_out() {
 async fn a_creation_that_comes_too_late_leaves_no_queue() {
     let (server, subject) = (RedisServer::shared(), redis());
     let deleted = subject.queue("deleted").await;
-    let stamps = register_key(subject.project(), "stamps");
-    let stamp = server.command(&["HGET", &stamps, "deleted"]).as_text().to_owned();
+    let (_name, version) = registrations(&server, &subject).remove(0);
     subject.delete(&deleted).await;
-    register(&server, &subject, "crashed", 7);
+    register(&server, &subject, "crashed", "7");
     subject.tidy_project().await;
 
     // What was still under way when the name was taken out of the register.
-    for (queue, stamp) in [(deleted, stamp.as_str()), (subject.id("crashed"), "7")] {
-        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), (PARTS.len() + 1).to_string()];
-        late.extend(PARTS.into_iter().chain(["grave"]).map(|part| key(&queue, part)));
-        late.extend([stamp, "metadata", ""].map(str::to_owned));
+    for (queue, version) in [(deleted, version.as_str()), (subject.id("crashed"), "7")] {
+        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), "3".to_owned()];
+        late.extend(["queue", "shards", "tombstone"].map(|part| key(&queue, part)));
+        late.extend([version, "metadata", ""].map(str::to_owned));
         let answer = server.command(&late.iter().map(String::as_str).collect::<Vec<_>>());
 
-        assert_eq!(answer.as_text(), "buried", "{queue}");
+        assert_eq!(answer.items()[0].as_text(), "ended", "{queue}");
         assert_eq!(subject.get(&queue).await, None);
         subject.create(&queue).await;
     }
@@ -260,17 +252,21 @@ async fn the_last_answer_of_a_lane_is_forgotten_by_itself() {
 }
 
 /// Leaves the name as a process does that dies between a queue's registration and its creation.
-fn register(server: &RedisServer, subject: &Subject, name: &str, stamp: usize) {
-    let stamp = stamp.to_string();
+fn register(server: &RedisServer, subject: &Subject, name: &str, version: &str) {
     let project = subject.project();
-    server.command(&["ZADD", "sukkal:projects", "0", project.as_str()]);
-    server.command(&["HSET", &register_key(project, "stamps"), name, &stamp]);
-    server.command(&["ZADD", &register_key(project, "queues"), "0", name]);
+    server.command(&["ZADD", "sukkal:{projects}", "0", &format!("{project}\0{version}")]);
+    server.command(&["ZADD", &register_key(project), "0", &format!("{name}\0{version}")]);
+}
+
+/// The register of a project: names and versions.
+pub(super) fn registrations(server: &RedisServer, subject: &Subject) -> Vec<(String, String)> {
+    let parts = |member: &Reply| {
+        let (name, version) = member.as_text().split_once('\0').expect("a version");
+        (name.to_owned(), version.to_owned())
+    };
+    server.command(&["ZRANGE", &register_key(subject.project()), "0", "-1"]).items().iter().map(parts).collect()
 }
 
 fn registered(server: &RedisServer, subject: &Subject) -> Vec<String> {
-    match server.command(&["ZRANGE", &register_key(subject.project(), "queues"), "0", "-1"]) {
-        Reply::Array(names) => names.iter().map(|name| name.as_text().to_owned()).collect(),
-        other => panic!("ZRANGE gives a list: {other:?}"),
-    }
+    registrations(server, subject).into_iter().map(|(name, _)| name).collect()
 }

@@ -2,7 +2,6 @@
 //! does not concern the others in its script.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use sukkal::domain::QueueId;
@@ -45,28 +44,6 @@ async fn what_waits_while_posts_are_under_way_is_posted_in_one_script() {
     let scripts = stats.as_text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
     let scripts: usize = scripts.split(',').next().unwrap().parse().unwrap();
     assert!(scripts <= POSTS / 8, "{scripts} scripts for {POSTS} posts at once");
-}
-
-#[tokio::test]
-async fn a_record_goes_by_its_rank_unless_that_is_of_another_second() {
-    let (server, subject) = (RedisServer::shared(), redis());
-    let queue = subject.queue("q").await;
-    let going_by_rank = || {
-        let script = "local count = 0
-            for _, record in ipairs(redis.call('HVALS', KEYS[1])) do
-              count = count + (string.byte(record, 2) == 3 and 1 or 0)
-            end
-            return count";
-        server.command(&["EVAL", script, "1", &key(&queue, "messages")]).as_int()
-    };
-    subject.post(&queue, &messages(LONG_S, 1)).await;
-    assert_eq!(going_by_rank(), 1);
-
-    subject.rewind(&queue, Duration::from_secs(2)).await;
-    subject.post(&queue, &messages(LONG_S, 1)).await;
-
-    assert_eq!(going_by_rank(), 1);
-    assert_eq!(subject.count(&queue).await, 2);
 }
 
 #[tokio::test]

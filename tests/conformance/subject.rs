@@ -10,9 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
-    Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, Rank, Revision,
+    Body, ClientId, ClientIdRule, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId, QueueName, Rank,
+    Revision,
 };
-use sukkal::storage::{Creation, Driver, Error, Listing, Popped, Post, Posting, Scope, Stats};
+use sukkal::storage::{Creation, Driver, Error, Listing, Popped, Post, Posting, QueueListing, Scope, Stats};
 use uuid::Uuid;
 
 /// The life of messages whose end does not matter.
@@ -84,10 +85,28 @@ impl Subject {
         self.store().delete_queue(queue).await.expect(OK);
     }
 
-    /// The names that one call lists.
+    /// The queues that one call lists of a project that has not so many.
+    pub(super) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
+        let listing = QueueListing { after: None, name_part: None, examined_max };
+        let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
+        assert_eq!(page.reached, None, "there are more than {examined_max} queues");
+        page.queues
+    }
+
+    /// The first names that follow, from as many calls as it takes.
     pub(super) async fn names(&self, project: &ProjectId, after: Option<&str>, limit: usize) -> Vec<String> {
-        let queues = self.store().list_queues(project, after, limit).await.expect(OK);
-        queues.into_iter().map(|(name, _)| name.to_string()).collect()
+        let (mut names, mut after) = (Vec::new(), after.map(str::to_owned));
+        while names.len() < limit {
+            let examined_max = limit - names.len();
+            let listing = QueueListing { after: after.as_deref(), name_part: None, examined_max };
+            let page = self.store().list_queues(project, &listing).await.expect(OK);
+            names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
+            match page.reached {
+                Some(reached) => after = Some(reached),
+                None => break,
+            }
+        }
+        names
     }
 
     /// Moves the clock of a queue forward.

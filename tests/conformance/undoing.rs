@@ -89,3 +89,60 @@ pub(super) async fn nothing_is_restored_to_a_queue_that_is_gone(subject: &Subjec
     assert_eq!(subject.get(&queue).await, None);
     assert_eq!(subject.feed(&queue).await, []);
 }
+
+pub(super) async fn a_withdrawn_claim_prolongs_no_life(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &messages(60, 2)).await;
+    // The second one lives longer for a claim before.
+    let earlier = subject.claim(&queue, 2, 100).await.id;
+    subject.delete_messages(&queue, &ids[..1]).await;
+    subject.store().release_claim(&queue, earlier).await.expect("the store answers");
+    let fresh = subject.post(&queue, &messages(60, 1)).await;
+    let before = subject.get_messages(&queue, &[ids[1], fresh[0]]).await;
+
+    let claim = subject.claim(&queue, 2, 40_000).await.id;
+    subject.renew(&queue, claim, 50_000, 60).await;
+    subject.withdraw(&queue, claim).await;
+
+    assert_eq!(subject.get_messages(&queue, &[ids[1], fresh[0]]).await, before);
+    subject.advance(&queue, Duration::from_secs(62)).await;
+    assert_eq!(subject.feed(&queue).await, ids[1..]);
+    subject.advance(&queue, Duration::from_secs(before[0].ttl_s.into())).await;
+    assert_eq!(subject.count(&queue).await, 0);
+}
+
+pub(super) async fn nothing_is_restored_to_a_successor_or_after_a_purge(subject: &Subject) {
+    for is_purged in [false, true] {
+        let queue = subject.queue(if is_purged { "purged" } else { "deleted" }).await;
+        subject.post(&queue, &messages(LONG_S, 2)).await;
+        let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+        if is_purged {
+            subject.store().purge_messages(&queue).await.expect("the store answers");
+        } else {
+            subject.delete(&queue).await;
+            subject.create(&queue).await;
+        }
+        let own = subject.post(&queue, &messages(LONG_S, 1)).await;
+
+        subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
+
+        assert_eq!(subject.feed(&queue).await, own);
+    }
+}
+
+pub(super) async fn a_restoration_happens_once(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let restore = async |popped| subject.store().restore_messages(&queue, popped).await.expect("the store answers");
+    restore(&popped).await;
+    restore(&popped).await;
+    assert_eq!(subject.feed(&queue).await, ids);
+
+    let again = subject.store().pop_messages(&queue, 1).await.expect("the store answers");
+    restore(&popped).await;
+    assert_eq!(subject.feed(&queue).await, ids[1..]);
+
+    restore(&again).await;
+    assert_eq!(subject.feed(&queue).await, ids);
+}

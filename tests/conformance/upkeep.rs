@@ -35,8 +35,9 @@ pub(super) async fn a_round_ends_and_passes_every_project(subject: &Subject) {
 
     let steps = whole_round(subject).await;
 
-    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "the round turns back");
+    let count = steps.len();
     let reached: BTreeSet<_> = steps.into_iter().collect();
+    assert_eq!(reached.len(), count, "the round turns back");
     assert!(last_queues.is_subset(&reached), "a project was left before its last queue");
 }
 
@@ -92,10 +93,10 @@ pub(super) async fn a_round_may_begin_behind_what_is_not_there(subject: &Subject
         assert_eq!(next, Ok(Some(subject.id(reached))), "behind {behind}");
     }
     let next = subject.store().tidy(Some(&subject.id("e"))).await.expect("the store answers");
-    assert!(next.is_none_or(|next| next.project() > subject.project()));
+    assert!(next.is_none_or(|next| next.project() != subject.project()));
     let unknown = queue_id(&fresh_project(), "q");
     let next = subject.store().tidy(Some(&unknown)).await.expect("the store answers");
-    assert!(next.is_none_or(|next| next > unknown));
+    assert!(next.is_none_or(|next| next.project() != unknown.project()));
 }
 
 pub(super) async fn many_may_tidy_at_once(subject: &Subject) {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use serde_json::json;
-use sukkal::domain::{NewMessage, QueueId};
-use sukkal::storage::{Sight, Watch};
+use sukkal::domain::{NewMessage, QueueId, Rank};
+use sukkal::storage::{Listing, Scope, Sight, Watch};
 use tokio::time::timeout;
 
-use super::subject::{LONG_S, Subject, body, messages};
+use super::subject::{LONG_S, Subject, body, client, ids_of, messages};
 
 /// Long after what has to come within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +33,18 @@ impl Subject {
         assert_eq!(claim.messages.len(), 1);
     }
 
+    /// Does something, and returns the lowest older position that a reader is notified of.
+    async fn older_after(&self, queue: &QueueId, act: impl AsyncFnOnce()) -> Option<Rank> {
+        let watch = self.watch(queue).await;
+        let mut reader = watch.reader(false);
+        self.store().looked(queue);
+
+        act().await;
+
+        timeout(PATIENCE, reader.changed()).await.expect("the reader is notified");
+        reader.catch_up()
+    }
+
     /// Does something and waits until a claimer and a reader who wait are called.
     async fn assert_calls(&self, queue: &QueueId, act: impl AsyncFnOnce()) {
         let watch = self.watch(queue).await;
@@ -44,7 +56,7 @@ impl Subject {
         act().await;
 
         timeout(PATIENCE, claimer).await.expect("the claimer is called");
-        timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+        timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
     }
 }
 
@@ -91,13 +103,13 @@ pub(super) async fn the_end_of_a_claim_that_was_made_meanwhile_calls(subject: &S
     let mut reader = watch.reader(false);
     subject.store().looked(&queue);
     subject.post(&queue, &messages(LONG_S, 1)).await;
-    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
 
     subject.claim_shortly(&queue).await;
     // As one does who was called, and finds nothing.
     subject.store().looked(&queue);
 
-    timeout(PATIENCE, reader.changed()).await.expect("the reader is called again").expect("it is watched");
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called again");
 }
 
 pub(super) async fn a_release_calls(subject: &Subject) {
@@ -124,6 +136,50 @@ pub(super) async fn a_message_that_is_given_back_calls(subject: &Subject) {
     subject.assert_calls(&queue, async || give_back(1, 1).await).await;
 }
 
+pub(super) async fn messages_that_come_back_are_notified_with_their_lowest_position(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
+    let rank = |place: usize| Some(ids[place].rank());
+
+    let posting = async || drop(subject.post(&queue, &messages(LONG_S, 1)).await);
+    assert_eq!(subject.older_after(&queue, posting).await, None);
+
+    let claim = subject.claim(&queue, 3, 600).await.id;
+    let give_back = async || {
+        let change = subject.store().return_message(&queue, claim, ids[1], 0).await;
+        change.expect("the store answers");
+    };
+    assert_eq!(subject.older_after(&queue, give_back).await, rank(1));
+    assert_eq!(subject.older_after(&queue, async || subject.release(&queue, claim).await).await, rank(0));
+
+    subject.claim_shortly(&queue).await;
+    assert_eq!(subject.older_after(&queue, async || {}).await, rank(0), "at the end of a claim");
+
+    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let restore = async || subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
+    assert_eq!(subject.older_after(&queue, restore).await, rank(0));
+}
+
+pub(super) async fn an_empty_page_tells_how_far_the_query_got(subject: &Subject) {
+    let queue = subject.id("q");
+    let behind = async |after: Option<Rank>| {
+        let listing = Listing { after, limit: 10, not_from: Some(client(0)), scope: Scope::default() };
+        let page = subject.store().list_messages(&queue, &listing).await.expect("the store answers");
+        (ids_of(&page.messages), page.reached)
+    };
+    assert_eq!(behind(Rank::new(7)).await, (vec![], Rank::new(7)), "of no queue");
+    subject.create(&queue).await;
+    assert_eq!(behind(None).await.0, []);
+
+    // More than a script examines.
+    let own = subject.post(&queue, &messages(LONG_S, 1_000)).await;
+    let last = Some(own[999].rank());
+    assert_eq!(behind(None).await, (vec![], last));
+    assert_eq!(behind(last).await, (vec![], last));
+    let other = subject.post_as(&client(1), &queue, &messages(LONG_S, 1)).await;
+    assert_eq!(behind(last).await, (other.clone(), Some(other[0].rank())));
+}
+
 pub(super) async fn a_shorter_renewal_calls_sooner(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 1)).await;
@@ -148,7 +204,7 @@ pub(super) async fn as_many_claimers_are_called_as_messages_come(subject: &Subje
     let mut reader = watches[0].reader(false);
 
     subject.post(&queue, &messages(LONG_S, 2)).await;
-    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
 
     let mut claimers = claimers.into_iter();
     for claimer in claimers.by_ref().take(2) {
@@ -169,9 +225,9 @@ pub(super) async fn each_message_of_a_fair_queue_calls_a_claimer(subject: &Subje
 
     // Two writes, into one shard: neither is told of less than the other.
     for _ in 0..2 {
-        reader.mark_unchanged();
+        let _older = reader.catch_up();
         subject.post_into(&queue, &[5]).await;
-        timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+        timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
     }
 
     let mut claimers = claimers.into_iter();
@@ -207,7 +263,7 @@ pub(super) async fn a_call_that_nobody_takes_up_is_passed_on(subject: &Subject) 
     let mut reader = first.reader(false);
 
     subject.post(&queue, &messages(LONG_S, 1)).await;
-    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
     drop(gone);
 
     timeout(PATIENCE, next).await.expect("the next claimer is called");
@@ -220,7 +276,7 @@ pub(super) async fn a_delayed_message_calls_who_reads_those_too(subject: &Subjec
 
     subject.post_delayed(&queue, 900).await;
 
-    timeout(PATIENCE, reader.changed()).await.expect("the reader is called").expect("it is watched");
+    timeout(PATIENCE, reader.changed()).await.expect("the reader is called");
 }
 
 pub(super) async fn a_queue_can_be_watched_again(subject: &Subject) {

@@ -178,7 +178,7 @@ async fn exclude(name: &str, place: Place, kind: Kind) {
 
 /// Its janitor goes round often.
 fn start_server(store: &Ground) -> Server {
-    store.serve(&[("SUKKAL_JANITOR__PAUSE", "1")])
+    store.serve(&[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")])
 }
 
 async fn run(scene: &Scene, place: Place, servers: Vec<Server>, length: Duration, kind: Kind) -> History {

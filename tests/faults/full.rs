@@ -1,9 +1,11 @@
 //! Redis is full: what frees memory works, what needs it is refused. And what the operator is told.
 
+use std::time::Duration;
+
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::Upkeep;
 use sukkal::storage::redis::RedisStore;
+use sukkal::storage::{Schedule, Upkeep};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;
@@ -89,15 +91,13 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     let api = sukkal.project("full");
     // In front of what is to be reclaimed: a name whose queue was never created, a queue whose index cannot
     // be read, and one that has deleted so many messages that their ends are to be forgotten.
-    redis.command(&["ZADD", "sukkal:projects", "0", "full"]);
-    redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost"]);
-    redis.command(&["HSET", "sukkal:{full}:stamps", "a-ghost", "1"]);
+    redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost\x001"]);
     assert_eq!(api.put("/v2/queues/b-broken").send().await.unwrap().status(), 201);
     redis.command(&["SET", "sukkal:{full/b-broken}:ends", "no sorted set"]);
     let batch = |count: usize| json!({ "messages": vec![json!({ "ttl": 60, "body": 1 }); count] });
     for queue in ["c-deleted", "d-expired"] {
-        for _ in 0..3 {
-            let posted = api.post(&format!("/v2/queues/{queue}/messages"), &batch(2_000)).send().await.unwrap();
+        for _ in 0..6 {
+            let posted = api.post(&format!("/v2/queues/{queue}/messages"), &batch(1_000)).send().await.unwrap();
             assert_eq!(posted.status(), 201);
         }
     }
@@ -106,10 +106,8 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     store.set_clock(&expired, 62_000_000).await.unwrap();
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    let mut reached = store.tidy(None).await.unwrap();
-    while reached.is_some() {
-        reached = store.tidy(reached.as_ref()).await.unwrap();
-    }
+    let at_once = Schedule { pause: Duration::ZERO, walk: Duration::ZERO };
+    store.maintain(&at_once).await.unwrap();
 
     let stored = Stored { redis: &redis, project: "full" };
     assert_eq!(stored.messages("d-expired"), 0);

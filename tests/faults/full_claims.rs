@@ -163,7 +163,7 @@ async fn dead_letters_wait_while_redis_is_full_and_arrive_once_when_there_is_roo
         assert_eq!(status(api.delete(QUEUE)).await, 204);
         assert_eq!(stored.letters_waiting("work"), 7);
         sukkal.kill();
-        let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]);
+        let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]);
         poll_until("the janitor has tried", || {
             sukkal.log().iter().any(|line| line.contains("dead letters of a deleted queue wait"))
         });

@@ -47,7 +47,7 @@ async fn clients_that_hang_up_leave_no_half_done_work() {
     let new = |names: BTreeSet<String>| names.into_iter().filter(|name| name.starts_with(NEW)).collect::<Vec<_>>();
     assert!(!new(queues.clone()).is_empty(), "nothing was created");
     assert_eq!(new(stored.registered()), new(queues.clone()), "a creation has stopped half-way");
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]);
     let api = sukkal.project(PROJECT);
     let mut batches = 0;
     for queue in &queues {

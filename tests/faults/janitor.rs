@@ -16,7 +16,7 @@ const BATCH: usize = 100;
 #[tokio::test]
 async fn expired_messages_are_reclaimed_without_any_request() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]);
     let (idle, other) = (sukkal.project("idle"), sukkal.project("other"));
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); BATCH] });
     for api in [&idle, &other] {
@@ -34,9 +34,9 @@ async fn expired_messages_are_reclaimed_without_any_request() {
     store.set_clock(&queue, i64::try_from(Duration::from_secs(62).as_micros()).unwrap()).await.unwrap();
 
     poll_until("the messages are gone", || {
-        let parts = ["messages", "ready", "ends"].map(|part| format!("sukkal:{{idle/q}}:{part}"));
-        let [messages, ready, ends] = &parts;
-        redis.command(&["EXISTS", messages, ready, ends]).as_int() == 0
+        let parts = ["messages", "ready", "expirations"].map(|part| format!("sukkal:{{idle/q}}:{part}"));
+        let [messages, ready, expirations] = &parts;
+        redis.command(&["EXISTS", messages, ready, expirations]).as_int() == 0
     });
     assert_eq!(stored.messages("q"), 0);
     let other = Stored { redis: &redis, project: "other" };

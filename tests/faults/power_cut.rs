@@ -57,7 +57,8 @@ struct Board {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_power_cuts_of_a_redis_that_keeps_every_write() {
     let redis = Arc::new(RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "always")]));
-    let servers = [(); 2].map(|()| Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1")]));
+    let servers = [(); 2]
+        .map(|()| Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]));
     let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
     let seed = choices::seed();
     println!("power cuts: SUKKAL_SEED={seed}");

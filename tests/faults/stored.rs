@@ -4,15 +4,26 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::support::redis::{RedisServer, Reply};
 
-/// What a message is called in `ready` and `ends`: so many bytes.
+/// Length of a message's key, with which its entry begins; of an entry with a delivery state; of a claim id.
 const KEY_BYTES: usize = 12;
-/// What stands before the keys in a chunk of `ends`, before the lease in a hold; and how long a claim's id is.
-const CHUNK_HEAD_BYTES: usize = 4;
-const HOLD_BYTES: usize = 16;
-const CLAIM_ID_BYTES: usize = 16;
+const DELIVERED_BYTES: usize = 37;
+const CLAIM_BYTES: usize = 16;
+/// Ranks (µs) of one block of `expirations`.
+const BLOCK_US: u64 = 16_384;
 /// What a queue consists of.
-const PARTS: [&str; 11] =
-    ["queue", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims", "shards", "tenants"];
+const PARTS: [&str; 11] = [
+    "queue",
+    "messages",
+    "ready",
+    "delayed",
+    "in_flight",
+    "expirations",
+    "leases",
+    "claims",
+    "shards",
+    "tenants",
+    "idempotency",
+];
 /// Where tests keep how far they have moved a queue's clock.
 const CLOCK: &str = "clock";
 
@@ -38,7 +49,8 @@ impl Stored<'_> {
     /// The names in the project's register.
     pub(super) fn registered(&self) -> BTreeSet<String> {
         let register = format!("sukkal:{{{}}}:queues", self.project);
-        texts(&self.redis.command(&["ZRANGE", &register, "0", "-1"])).collect()
+        let name = |member: String| member.split('\0').next().unwrap_or_default().to_owned();
+        texts(&self.redis.command(&["ZRANGE", &register, "0", "-1"])).map(name).collect()
     }
 
     /// How many messages a queue has. Its parts must agree about that.
@@ -46,17 +58,9 @@ impl Stored<'_> {
         let key = |part| format!("sukkal:{{{}/{queue}}}:{part}", self.project);
         let messages = self.redis.command(&["HLEN", &key("messages")]).as_int();
         let ready = self.redis.command(&["ZCARD", &key("ready")]).as_int();
-        let noted = match self.redis.command(&["HGET", &key("queue"), "n"]) {
-            Reply::Bulk(None) => 0,
-            noted => noted.as_text().parse().expect("`n` is a number"),
-        };
-        let ends: usize = match self.redis.command(&["ZRANGE", &key("ends"), "0", "-1"]) {
-            Reply::Array(chunks) => chunks.iter().map(|chunk| bytes(chunk).len() / KEY_BYTES).sum(),
-            other => panic!("not a list: {other:?}"),
-        };
+        let visited = self.redis.command(&["EXISTS", &key("expirations")]).as_int();
         assert_eq!(ready, messages, "{queue}: `ready` and `messages` differ");
-        assert_eq!(noted, i64::try_from(ends).expect("few"), "{queue}: `n` and `ends` differ");
-        assert!(noted >= messages, "{queue}: {messages} messages, {noted} ends");
+        assert_eq!(visited, messages.min(1), "{queue}: {messages} messages, but `expirations` says {visited}");
         messages
     }
 
@@ -100,22 +104,23 @@ impl Stored<'_> {
     fn fits_together(&self, queue: &str) {
         let members = |part| list(self.redis.command(&["ZRANGE", &self.key(queue, part), "0", "-1"]));
         let pairs = |part| pairs(self.redis.command(&["HGETALL", &self.key(queue, part)]));
-        let (messages, holds, claims) = (pairs("messages"), pairs("holds"), pairs("claims"));
-        let (held, leases) = (members("held"), members("leases"));
+        let (messages, claims) = (pairs("messages"), pairs("claims"));
+        let (in_flight, leases, blocks) = (members("in_flight"), members("leases"), members("expirations"));
 
-        let places: Vec<_> = ["ready", "delayed"].into_iter().flat_map(members).chain(held.iter().cloned()).collect();
-        assert_eq!(places.len(), messages.len(), "{queue}: a message is in no place or in two");
-        assert!(places.iter().all(|key| messages.contains_key(key)), "{queue}: a place without a message");
-        assert!(holds.keys().all(|key| messages.contains_key(key)), "{queue}: a hold without a message");
-        let ends = members("ends");
-        let ends: HashSet<&[u8]> = ends.iter().flat_map(|chunk| chunk[CHUNK_HEAD_BYTES..].chunks(KEY_BYTES)).collect();
-        assert!(messages.keys().all(|key| ends.contains(&key[..])), "{queue}: a message lives for ever");
-        for key in &places {
-            let lease = holds.get(key).map_or(&[][..], |hold| &hold[HOLD_BYTES..]);
-            assert_eq!(held.contains(key), !lease.is_empty(), "{queue}: a message is stuck, or free under a claim");
-            assert!(lease.is_empty() || leases.iter().any(|other| other == lease), "{queue}: a lease has no end");
-            let is_claim = lease.len() == CLAIM_ID_BYTES;
-            assert!(!is_claim || claims.contains_key(lease), "{queue}: a claim is not known");
+        let entries: Vec<_> =
+            ["ready", "delayed"].into_iter().flat_map(members).chain(in_flight.iter().cloned()).collect();
+        assert_eq!(entries.len(), messages.len(), "{queue}: a message is in no set or in two");
+        let blocks: HashSet<&str> = blocks.iter().map(|block| str::from_utf8(block).expect("it is a number")).collect();
+        for entry in &entries {
+            assert!(messages.contains_key(&entry[..KEY_BYTES]), "{queue}: an entry without a record");
+            let rank = entry[..7].iter().fold(0, |rank, byte| rank << 8 | u64::from(*byte));
+            assert!(blocks.contains(&*(rank / BLOCK_US).to_string()), "{queue}: a message lives for ever");
+        }
+        for entry in &in_flight {
+            let claim = &entry[DELIVERED_BYTES..DELIVERED_BYTES + CLAIM_BYTES];
+            let returned = [b"~", &entry[..]].concat();
+            let is_claimed = leases.iter().any(|lease| lease == claim) && claims.contains_key(claim);
+            assert!(is_claimed || leases.contains(&returned), "{queue}: a message is stuck");
         }
         assert!(claims.keys().all(|claim| leases.contains(claim)), "{queue}: a claim has no end");
     }

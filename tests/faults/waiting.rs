@@ -74,6 +74,31 @@ async fn a_cut_connection_for_news_is_made_again() {
     news_arrive_though(Proxy::cut, |_| {}).await;
 }
 
+/// The release is notified to nobody, so only a query from the waiter's own start sees the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_released_while_the_connection_is_gone_reaches_a_waiter_that_has_read_past_it() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let sukkal = Sukkal::start(&proxy.url("redis"));
+    let (api, elsewhere) = (sukkal.project(PROJECT), Sukkal::start(&redis.url()));
+    let (worker, other) =
+        (elsewhere.project(PROJECT), elsewhere.project(PROJECT).client("0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11"));
+    post(&other, "older").await;
+    let claim = worker.post("/v2/queues/q/claims", &json!({})).send().await.unwrap();
+    let claim = claim.headers()["location"].to_str().unwrap().to_owned();
+    post(&worker, "own").await;
+    let waiting = begin_to_wait(api.get(&format!("{MESSAGES}?wait=30")));
+    poll_until("somebody waits", || subscribers(&redis) == 1);
+
+    proxy.refuse();
+    proxy.cut();
+    assert_eq!(worker.delete(&claim).send().await.unwrap().status(), 204);
+    proxy.restore();
+
+    let (status, page) = waiting.await.unwrap();
+    assert_eq!((status, &page["messages"][0]["body"]), (200, &json!("older")), "{page}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_for_news_that_is_silent_is_replaced() {
     news_arrive_though(Proxy::black_hole, Proxy::restore).await;

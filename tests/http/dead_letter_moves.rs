@@ -125,10 +125,9 @@ async fn a_queue_may_be_its_own_for_letters() {
     assert_eq!(pick(&feed, "body"), ["b", "a"]);
     assert_ne!(feed[1]["id"], json!(id));
     assert_eq!(api.stats("q").await["free"], 2);
-    // It has been given out as often as allowed, wherever it stands.
-    assert_eq!(pick(&api.claim(20).await.messages, "body"), ["b"]);
+    // It moves once per delivery: before it moves again, it is delivered.
+    assert_eq!(pick(&api.claim(20).await.messages, "body"), ["b", "a"]);
     nothing_to_claim(&api, "q").await;
-    assert_eq!(api.feed("q", "").await, ["a"]);
 }
 
 /// 5.1 (DEV): `_dead_letter_queue_messages_ttl` restarts the life, to a later end or an earlier one.

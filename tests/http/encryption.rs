@@ -37,7 +37,7 @@ const FIND: &str = "
     return found";
 /// Changes the last byte of the record of a queue's so manieth message.
 const DAMAGE: &str = "
-    local key = redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1])[1]
+    local key = string.sub(redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1])[1], 1, 12)
     local record = redis.call('HGET', KEYS[1], key)
     local last = string.char((string.byte(record, -1) + 1) % 256)
     return redis.call('HSET', KEYS[1], key, string.sub(record, 1, -2) .. last)";

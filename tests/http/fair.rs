@@ -227,6 +227,26 @@ async fn a_queue_has_1_to_1024_shards_and_a_tenant_no_more_than_the_queue() {
 }
 
 #[tokio::test]
+async fn a_request_names_at_most_64_tenants_however_many_shards_each_has() {
+    let api = tenant();
+    api.create("q", &json!({"_shards": 1_024, "_shards_per_tenant": 1_024})).await;
+    let names: Vec<String> = (0..65).map(|number| format!("tenant {number}")).collect();
+    let messages_for = |count: usize| -> Vec<Value> {
+        let twice = names[..count].iter().chain(&names[..count]);
+        twice.map(|name| json!({"body": 1, "tenant": name})).collect()
+    };
+
+    let complaint = refused(api.post(MESSAGES, &json!({"messages": messages_for(65)})), 400, INVALID_REQUEST).await;
+
+    assert!(complaint.contains("65 tenants") && complaint.contains("at most 64"), "{complaint}");
+    assert_eq!(api.stats("q").await["total"], 0);
+    api.post_messages("q", &messages_for(64).into()).await;
+    assert_eq!(api.stats("q").await["total"], 128);
+    // Another queue does not look at tenants.
+    api.post_messages("plain", &messages_for(65).into()).await;
+}
+
+#[tokio::test]
 async fn a_queue_becomes_fair_with_the_next_post() {
     let api = tenant();
     api.post_for(&["a", "b"]).await;

@@ -3,6 +3,7 @@
 //! | row | test |
 //! |---|---|
 //! | `max_queue_metadata`, `max_messages_post_size` 400 | `bodies_are_limited_as_the_operator_says` |
+//! | `max_messages_per_post` 400 | `posts_are_limited_as_the_operator_says` |
 //! | `max_queues_per_page`, `max_messages_per_page`, `max_messages_per_claim_or_pop` 400 | `pages_are_limited_as_the_operator_says` |
 //! | `default_message_ttl`, `max_message_ttl`, `default_message_delay`, `max_message_delay` 400 | `times_are_limited_as_the_operator_says` |
 //! | `default_claim_ttl`, `default_claim_grace`, `max_claim_ttl`, `max_claim_grace` 400 | `claims_last_as_the_operator_says` |
@@ -45,6 +46,21 @@ async fn bodies_are_limited_as_the_operator_says() {
     refused(api.post(PATH, &too_large), 400, INVALID_REQUEST).await;
     let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
     assert_eq!(metadata["_max_messages_post_size"], 400_000);
+}
+
+/// Row 6.1-3.
+#[tokio::test]
+async fn posts_are_limited_as_the_operator_says() {
+    let options = [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_POST", "2"), ("SUKKAL_ADMIN_MODE", "true")];
+    let api = Tenant::of(&Arc::new(Stage::start(&options)), &Uuid::new_v4().to_string());
+
+    answered(api.post(PATH, &posting(2)), 201).await;
+    let complaint = refused(api.post(PATH, &posting(3)), 400, INVALID_REQUEST).await;
+
+    assert!(complaint.contains("3 messages") && complaint.contains("between 1 and 2"), "{complaint}");
+    assert_eq!(api.stats("q").await["total"], 2);
+    let health = answered(api.get("/v2/health").header("X-Roles", "admin"), 200).await.json();
+    assert_eq!(health["operation_status"]["post_messages"]["succeeded"], true, "{health}");
 }
 
 /// Rows 4.1-2, 6.2-2, 6.3-1, 6.5-2, 6.5-7, 7.1-1.

@@ -106,6 +106,21 @@ async fn own_messages_do_not_answer_who_has_not_asked_for_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_released_message_answers_a_waiter_that_has_read_past_it() {
+    let api = tenant();
+    post_as(&api.client(super::OTHER_CLIENT), "q", &[json!("older")]).await;
+    let claim = api.claim(1).await;
+    post_as(&api, "q", &[json!("own")]).await;
+    let waiting = api.begin_to_wait(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
+    post_as(&api, "q", &[json!("own again")]).await;
+    answered(api.delete(&claim.path), 204).await;
+
+    let answer = waiting.await.unwrap();
+
+    assert_eq!(pick(&answer.json()["messages"], "body"), ["older"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_release_answers_who_waits_to_claim() {
     let api = tenant();
     api.post_bodies("q", &[json!(1)]).await;

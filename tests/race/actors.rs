@@ -47,6 +47,10 @@ pub(super) struct Course {
     pub(super) delays: Option<Delays>,
     /// In how many shards the queue is divided, which is nothing to those who read.
     pub(super) shards: u16,
+    /// How many workers take messages as fast as they can, by claims with deletions and by pops. With workers
+    /// there are no other deleters, no server is killed and no clock is moved: what a pop has deleted is known only from
+    /// its answer.
+    pub(super) workers: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +59,7 @@ pub(super) enum Role {
     Observer,
     Deleter,
     ClockMover,
+    Worker,
 }
 
 /// The client id of a producer.
@@ -86,7 +91,7 @@ impl Scene {
             };
             let mut draft = |tag| Draft {
                 tag,
-                ttl_s: if choices.one_in(2) { SHORT_TTL_S } else { LONG_TTL_S },
+                ttl_s: if self.course.workers == 0 && choices.one_in(2) { SHORT_TTL_S } else { LONG_TTL_S },
                 delay_s: manner.and_then(|manner| manner.delay_s(&mut choices)),
             };
             let drafts: Vec<Draft> = (first..first + size).map(&mut draft).collect();
@@ -180,6 +185,36 @@ impl Scene {
                 self.board.note(&unknown);
             }
             deletes.push(Delete { span: Span { invoked, answered }, ids });
+        }
+        deletes
+    }
+
+    /// Takes messages for good as fast as it can: claims and deletes them, or pops them.
+    pub(super) async fn work(self, number: usize) -> Vec<Delete> {
+        let mut choices = self.choices(Role::Worker, number);
+        let client = Uuid::from_u128(0xd000 + number as u128);
+        let mut news = self.board.news();
+        let mut deletes = Vec::new();
+        while news.borrow_and_update().phase == Phase::Racing {
+            let limit = usize::try_from(choices.within(1..=20)).expect("it is small");
+            let pops = choices.one_in(2);
+            let mut invoked = self.board.now();
+            let taken = if pops {
+                self.wire.pop(&client, &mut choices, limit).await
+            } else {
+                self.wire.claim(&client, &mut choices, limit).await
+            };
+            let ids = taken.unwrap_or_else(|unknown| panic!("no server was killed: {unknown:?}"));
+            if ids.is_empty() {
+                let _more = timeout(DAWDLE_MAX, news.changed()).await;
+                continue;
+            }
+            if !pops {
+                invoked = self.board.now();
+                let outcome = self.wire.delete_claimed(&client, &mut choices, &ids).await;
+                outcome.unwrap_or_else(|unknown| panic!("no server was killed: {unknown:?}"));
+            }
+            deletes.push(Delete { span: Span { invoked, answered: Some(self.board.now()) }, ids });
         }
         deletes
     }

@@ -21,7 +21,7 @@ pub(super) enum Manner {
 impl Delays {
     pub(super) const MOST_S: u32 = 3;
     /// So many messages of one request, now and then.
-    pub(super) const AT_ONCE: u64 = 20_000;
+    pub(super) const AT_ONCE: u64 = 1_000;
     const AT_ONCE_EVERY: usize = 120;
     /// An observer at the end of the feed looks again after this.
     pub(super) const PATIENCE: Duration = Duration::from_millis(30);

@@ -109,6 +109,27 @@ impl Wire {
         Ok(())
     }
 
+    /// Deletes messages in a way that also deletes claimed ones.
+    pub(super) async fn delete_claimed(&self, by: &Uuid, choices: &mut Choices, ids: &[Uuid]) -> Result<(), Unknown> {
+        let ids = ids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",");
+        let request = self.client.delete(self.url(choices, &format!("/messages?ids={ids}")));
+        send(request, by, StatusCode::NO_CONTENT).await?;
+        Ok(())
+    }
+
+    /// Claims messages, and returns their ids.
+    pub(super) async fn claim(&self, by: &Uuid, choices: &mut Choices, limit: usize) -> Result<Vec<Uuid>, Unknown> {
+        let request = self.client.post(self.url(choices, &format!("/claims?limit={limit}")));
+        let request = request.header("Content-Type", "application/json").body("{}");
+        scan_ids(&send_any(request, by, &[StatusCode::CREATED, StatusCode::NO_CONTENT]).await?)
+    }
+
+    /// Pops messages, and returns their ids.
+    pub(super) async fn pop(&self, by: &Uuid, choices: &mut Choices, limit: usize) -> Result<Vec<Uuid>, Unknown> {
+        let request = self.client.delete(self.url(choices, &format!("/messages?pop={limit}")));
+        scan_ids(&send(request, by, StatusCode::OK).await?)
+    }
+
     fn url(&self, choices: &mut Choices, rest: &str) -> String {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
         let server = choices.among(&servers).expect("there is always a server");
@@ -117,11 +138,16 @@ impl Wire {
 }
 
 async fn send(request: RequestBuilder, by: &Uuid, expected: StatusCode) -> Result<String, Unknown> {
+    send_any(request, by, &[expected]).await
+}
+
+async fn send_any(request: RequestBuilder, by: &Uuid, expected: &[StatusCode]) -> Result<String, Unknown> {
     let answer = request.header("Client-ID", by.to_string()).header("X-Project-ID", PROJECT).send().await?;
     let status = answer.status();
     let text = answer.text().await?;
-    assert!(status == expected || status.is_server_error(), "{status}, not {expected}: {text}");
-    if status == expected { Ok(text) } else { Err(Unknown(format!("{status}: {text}"))) }
+    let is_expected = expected.contains(&status);
+    assert!(is_expected || status.is_server_error(), "{status}, not {expected:?}: {text}");
+    if is_expected { Ok(text) } else { Err(Unknown(format!("{status}: {text}"))) }
 }
 
 /// The ids and bodies of a page. A body is a number, and the last thing in its document.
@@ -134,6 +160,12 @@ fn scan_page(text: &str) -> Result<Vec<Seen>, Unknown> {
         Some(Seen { id, tag: tag.parse().ok()? })
     });
     scanned.collect::<Option<_>>().ok_or_else(|| Unknown(format!("no page: {text}")))
+}
+
+/// The ids of the messages in an answer.
+fn scan_ids(text: &str) -> Result<Vec<Uuid>, Unknown> {
+    let ids = text.split("{\"id\":\"").skip(1).map(parse_id);
+    ids.collect::<Option<_>>().ok_or_else(|| Unknown(format!("no ids: {text}")))
 }
 
 fn parse_id(text: &str) -> Option<Uuid> {

@@ -90,6 +90,7 @@ impl Round {
             taken.extend(ids);
             tally = tally + own;
         }
+        self.check_details().await;
         taken.extend(self.drain().await);
 
         let once: HashSet<MessageId> = taken.iter().copied().collect();
@@ -217,11 +218,18 @@ impl Round {
     async fn look(&self, choices: &mut Choices) -> usize {
         let stats = self.broker(choices).get_stats(&self.queue, true).await.unwrap();
         let details = stats.details.expect("they were asked for");
+        details.shards.len()
+    }
+
+    /// Checks that shards have all messages, while nobody changes the queue: they are counted some at a time.
+    async fn check_details(&self) {
+        let mut choices = self.choices(Role::Counter, 0);
+        let stats = self.broker(&mut choices).get_stats(&self.queue, true).await.unwrap();
+        let details = stats.details.expect("they were asked for");
         let parts = || details.shards.iter().map(|(_, holding)| holding).chain([&details.unsharded]);
         let total: u64 = parts().map(|Holding { available, delayed, claimed, .. }| available + delayed + claimed).sum();
         let claimed: u64 = parts().map(|holding| holding.claimed).sum();
         assert_eq!((total, claimed), (stats.total, stats.claimed), "{}: {details:?}", self.place());
-        details.shards.len()
     }
 
     /// Takes all that is left: claims come to an end with nothing left behind them.

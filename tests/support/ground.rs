@@ -6,7 +6,6 @@
 use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 
 use sukkal::api::http;
 use sukkal::config::Config;
@@ -22,7 +21,7 @@ use super::sukkal::{Api, Sukkal};
 /// A store that servers share.
 #[derive(Clone)]
 pub(crate) enum Ground {
-    Redis { url: String, store: RedisStore },
+    Redis { url: String, store: Box<RedisStore> },
     Embedded(EmbeddedStore),
 }
 
@@ -42,12 +41,12 @@ impl Ground {
     /// The Redis at this address.
     pub(crate) fn redis(url: &str) -> Self {
         let store = RedisStore::open(&url.parse().expect("it is an address")).expect("it can be opened");
-        Self::Redis { url: url.to_owned(), store }
+        Self::Redis { url: url.to_owned(), store: Box::new(store) }
     }
 
     pub(crate) fn store(&self) -> &dyn Driver {
         match self {
-            Self::Redis { store, .. } => store,
+            Self::Redis { store, .. } => &**store,
             Self::Embedded(store) => store,
         }
     }
@@ -102,7 +101,7 @@ impl Here {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("there are threads");
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
-            tokio::spawn(janitor::run(store.clone(), Duration::from_secs(config.janitor.pause_s)));
+            tokio::spawn(janitor::run(store.clone(), app::schedule(&config)));
             let service = app::service(&config, store);
             let client_timeout = service.settings.client_timeout;
             http::serve(listener, http::router(service), client_timeout, pending()).await.await;

@@ -1,4 +1,5 @@
-//! A private `redis-server` on a free port, in memory only, gone when dropped.
+//! A private `redis-server` on a free port, in memory only, gone when dropped. The environment variable
+//! `SUKKAL_REDIS_SERVER` names another server binary, for example the path of `valkey-server`.
 //!
 //! `command` opens a connection of its own each time, so it sees the server past any proxy, pool or
 //! client library. It blocks, and panics when there is no answer in `ANSWER_TIMEOUT`.
@@ -25,6 +26,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 const CONFIG_FILE: &str = "redis.conf";
 const LOG_FILE: &str = "redis.log";
+/// Environment variable with the path of the server binary to test, such as that of `valkey-server`.
+const SERVER_VARIABLE: &str = "SUKKAL_REDIS_SERVER";
 
 /// A `redis-server`; killed on drop, and its directory removed.
 pub(crate) struct RedisServer {
@@ -180,9 +183,10 @@ impl Drop for RedisServer {
 fn launch(dir: &Path, flags: &[&str]) -> Child {
     let stdout = File::create(dir.join(LOG_FILE)).expect("the directory can be written to");
     let stderr = stdout.try_clone().expect("a file can be shared");
-    let mut server = tethered("redis-server");
+    let program = std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into());
+    let mut server = tethered(&program);
     server.arg(CONFIG_FILE).args(flags).current_dir(dir).stdout(stdout).stderr(stderr);
-    spawn(server).expect("redis-server is installed")
+    spawn(server).unwrap_or_else(|error| panic!("{} does not start: {error}", program.display()))
 }
 
 /// What others use already, or else a new one; it ends with its last user.

@@ -4,6 +4,7 @@
 //! `SUKKAL_WAKEUPS` is how many waits each campaign takes, `SUKKAL_SEED` repeats the choices of an earlier one (not its
 //! timing).
 
+mod dead_letters;
 mod rounds;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ const QUICK_LANES: usize = 8;
 const SLOW_LANES: usize = 64;
 
 const QUICK: &[Kind] = &[Kind::Takers, Kind::Takers, Kind::Readers];
+const DYING: &[Kind] = &[Kind::DeadLetters];
 const SLOW: &[Kind] = &[Kind::Delays, Kind::Expiries, Kind::Releases];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,6 +53,27 @@ async fn nobody_waits_while_there_is_something_in_an_embedded_store() {
 
     campaign("memory", services(|| shared.clone()), QUICK, wakeups(60_000)).await;
     campaign("memory, timed", services(|| shared.clone()), SLOW, wakeups(60_000) / 50).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_beside_dead_letters_while_there_is_something() {
+    let redis = RedisServer::start();
+
+    campaign("dead letters, standalone", services(|| redis_store(&redis.url())), DYING, wakeups(4_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_beside_dead_letters_while_there_is_something_in_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    campaign("dead letters, cluster", services(|| redis_store(&cluster.url())), DYING, wakeups(2_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_beside_dead_letters_while_there_is_something_in_an_embedded_store() {
+    let shared: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
+
+    campaign("dead letters, memory", services(|| shared.clone()), DYING, wakeups(4_000)).await;
 }
 
 fn redis_store(url: &str) -> Arc<dyn Driver> {

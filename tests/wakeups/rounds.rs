@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::chronicle::choices::Choices;
 
 /// Nobody waits so long unless a call was lost: less than what the store's own second look takes.
-const PATIENCE: Duration = Duration::from_secs(20);
-const WAIT_S: i64 = 30;
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const WAIT_S: i64 = 30;
 const PARTIES_MAX: u64 = 8;
 /// Everything happens within so many microseconds.
 const SPREAD_US: u64 = 3_000;
@@ -38,6 +38,8 @@ pub(super) enum Kind {
     Expiries,
     /// Takers wait for messages that are given back, at once or for later.
     Releases,
+    /// Takers wait for messages, some of which become dead letters, and for the dead letters.
+    DeadLetters,
 }
 
 /// Rounds on one queue, one after the other.
@@ -65,6 +67,10 @@ impl Lane {
         self.rounds += 1;
         let start = Instant::now();
         let parties = 1 + self.below(PARTIES_MAX);
+        if kind == Kind::DeadLetters {
+            self.dead_letter_round(parties).await;
+            return (2 * parties, start.elapsed());
+        }
         let prepared = self.prepare(kind, parties).await;
         let mut waiters = JoinSet::new();
         for _ in 0..parties {
@@ -85,7 +91,7 @@ impl Lane {
         (parties, start.elapsed())
     }
 
-    fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         format!("lane {} round {}", self.number, self.rounds)
     }
 
@@ -125,7 +131,7 @@ impl Lane {
         let ttl_s = match kind {
             Kind::Expiries => 1,
             Kind::Releases => 600,
-            Kind::Takers | Kind::Readers | Kind::Delays => return None,
+            Kind::Takers | Kind::Readers | Kind::Delays | Kind::DeadLetters => return None,
         };
         self.post(parties).await;
         let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 }, prefer: Vec::new() };
@@ -160,7 +166,7 @@ impl Lane {
                     store.post_messages(&self.queue, &post).await.unwrap();
                 }
             }
-            Kind::Expiries => {}
+            Kind::Expiries | Kind::DeadLetters => {}
             Kind::Releases => {
                 let claim = claim.expect("it was made");
                 let store = self.store();
@@ -192,16 +198,35 @@ impl Lane {
         broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
     }
 
-    fn store(&mut self) -> Arc<dyn Driver> {
+    pub(super) fn broker(&mut self) -> Broker {
+        let side = self.below(2);
+        self.services[side].0.clone()
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    /// Another queue of this lane.
+    pub(super) fn queue_named(&self, kind: &str) -> QueueId {
+        let name = format!("lane-{}-{kind}", self.number);
+        QueueId::new(self.queue.project().clone(), name.parse().unwrap()).unwrap()
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.rounds == 1
+    }
+
+    pub(super) fn store(&mut self) -> Arc<dyn Driver> {
         let side = self.below(2);
         self.services[side].1.clone()
     }
 
-    fn moment(&mut self) -> Duration {
+    pub(super) fn moment(&mut self) -> Duration {
         Duration::from_micros(self.below(SPREAD_US) as u64)
     }
 
-    fn below(&mut self, bound: u64) -> usize {
+    pub(super) fn below(&mut self, bound: u64) -> usize {
         usize::try_from(self.choices.within(0..=bound - 1)).unwrap()
     }
 }

@@ -157,7 +157,7 @@ prop_compose! {
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
             origin: is_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
-            poster: Poster::from_bytes([0; 16]),
+            poster: Poster::from_bytes([0; 8]),
             body: tree::to_body(&body),
         })
     }

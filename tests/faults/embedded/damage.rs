@@ -76,15 +76,17 @@ fn nobody_but_the_owner_can_read_a_store() {
 fn a_file_of_another_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder).unwrap());
-    let database = Database::open(file(&folder)).unwrap();
-    let transaction = database.begin_write().unwrap();
-    transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &1_u32.to_be_bytes()[..]).unwrap();
-    transaction.commit().unwrap();
-    drop(database);
+    for format in [1_u32, 2, 4] {
+        let database = Database::open(file(&folder)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &format.to_be_bytes()[..]).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
 
-    let refusal = open(&folder).err().unwrap().to_string();
+        let refusal = open(&folder).err().unwrap().to_string();
 
-    assert!(refusal.contains("format 1") && !refusal.contains('\n'), "{refusal}");
+        assert!(refusal.contains(&format!("has format {format}")) && !refusal.contains('\n'), "{refusal}");
+    }
 }
 
 #[test]
@@ -154,12 +156,16 @@ async fn a_check_finds_each_kind_of_damage() {
     for (part, becomes, finding) in [
         (1, None, "a set has a message that is not there"),
         (2, None, "is in no set or in two"),
-        (4, Some(Vec::new()), "is held by nothing"),
+        (4, Some(Vec::new()), "an entry has 12 bytes"),
         (4, None, "is in no set or in two"),
         (5, None, "a claim never ends"),
         (6, None, "is under a claim that does not have it"),
         (7, None, "never ends"),
-        (STATE, Some([[0; 40].as_slice(), &[0xff; 8]].concat()), "something is due before anybody looks for it"),
+        (
+            STATE,
+            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 28]].concat()),
+            "something is due before anybody looks for it",
+        ),
         (STATE, None, "is counted"),
     ] {
         let folder = tempfile::tempdir().unwrap();

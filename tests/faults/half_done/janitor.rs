@@ -3,7 +3,7 @@
 use tokio::time::{Duration, sleep};
 
 use super::work::{Fate, World, judge};
-use super::{BUSY_JANITOR, CALLS_MAX, Crash, Death, NO_JANITOR, PROJECT, Scene, arm};
+use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, Crash, Death, NO_JANITOR, PROJECT, Scene, arm};
 use crate::faults::gate::Gate;
 use crate::support::redis::poll_until;
 use crate::support::sukkal::{Api, Sukkal};
@@ -21,7 +21,7 @@ async fn a_killed_janitor_loses_no_dead_letter() {
 async fn a_killed_janitor_loses_no_dead_letter_of_a_deleted_queue() {
     // As if whoever deleted it had died before it took care of the letters.
     let delete = async |scene: &Scene| {
-        let parts = ["queue", "messages", "ready", "delayed", "held", "ends", "holds", "leases", "claims"];
+        let parts = ["queue", "messages", "ready", "delayed", "in_flight", "expirations", "leases", "claims"];
         let keys = parts.map(|part| format!("sukkal:{{{PROJECT}/work}}:{part}"));
         let words: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
         scene.redis.command(&words);
@@ -44,15 +44,18 @@ async fn kill_janitors_at_each_call(interfere: impl AsyncFn(&Scene), fate: Fate)
             interfere(&scene).await;
             let gate = Gate::start(scene.redis.port(), PROJECT);
             arm(&gate, death);
-            let mut sukkal = Sukkal::start_with(&gate.url(), &[BUSY_JANITOR]);
+            let mut sukkal = Sukkal::start_with(&gate.url(), &[BUSY_JANITOR, BUSY_WALK]);
             while !gate.has_happened() && !all_is_done(&scene) {
                 sleep(Duration::from_millis(1)).await;
             }
             finished = !gate.has_happened();
             sukkal.kill();
+            scene.end_lease();
 
             scene.stored().all_fits_together();
-            let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR]);
+            // As if the lease of the dead one were over.
+            scene.redis.command(&["DEL", "sukkal:{janitor}"]);
+            let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR, BUSY_WALK]);
             poll_until("the next janitor has finished that", || all_is_done(&scene));
             let api = next.project(PROJECT);
             judge(&scene, &Crash { death, answer: None, _next: next, api }, &world, &fate, &[]).await;
@@ -69,8 +72,7 @@ async fn prepare(scene: &Scene) -> World {
     let sukkal = Sukkal::start_with(&scene.redis.url(), &[NO_JANITOR]);
     let api: Api = sukkal.project(PROJECT);
     let world = World::prepare_letters(&scene.redis, &api).await;
-    scene.redis.command(&["ZADD", &format!("sukkal:{{{PROJECT}}}:queues"), "0", GHOST]);
-    scene.redis.command(&["HSET", &format!("sukkal:{{{PROJECT}}}:stamps"), GHOST, "1"]);
+    scene.redis.command(&["ZADD", &format!("sukkal:{{{PROJECT}}}:queues"), "0", &format!("{GHOST}\x001")]);
     world
 }
 

@@ -24,6 +24,8 @@ use crate::support::sukkal::{Api, Sukkal};
 /// A janitor that goes round once, before there is anything to see.
 pub(super) const NO_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "86400");
 const BUSY_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
+/// A janitor that visits all queues each time.
+const BUSY_WALK: (&str, &str) = ("SUKKAL_JANITOR__WALK", "1");
 const OPERATOR: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 
 const PROJECT: &str = "half-done";
@@ -114,9 +116,10 @@ impl Scene {
         };
         let death = if gate.has_happened() { death } else { Death::AfterAnswer };
         sukkal.kill();
+        self.end_lease();
 
         self.stored().all_fits_together();
-        let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, OPERATOR]);
+        let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR]);
         poll_until("the register names just the queues that exist, and no letter is under way", || {
             let stored = self.stored();
             let (queues, registered) = (stored.queues(), stored.registered());
@@ -124,6 +127,11 @@ impl Scene {
         });
         let api = next.project(self.project);
         (Crash { death, answer, _next: next, api }, world)
+    }
+
+    /// Ends the lease of a janitor that was killed, for which the next one would wait some seconds.
+    fn end_lease(&self) {
+        self.redis.command(&["DEL", "sukkal:{janitor}"]);
     }
 
     /// Sets how far the clock of a queue is ahead.

@@ -70,7 +70,7 @@ impl World {
     pub(super) async fn prepare_letters(redis: &RedisServer, api: &Api) -> Self {
         let world = Self::prepare(api).await;
         // A wrong kind of key is in their way.
-        let noted = format!("sukkal:{{{PROJECT}/dead}}:letters");
+        let noted = format!("sukkal:{{{PROJECT}/dead}}:received");
         redis.command(&["LPUSH", &noted, "in the way"]);
         let nothing = api.post(&format!("{CLAIMS}?limit=3"), &json!({})).send().await.unwrap();
         assert_eq!(nothing.status(), 204);

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::waiting::mark_who_waits;
 use super::{Rule, Violation};
 use crate::race::history::{History, Page, Seen, rank_of};
 use crate::support::chronicle::clock::StoreClock;
@@ -26,15 +25,12 @@ pub(super) struct Message {
     pub(super) post: usize,
     /// How long it is kept from everybody.
     pub(super) delay_s: u32,
-    /// Whether it may have to wait until the store's clock shows its rank: it is delayed, or was perhaps
-    /// posted where something else had to wait.
-    pub(super) waits: bool,
-    /// From this moment on the store's clock may have shown its rank, since it was posted.
+    /// From this moment on the store's logical time may have reached its rank.
     pub(super) due_from: u64,
     /// When its post was answered.
     pub(super) stored_by: u64,
     /// From this moment on it was there for certain, whatever the clock shows: its post was answered, and
-    /// it does not wait, or somebody saw it.
+    /// it is not delayed, or somebody saw it.
     pub(super) there_by: u64,
     /// From this moment on it may have been deleted or expired.
     pub(super) leaves_from: u64,
@@ -77,10 +73,10 @@ impl Feed {
             let what = format!("{} and {} have the same id", pair[0].tag, pair[1].tag);
             return Err(Violation::new(history, Rule::IdTwice, what, &[pair[0].seen(), pair[1].seen()]));
         }
-        mark_who_waits(history, &mut messages, clock);
         for message in &mut messages {
-            if message.waits {
-                message.due_from = clock.may_show(message.rank(), history.posts[message.post].span.invoked);
+            if message.delay_s > 0 {
+                let delay_us = i64::from(message.delay_s) * 1_000_000;
+                message.due_from = clock.may_advance(history.posts[message.post].span.invoked, delay_us);
             } else {
                 message.there_by = message.there_by.min(message.stored_by);
             }
@@ -151,7 +147,6 @@ fn lives(history: &History, clock: &StoreClock) -> HashMap<u64, Message> {
                 tag: draft.tag,
                 post: index,
                 delay_s: history.delay_s(*draft),
-                waits: true,
                 due_from: 0,
                 stored_by: NEVER,
                 there_by: NEVER,

@@ -5,11 +5,11 @@
 //! A pure function. Where the history leaves open what happened when (requests overlap, an answer
 //! was lost, a clock was being moved), whatever may have happened is right.
 
+mod doubts;
 mod feed;
 mod order;
 mod reading;
 mod violation;
-mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -39,8 +39,6 @@ pub(super) struct Summary {
     /// Deliveries of delayed messages, and lists that rightly ended before a message which was not due.
     pub(super) delayed: usize,
     pub(super) kept_back: usize,
-    /// Posts without delay directly behind a delayed message: they waited, or came after a step back.
-    pub(super) close_behind: usize,
     /// Requests whose messages do not stand next to each other, since there was no room.
     pub(super) spread: usize,
 }
@@ -54,7 +52,7 @@ pub(super) fn check(history: &History) -> Result<Summary, Violation> {
     let order = Order::new(history, &feed, &clock);
     order.check()?;
     let posted = history.posts.iter().map(|post| post.drafts.len()).sum();
-    let summary = Summary { posted, close_behind: order.close_behind(), spread: order.spread(), ..Summary::default() };
+    let summary = Summary { posted, spread: order.spread(), ..Summary::default() };
 
     let mut reading = Reading::new(history, feed, &clock, summary);
     for page in &pages {

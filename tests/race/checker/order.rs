@@ -3,16 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::doubts::{Doubt, doubts};
 use super::feed::{Feed, Message, NEVER};
-use super::waiting::{Doubt, doubts};
 use super::{Rule, Violation};
 use crate::race::history::{History, Span};
 use crate::support::chronicle::clock::StoreClock;
 
 /// So many gaps may be too small for a request before it is spread over them.
 const GAPS_PASSED_MAX: usize = 17;
-/// A post goes behind another that waits, unless that waits for more than this.
-const QUEUED_US: i64 = 1_000_000;
 
 /// The messages of one request that have the same delay.
 struct Group {
@@ -62,19 +60,6 @@ impl<'a> Order<'a> {
         self.groups.iter().filter(|group| group.is_spread()).count()
     }
 
-    /// How many posts without delay stand directly behind a delayed message of another: they waited behind it,
-    /// or came when the clock had stepped back behind it.
-    pub(super) fn close_behind(&self) -> usize {
-        let messages = &self.feed.messages;
-        let is_close = |group: &&Group| {
-            let first = messages[group.first];
-            let before = group.first.checked_sub(1).map(|index| messages[index]);
-            let close = |it: Message| it.delay_s > 0 && it.post != group.post && it.rank() + 1 == first.rank();
-            group.delay_us == 0 && before.is_some_and(close)
-        };
-        self.groups.iter().filter(is_close).count()
-    }
-
     /// The messages of a group are in the order given.
     fn check_orders(&self) -> Result<(), Violation> {
         let mut before: HashMap<(usize, u32), &Message> = HashMap::new();
@@ -89,7 +74,7 @@ impl<'a> Order<'a> {
         Ok(())
     }
 
-    /// The messages of a group are next to each other; where it had to wait, others may be between if no
+    /// The messages of a group are next to each other; where it is delayed, others may be between if no
     /// place between them is free.
     fn check_unity(&self, group: &Group) -> Result<(), Violation> {
         if !group.is_spread() {
@@ -99,8 +84,9 @@ impl<'a> Order<'a> {
         let between = &self.feed.messages[group.first..=group.last];
         let taken = 1 + between.windows(2).filter(|pair| pair[0].rank() != pair[1].rank()).count();
         let free = usize::try_from(last.rank() - first.rank() + 1).expect("they ascend") - taken;
-        let waits = first.waits && last.waits;
-        if waits && free <= self.unknown_by(NEVER) {
+        // Others may share a rank with one of the group that was delayed, deleted, and so free again.
+        let is_consecutive = usize::try_from(last.rank() - first.rank() + 1).is_ok_and(|ranks| ranks == group.count);
+        if (group.delay_us > 0 || is_consecutive) && free <= self.unknown_by(NEVER) {
             return Ok(());
         }
         let other = between.iter().find(|other| other.post != group.post || other.delay_s != first.delay_s);
@@ -110,8 +96,7 @@ impl<'a> Order<'a> {
         Err(self.violation(Rule::BatchSplit, what, &[other, last]))
     }
 
-    /// What is posted after an undelayed post was answered stands behind it, unless the clock was more than
-    /// a second before something that waited.
+    /// What is posted after an undelayed post was answered stands behind it.
     fn check_real_time(&self) -> Result<(), Violation> {
         let answer = |group: &&Group| self.span(group).answered.filter(|_| group.delay_us == 0);
         let mut answered: Vec<(u64, &Group)> =
@@ -127,35 +112,16 @@ impl<'a> Order<'a> {
             while let Some((_, other)) = answered.next_if(|(end, _)| *end < self.span(group).invoked) {
                 before.insert(other.last, other);
             }
-            while let Some((last, other)) = before.range(group.first..).next_back() {
-                if !self.may_overtake(group, other) {
-                    let [first, last] = [group.first, *last].map(|index| &self.feed.messages[index]);
-                    let what =
-                        format!("{} was posted after {} was answered, and stands before it", first.tag, last.tag);
-                    return Err(self.violation(Rule::Overtaken, what, &[last, first]));
-                }
-                let last = *last;
-                before.remove(&last);
+            if let Some((last, _)) = before.range(group.first..).next_back() {
+                let [first, last] = [group.first, *last].map(|index| &self.feed.messages[index]);
+                let what = format!("{} was posted after {} was answered, and stands before it", first.tag, last.tag);
+                return Err(self.violation(Rule::Overtaken, what, &[last, first]));
             }
         }
         Ok(())
     }
 
-    fn may_overtake(&self, group: &Group, other: &Group) -> bool {
-        if !self.feed.messages[other.last].waits {
-            return false;
-        }
-        let answered = self.span(group).answered.unwrap_or(NEVER);
-        let low = self.clock.between(self.span(other).invoked, answered).0;
-        let waited = self.groups.iter().filter(|group| {
-            group.delay_us == 0 && self.feed.messages[group.last].waits && self.span(group).invoked < answered
-        });
-        let doubted = self.doubts.iter().filter(|doubt| doubt.invoked < answered).map(|doubt| doubt.below);
-        let last = waited.map(|group| self.feed.messages[group.last].rank()).chain(doubted).max();
-        last.is_some_and(|last| low + QUEUED_US < last)
-    }
-
-    /// A message is due when its delay is over, or later if what is visible or waits was in its way by then:
+    /// A message is due when its delay is over, or later if what is visible was in its way by then:
     /// not before, and not without a reason.
     fn check_due(&self, group: &Group, undelayed: &[Option<usize>]) -> Result<(), Violation> {
         let [first, _] = self.ends(group);
@@ -169,10 +135,10 @@ impl<'a> Order<'a> {
         if span.answered.is_none() {
             return Ok(());
         }
-        let mut from = self.clock.between(0, answered).1;
+        let mut from = self.clock.between(0, answered).1.max(self.clock.latest_logical(answered));
         let doubted = self.doubts.iter().filter(|doubt| doubt.invoked < answered);
         from = doubted.map(|doubt| doubt.below).fold(from, i64::max);
-        // The nearest undelayed post that can have been the last that was visible, or that waited.
+        // The nearest undelayed post that can have been the last that was visible.
         let mut before =
             self.feed.above(first.rank() - group.delay_us - 1).checked_sub(1).and_then(|index| undelayed[index]);
         while let Some(index) = before {

@@ -110,13 +110,12 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Up to a page's last message it has all there is. An empty page says that there are no more; so
-    /// does a short one, where nothing is filtered. What waits for the clock need not be there yet, but not
-    /// be missing before what is.
+    /// Up to a page's last message it has all there is. An empty page says that there are no more; a short one does not, because
+    /// messages may have ended while it was made. What waits for the clock need not be there yet, but not be missing
+    /// before what is.
     fn check_nothing_is_missing(&mut self, page: &Page) -> Result<(), Violation> {
         let observer = self.history.observers[page.observer];
-        let short = page.messages.len() < page.limit;
-        let is_the_end = page.messages.is_empty() || short && observer.deaf_to.is_none();
+        let is_the_end = page.messages.is_empty();
         let last = page.messages.last().map(|seen| seen.id);
         let low = self.clock.between(page.invoked, page.answered).0;
         let due = self.feed.above(low);

@@ -57,6 +57,28 @@ impl StoreClock {
         reached.min().unwrap_or(u64::MAX)
     }
 
+    /// The first moment since another one at which the store's clock may have gone forward by this much in all, steps back not
+    /// subtracted.
+    pub(crate) fn may_advance(&self, since: u64, by_us: i64) -> u64 {
+        let reach = |gained: i64| since + u64::try_from(by_us - self.slack_us - gained).unwrap_or(0);
+        let (mut gained, mut earliest) = (0, reach(0));
+        for (before, after) in self.settings.iter().zip(self.settings.iter().skip(1)) {
+            let (step_us, from) = (after.2 - before.2, after.0.max(since));
+            if step_us > 0 && before.1 >= since && from < earliest {
+                gained += step_us;
+                earliest = reach(gained).max(from);
+            }
+        }
+        earliest
+    }
+
+    /// The latest time that a clock can show at a moment which has followed the store's and never gone back.
+    pub(crate) fn latest_logical(&self, at: u64) -> i64 {
+        let steps = self.settings.iter().zip(self.settings.iter().skip(1)).filter(|(_, after)| after.0 <= at);
+        let forward_us: i64 = steps.map(|(before, after)| (after.2 - before.2).max(0)).sum();
+        self.time(at, self.settings[0].2 + self.slack_us) + forward_us
+    }
+
     /// The first moment at which the store's clock has certainly reached `time`.
     pub(crate) fn must_reach(&self, time: i64) -> u64 {
         let next = self.settings.iter().skip(1).map(|(begin, ..)| *begin).chain([u64::MAX]);

@@ -1,0 +1,235 @@
+//! The requests that make a store work most. Each function prepares what has to be there and returns the requests
+//! themselves, which `cargo bench --bench blocking` times and the tests of this folder count.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+
+use super::stage::{Stage, ok, posting};
+use crate::support::sukkal::Api;
+
+/// Bytes of a large body: a request with one such message is almost as large as the limits allow.
+pub(crate) const LARGE: usize = 250_000;
+/// Largest number of shards of a queue, and of a tenant.
+const SHARDS_MAX: usize = 1_024;
+/// The default of `max_messages_per_page` and `max_messages_per_claim_or_pop`.
+const PAGE: usize = 20;
+/// A client that has posted nothing.
+const READER: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
+const MESSAGES: &str = "/v2/queues/q/messages";
+const TTL_S_MIN: u64 = 60;
+
+/// Requests that are ready to be sent.
+pub(crate) type Action = BoxFuture<'static, ()>;
+
+/// A list with `echo=false` in a queue that has only messages of the client that reads.
+pub(crate) async fn list_beside_own(stage: &Stage, own: usize, bytes: usize) -> Action {
+    stage.fill("q", own, &message(bytes)).await;
+    one(stage.api().get(&format!("{MESSAGES}?echo=false&limit={PAGE}")))
+}
+
+/// A list of large messages.
+pub(crate) async fn list_large(stage: &Stage, count: usize) -> Action {
+    stage.fill("q", count, &message(LARGE)).await;
+    one(stage.api().get(&format!("{MESSAGES}?echo=true&limit={PAGE}")))
+}
+
+/// A claim over large messages.
+pub(crate) async fn claim_large(stage: &Stage, count: usize) -> Action {
+    stage.fill("q", count, &message(LARGE)).await;
+    one(claim(&stage.api(), "q"))
+}
+
+/// A pop over large messages.
+pub(crate) async fn pop_large(stage: &Stage, count: usize) -> Action {
+    stage.fill("q", count, &message(LARGE)).await;
+    one(stage.api().delete(&format!("{MESSAGES}?pop={PAGE}")))
+}
+
+/// One request with as many tiny messages as the limits allow.
+pub(crate) async fn post_many(stage: &Stage) -> Action {
+    let tiny = |count| vec!["{\"body\":1}".to_owned(); count];
+    one(largest(stage, &json!({}), &[23_800, 1_000].map(tiny)).await)
+}
+
+/// One request to a fair queue with as many tenants as the limits allow, each of which has so many shards.
+pub(crate) async fn post_tenants(stage: &Stage, shards_per_tenant: usize) -> Action {
+    let of = |(count, tenants)| {
+        (0..count).map(|number| format!("{{\"body\":1,\"tenant\":\"{}\"}}", number % tenants)).collect()
+    };
+    let fair = json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": shards_per_tenant });
+    one(largest(stage, &fair, &[(9_300, 9_300), (1_000, 64), (1_000, 63)].map(of)).await)
+}
+
+/// A list of queues whose filter matches none.
+pub(crate) async fn list_queues(stage: &Stage, count: usize) -> Action {
+    join_all((0..16).map(|connection| {
+        let api = stage.api();
+        async move {
+            for number in (connection..count).step_by(16) {
+                ok(api.put(&format!("/v2/queues/queue-{number:06}")).json(&json!({}))).await;
+            }
+        }
+    }))
+    .await;
+    one(stage.api().get("/v2/queues?name=zzz"))
+}
+
+/// Own posts while a list with `echo=false` waits beside many own messages; in the end another client posts.
+pub(crate) async fn wait_beside_own(stage: &Stage, own: usize, posts: usize) -> Action {
+    stage.fill("q", own, &message(1)).await;
+    let api = stage.api();
+    let list = api.get(&format!("{MESSAGES}?echo=false&wait=30"));
+    let waiter = tokio::spawn(ok(list));
+    stage.until_somebody_waits("q").await;
+    async move {
+        for _ in 0..posts {
+            ok(api.post(MESSAGES, &json!({ "messages": [message(1)] }))).await;
+        }
+        ok(api.client(READER).post(MESSAGES, &json!({ "messages": [message(1)] }))).await;
+        let page = waiter.await.unwrap();
+        assert_eq!(page["messages"].as_array().unwrap().len(), 1, "{page}");
+    }
+    .boxed()
+}
+
+/// The statistics of as many busy shards as a queue can have.
+pub(crate) async fn stats_of_shards(stage: &Stage) -> Action {
+    stage.create("q", &json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": SHARDS_MAX })).await;
+    stage.fill_by(20, "q", SHARDS_MAX * 2, &json!({ "body": 1, "tenant": "busy" })).await;
+    one(stage.api().get("/v2/queues/q/stats?detailed=true"))
+}
+
+/// Posts to two fair queues in which many messages have expired.
+pub(crate) async fn post_beside_expired(stage: &Stage, expired: usize) -> Action {
+    for queue in ["q", "r"] {
+        stage.create(queue, &json!({ "_shards": 64 })).await;
+        stage.fill(queue, expired, &json!({ "body": 1, "ttl": TTL_S_MIN, "tenant": "one" })).await;
+    }
+    stage.let_pass(&["q", "r"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    let api = stage.api();
+    let posts = ["q", "r"]
+        .map(|queue| ok(api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": [{ "body": 2 }] }))));
+    join_all(posts).map(|_| ()).boxed()
+}
+
+/// The deletion of a large fair queue.
+pub(crate) async fn delete_queue(stage: &Stage, count: usize) -> Action {
+    fill_fair(stage, count).await;
+    one(stage.api().delete("/v2/queues/q"))
+}
+
+/// The purge of a large fair queue.
+pub(crate) async fn purge(stage: &Stage, count: usize) -> Action {
+    fill_fair(stage, count).await;
+    one(stage.api().post("/v2/queues/q/purge", &json!({ "resource_types": ["messages"] })))
+}
+
+/// A claim when many claims that have nothing left have just ended.
+pub(crate) async fn claim_after_emptied(stage: &Stage, claims: usize) -> Action {
+    stage.fill("q", claims, &message(1)).await;
+    let api = stage.api();
+    join_all((0..16).map(|connection| {
+        let api = api.clone();
+        async move {
+            for _ in (connection..claims).step_by(16) {
+                let one = json!({ "ttl": TTL_S_MIN, "grace": 60 });
+                let claim = ok(api.post("/v2/queues/q/claims?limit=1", &one)).await;
+                let href = claim["messages"][0]["href"].as_str().expect("there is a message for each claim");
+                ok(api.delete(href)).await;
+            }
+        }
+    }))
+    .await;
+    stage.fill("q", PAGE, &message(1)).await;
+    stage.let_pass(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    one(claim(&api, "q"))
+}
+
+/// The release of a claim of as many messages as one can have.
+pub(crate) async fn release(stage: &Stage) -> Action {
+    stage.create("q", &json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": SHARDS_MAX })).await;
+    stage.fill("q", PAGE, &message(1)).await;
+    let claimed = ok(claim(&stage.api(), "q")).await;
+    one(stage.api().delete(&claim_path(&claimed)))
+}
+
+/// A bulk get of as many large messages as one can ask for.
+pub(crate) async fn bulk_get(stage: &Stage) -> Action {
+    one(stage.api().get(&format!("{MESSAGES}?ids={}", large_ids(stage).await)))
+}
+
+/// A bulk deletion of the same.
+pub(crate) async fn bulk_delete(stage: &Stage) -> Action {
+    one(stage.api().delete(&format!("{MESSAGES}?ids={}", large_ids(stage).await)))
+}
+
+/// A claim that finds only large messages that are dead letters by now.
+pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
+    stage.create("q", &json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" })).await;
+    stage.fill("q", PAGE, &message(LARGE)).await;
+    let api = stage.api();
+    let mut claims = Vec::new();
+    let mut claimed = 0;
+    while claimed < PAGE {
+        let answer = ok(claim(&api, "q")).await;
+        claimed += answer["messages"].as_array().expect("there are more messages").len();
+        claims.push(claim_path(&answer));
+    }
+    for path in claims {
+        ok(api.delete(&path)).await;
+    }
+    one(claim(&api, "q"))
+}
+
+/// A message with a body of so many bytes.
+fn message(bytes: usize) -> Value {
+    json!({ "ttl": 3600, "body": "x".repeat(bytes) })
+}
+
+fn claim(api: &Api, queue: &str) -> reqwest::RequestBuilder {
+    api.post(&format!("/v2/queues/{queue}/claims?limit={PAGE}"), &json!({}))
+}
+
+/// The path of a claim, from the path of its first message.
+fn claim_path(claim: &Value) -> String {
+    let href = claim["messages"][0]["href"].as_str().expect("a claim has messages");
+    let id = href.split("claim_id=").nth(1).expect("a claimed message names its claim");
+    format!("/v2/queues/q/claims/{id}")
+}
+
+async fn fill_fair(stage: &Stage, count: usize) {
+    stage.create("q", &json!({ "_shards": 64 })).await;
+    stage.fill("q", count, &message(1)).await;
+}
+
+async fn large_ids(stage: &Stage) -> String {
+    let mut ids = Vec::new();
+    for _ in 0..PAGE {
+        let receipt = ok(stage.api().post(MESSAGES, &json!({ "messages": [message(LARGE)] }))).await;
+        let href = receipt["resources"][0].as_str().expect("a receipt names the message");
+        ids.push(href.rsplit('/').next().unwrap_or_default().to_owned());
+    }
+    ids.join(",")
+}
+
+/// Finds out on another queue which of these batches is the first that the limits allow, and returns its post to `q`.
+async fn largest(stage: &Stage, metadata: &Value, batches: &[Vec<String>]) -> reqwest::RequestBuilder {
+    stage.create("q", metadata).await;
+    stage.create("trial", metadata).await;
+    let api = stage.api();
+    for batch in batches {
+        let body = format!("{{\"messages\":[{}]}}", batch.join(","));
+        let trial = posting(&api, "/v2/queues/trial/messages", body.clone()).send().await.expect("the server answers");
+        if trial.status() != 400 {
+            return posting(&api, MESSAGES, body);
+        }
+    }
+    panic!("none of the batches is allowed");
+}
+
+fn one(request: reqwest::RequestBuilder) -> Action {
+    ok(request).map(|_| ()).boxed()
+}

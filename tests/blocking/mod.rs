@@ -1,0 +1,238 @@
+//! No request stops the store for everybody else: the worst requests, with what they make Redis do counted.
+//! `cargo bench --bench blocking` times the same requests at the largest sizes.
+
+pub(crate) mod cases;
+mod monitor;
+#[allow(dead_code, reason = "the benchmark uses the rest")]
+pub(crate) mod stage;
+
+use self::cases::Action;
+use self::monitor::{Monitor, Work};
+use self::stage::Stage;
+use crate::support::redis::RedisServer;
+
+/// Largest number of records of 250 KB that one step may read: about 1 MiB.
+const LARGE_RECORDS_MAX: usize = 4;
+/// The same for what goes through a script whole, as with pops and dead letters: 512 KiB.
+const LARGE_MOVED_MAX: usize = 2;
+/// Largest number of commands that one script may call. A command takes about a microsecond, and Lua takes as much.
+const CALLS_MAX: usize = 1_000;
+/// The same where 64 tenants of 1,024 shards are counted, and each of the shards.
+const TENANT_CALLS_MAX: usize = 1_500;
+/// Largest number of members of sorted sets that one script may look at.
+const MEMBERS_MAX: usize = 1_000;
+/// Largest number of queues that one request may examine, and that one step of it may.
+const QUEUES_MAX: usize = 10_000;
+const QUEUES_PER_STEP_MAX: usize = 100;
+
+/// Registers names without queues, which a list examines like any other.
+fn register_names(redis: &RedisServer, count: usize) {
+    let names: Vec<String> = (0..count).map(|number| format!("name-{number:06}\x001")).collect();
+    for names in names.chunks(1_000) {
+        let members = names.iter().flat_map(|name| ["0", name]);
+        redis.command(&["ZADD", "sukkal:{worst}:queues"].into_iter().chain(members).collect::<Vec<_>>());
+    }
+}
+
+/// Sends the requests, and returns what they made Redis do.
+async fn work(stage: &Stage, action: Action) -> Work {
+    let redis = stage.redis.as_ref().expect("it is a stage over Redis");
+    let monitor = Monitor::start(redis);
+    action.await;
+    monitor.stop(redis)
+}
+
+#[tokio::test]
+async fn a_list_beside_large_own_messages_reads_no_more_than_a_page() {
+    let stage = Stage::over_redis();
+    let list = cases::list_beside_own(&stage, 60, cases::LARGE).await;
+
+    let work = work(&stage, list).await;
+
+    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
+}
+
+#[tokio::test]
+async fn a_list_beside_own_messages_looks_at_a_bounded_number_in_each_script() {
+    let stage = Stage::over_redis();
+    let list = cases::list_beside_own(&stage, 5_000, 1).await;
+
+    let work = work(&stage, list).await;
+
+    let (_, most) = work.members(stage.redis.as_ref().unwrap());
+    assert!(most <= MEMBERS_MAX, "{most} members in one script");
+    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
+    assert_eq!(work.records(), 0, "who posted a message is known without its record");
+}
+
+#[tokio::test]
+async fn a_list_of_large_messages_reads_no_more_than_a_page() {
+    let stage = Stage::over_redis();
+    let list = cases::list_large(&stage, 40).await;
+
+    let work = work(&stage, list).await;
+
+    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
+}
+
+#[tokio::test]
+async fn a_claim_of_large_messages_reads_no_more_than_it_returns() {
+    let stage = Stage::over_redis();
+    let claim = cases::claim_large(&stage, 40).await;
+
+    let work = work(&stage, claim).await;
+
+    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
+}
+
+#[tokio::test]
+async fn a_pop_of_large_messages_reads_no_more_than_it_returns() {
+    let stage = Stage::over_redis();
+    let pop = cases::pop_large(&stage, 40).await;
+
+    let work = work(&stage, pop).await;
+
+    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one script", work.records_max());
+}
+
+#[tokio::test]
+async fn a_post_of_many_messages_is_a_few_commands() {
+    let stage = Stage::over_redis();
+    let post = cases::post_many(&stage).await;
+
+    let work = work(&stage, post).await;
+
+    let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
+    assert!(longest <= 2_200, "a script with {longest} arguments");
+    assert!(work.calls_max() <= 100, "{} calls in one script", work.calls_max());
+}
+
+#[tokio::test]
+async fn a_post_for_many_tenants_is_a_bounded_number_of_commands_in_each_script() {
+    for shards_per_tenant in [4, 1_024] {
+        let stage = Stage::over_redis();
+        let post = cases::post_tenants(&stage, shards_per_tenant).await;
+
+        let work = work(&stage, post).await;
+
+        let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
+        assert!(longest <= 2_200, "a script with {longest} arguments");
+        assert!(work.calls_max() <= TENANT_CALLS_MAX, "{} calls in one script", work.calls_max());
+    }
+}
+
+#[tokio::test]
+async fn a_filter_over_many_queues_looks_at_a_bounded_number() {
+    let stage = Stage::over_redis();
+    register_names(stage.redis.as_ref().expect("it is a stage over Redis"), QUEUES_MAX + 2_000);
+    let list = cases::list_queues(&stage, 1).await;
+
+    let work = work(&stage, list).await;
+
+    let (all, most) = work.members(stage.redis.as_ref().unwrap());
+    assert!(all <= QUEUES_MAX, "{all} names");
+    assert!(most <= QUEUES_PER_STEP_MAX, "{most} names in one step");
+    let commands = work.commands.len();
+    assert!(commands <= 2 * QUEUES_MAX / QUEUES_PER_STEP_MAX, "{commands} commands");
+}
+
+#[tokio::test]
+async fn a_waiter_beside_own_messages_goes_on_where_it_was() {
+    const POSTS: usize = 10;
+    let stage = Stage::over_redis();
+    let posts = cases::wait_beside_own(&stage, 2_000, POSTS).await;
+
+    let work = work(&stage, posts).await;
+
+    let (all, _) = work.members(stage.redis.as_ref().unwrap());
+    assert!(all <= 20 * (POSTS + 1), "{all} members for {POSTS} posts");
+    assert!(work.records() <= 20 * (POSTS + 1), "{} records for {POSTS} posts", work.records());
+}
+
+#[tokio::test]
+async fn statistics_of_many_shards_take_several_scripts() {
+    let stage = Stage::over_redis();
+    let stats = cases::stats_of_shards(&stage).await;
+
+    let work = work(&stage, stats).await;
+
+    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
+}
+
+#[tokio::test]
+async fn expired_messages_are_removed_by_a_bounded_number_in_each_script() {
+    let stage = Stage::over_redis();
+    let posts = cases::post_beside_expired(&stage, 3_000).await;
+
+    let work = work(&stage, posts).await;
+
+    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
+    let longest = work.scripts().flat_map(|script| &script.inner).map(Vec::len).max().unwrap_or_default();
+    assert!(longest <= 2 * MEMBERS_MAX + 2, "a command with {longest} words");
+}
+
+#[tokio::test]
+async fn a_deletion_and_a_purge_cost_the_same_whatever_the_queue_holds() {
+    for (name, make) in [("deletion", true), ("purge", false)] {
+        let stage = Stage::over_redis();
+        let request = if make { cases::delete_queue(&stage, 5_000).await } else { cases::purge(&stage, 5_000).await };
+
+        let work = work(&stage, request).await;
+
+        let calls: usize = work.commands.iter().map(|command| 1 + command.inner.len()).sum();
+        assert!(calls <= 50, "{name}: {calls} commands");
+    }
+}
+
+#[tokio::test]
+async fn emptied_claims_end_in_batches() {
+    let stage = Stage::over_redis();
+    let claim = cases::claim_after_emptied(&stage, 300).await;
+
+    let work = work(&stage, claim).await;
+
+    let calls: usize = work.scripts().map(|script| script.inner.len()).sum();
+    assert!(calls <= 300, "{calls} calls for 300 claims that were empty");
+}
+
+#[tokio::test]
+async fn a_release_is_a_bounded_number_of_commands() {
+    let stage = Stage::over_redis();
+    let release = cases::release(&stage).await;
+
+    let work = work(&stage, release).await;
+
+    assert!(work.calls_max() <= 150, "{} calls in one script", work.calls_max());
+}
+
+#[tokio::test]
+async fn a_bulk_get_of_large_messages_reads_a_bounded_number_in_each_step() {
+    let stage = Stage::over_redis();
+    let get = cases::bulk_get(&stage).await;
+
+    let work = work(&stage, get).await;
+
+    assert!(work.records_max() <= LARGE_RECORDS_MAX, "{} records of 250 KB in one step", work.records_max());
+    assert!(work.records() <= 2 * 20, "{} records for 20 messages", work.records());
+}
+
+#[tokio::test]
+async fn a_bulk_deletion_reads_no_bodies() {
+    let stage = Stage::over_redis();
+    let deletion = cases::bulk_delete(&stage).await;
+
+    let work = work(&stage, deletion).await;
+
+    assert_eq!(work.records(), 0, "records of 250 KB");
+    assert!(work.calls_max() <= 150, "{} calls in one script", work.calls_max());
+}
+
+#[tokio::test]
+async fn large_dead_letters_move_a_few_in_each_script() {
+    let stage = Stage::over_redis();
+    let claim = cases::move_dead_letters(&stage).await;
+
+    let work = work(&stage, claim).await;
+
+    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one script", work.records_max());
+}

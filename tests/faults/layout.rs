@@ -1,0 +1,61 @@
+//! A Redis whose data has another layout than this release reads: it is refused, and left as it is.
+
+use super::process::{Program, refused};
+use crate::support::cluster::RedisCluster;
+use crate::support::redis::{RedisServer, poll_until};
+use crate::support::sukkal::Sukkal;
+
+const LAYOUT: &str = "sukkal:layout";
+
+/// Expects that nothing starts over this server, and that all of it says why in its last line.
+fn assert_refused(redis: &RedisServer, layout: &str) {
+    let url = redis.url();
+    let serve = ["serve", "--bind", "127.0.0.1:0", "--store", &url];
+    for arguments in [&serve[..], &["check", "--store", &url], &["check", "--repair", "--store", &url]] {
+        let (code, said) = refused(arguments, &[]);
+
+        assert_eq!(code, Some(2), "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.contains(&format!("layout {layout:?}")) && last.contains("Use the release"), "{said}");
+    }
+    assert_eq!(redis.command(&["DBSIZE"]).as_int(), 1, "something was written");
+}
+
+#[test]
+fn a_layout_that_is_not_known_is_refused() {
+    let redis = RedisServer::start();
+    redis.command(&["SET", LAYOUT, "99"]);
+
+    assert_refused(&redis, "99");
+}
+
+#[test]
+fn the_layout_before_there_were_versions_is_refused() {
+    let redis = RedisServer::start();
+    redis.command(&["ZADD", "sukkal:projects", "0", "p"]);
+
+    assert_refused(&redis, "1");
+}
+
+#[test]
+fn a_process_ends_when_its_store_comes_back_with_another_layout() {
+    let redis = RedisServer::start();
+    let mut sukkal = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], &[]);
+    poll_until("the store has a version", || redis.command(&["EXISTS", LAYOUT]).as_int() == 1);
+
+    redis.command(&["SET", LAYOUT, "99"]);
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+
+    assert_eq!(sukkal.wait().code(), Some(2));
+}
+
+#[tokio::test]
+async fn an_empty_cluster_gets_a_version_and_is_known_again() {
+    let cluster = RedisCluster::start();
+    for _ in 0..2 {
+        let sukkal = Sukkal::start(&cluster.url());
+        let created = sukkal.project("p").put("/v2/queues/q").send().await.unwrap();
+        assert!(created.status().is_success());
+        assert_eq!(cluster.node_of(LAYOUT).command(&["GET", LAYOUT]).as_text(), "2");
+    }
+}
