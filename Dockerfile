@@ -6,8 +6,8 @@ COPY src src
 COPY scripts scripts
 COPY config config
 # The manifest names them; nothing of them is built.
-RUN mkdir -p benches/fairness benches/versus benches/waiting tests \
-    && touch benches/claims.rs benches/cost.rs benches/json.rs benches/layout.rs benches/steady.rs benches/fairness/main.rs benches/versus/main.rs benches/waiting/main.rs tests/main.rs \
+RUN mkdir -p benches/blocking benches/fairness benches/versus benches/waiting tests \
+    && touch benches/blocking/main.rs benches/claims.rs benches/cost.rs benches/idle.rs benches/json.rs benches/layout.rs benches/steady.rs benches/fairness/main.rs benches/versus/main.rs benches/waiting/main.rs tests/main.rs \
     && cargo build --release --locked --bin sukkal
 
 FROM debian:bookworm-slim

@@ -54,7 +54,7 @@ docs:
 # hundred power cuts, checked; for an embedded store five hundred, and as many deaths of the process. Fair queues divided anew
 # two thousand times.
 soak: redis
-	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every --nocapture --test-threads 1
+	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every race::workers --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
@@ -63,7 +63,7 @@ soak: redis
 	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::ghosts --nocapture --test-threads 1
 
 # Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
-# cargo bench --bench versus -- --quick (and --only NAME).
+# cargo bench --bench versus -- --quick (and --only NAME: post-64, list and claim have the goals of CPU).
 bench: redis python wrk rabbitmq
 	@ulimit -n 20000 2> /dev/null || true
 	cargo bench

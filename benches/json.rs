@@ -74,7 +74,7 @@ fn queue() -> QueueId {
 fn message(body: &Value) -> Message {
     let id = MessageId::new(&queue(), Rank::new(1_790_000_000_123_456).unwrap(), Nonce::from_bits(7));
     let body = tree::to_body(body);
-    let poster = Poster::from_bytes([0; 16]);
+    let poster = Poster::from_bytes([0; 8]);
     Message { id, ttl_s: 300, created_s: 0, age_s: 4, claim: None, claim_count: 0, origin: None, poster, body }
 }
 

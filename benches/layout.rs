@@ -85,7 +85,8 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let directory = env::temp_dir().join(format!("layout-bench-{}", process::id()));
         fs::create_dir_all(&directory)?;
-        let child = Command::new("redis-server")
+        let program = std::env::var_os("SUKKAL_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let child = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .current_dir(&directory)
             .stdout(Stdio::null())

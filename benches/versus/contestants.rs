@@ -22,6 +22,8 @@ pub(crate) const SUKKAL_EMBEDDED: &str = "Sukkal without a server, every write o
 pub(crate) const STUB: &str = "stub: the same server, nothing stored";
 pub(crate) const ZAQAR: &str = "Zaqar 23.0.1";
 pub(crate) const RABBITMQ: &str = "RabbitMQ, HTTP publish";
+/// The lower bound of what Redis has to do.
+pub(crate) const NATIVE: &str = "Redis alone, its own stream commands";
 pub(crate) const STORE: &str = "the store called directly, 64 tasks";
 
 /// A server under test.

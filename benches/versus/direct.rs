@@ -14,7 +14,7 @@ use crate::results::Sample;
 use crate::support::redis::RedisServer;
 use crate::wrk::Outcome;
 
-const TASKS: usize = 64;
+pub(crate) const TASKS: usize = 64;
 
 /// A Redis of its own and the way to it.
 pub(crate) struct Direct {

@@ -1,6 +1,6 @@
 //! The goals, and whether they are reached.
 
-use crate::contestants::{STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
+use crate::contestants::{NATIVE, STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
 use crate::measures::{bytes, claims, embedded, idle, posts, size, ways};
 use crate::results::{Results, shown};
 
@@ -72,8 +72,19 @@ fn cpu(results: &Results, measure: &str, contestant: &str) -> Option<f64> {
     Some(of("service µs")? + of("Redis µs").unwrap_or_default())
 }
 
+/// How many times less CPU ours takes than Zaqar, service and store together.
+fn less_cpu(results: &Results, measure: &str, bound: f64) -> Option<Vec<Part>> {
+    let ratio = cpu(results, measure, ZAQAR)? / cpu(results, measure, SUKKAL)?;
+    Some(vec![part(ratio, AtLeast(bound), "×")])
+}
+
+/// The CPU of Redis with ours ÷ with its own stream commands.
+fn above_native(results: &Results, measure: &str, bound: f64) -> Option<Vec<Part>> {
+    Some(vec![part(ratio(results, measure, SUKKAL, NATIVE, "Redis µs")?, AtMost(bound), "×")])
+}
+
 /// All of them, as they were set.
-pub(crate) const GOALS: [Goal; 19] = [
+pub(crate) const GOALS: [Goal; 25] = [
     Goal {
         measure: "POST of one 1 KB message, 64 connections",
         wanted: "≥ 25 × req/s, p99 ≤ 1/15",
@@ -99,6 +110,30 @@ pub(crate) const GOALS: [Goal; 19] = [
         measure: "CPU per POST, service + Redis",
         wanted: "≤ 22 µs",
         parts: |r| Some(vec![part(cpu(r, "post-64", SUKKAL)?, AtMost(22.0), "µs")]),
+    },
+    Goal {
+        measure: "CPU of service + store per POST, Zaqar ÷ Sukkal",
+        wanted: "≥ 40 ×",
+        parts: |r| less_cpu(r, "post-64", 40.0),
+    },
+    Goal {
+        measure: "the same per list of 10 after a marker", wanted: "≥ 20 ×", parts: |r| less_cpu(r, "list", 20.0)
+    },
+    Goal { measure: "the same per claim of 10 + delete", wanted: "≥ 35 ×", parts: |r| less_cpu(r, "claim", 35.0) },
+    Goal {
+        measure: "CPU of Redis per POST, Sukkal ÷ XADD",
+        wanted: "≤ 2 ×",
+        parts: |r| above_native(r, "post-64", 2.0),
+    },
+    Goal {
+        measure: "the same per list of 10 after a marker, ÷ XRANGE",
+        wanted: "≤ 2.5 ×",
+        parts: |r| above_native(r, "list", 2.5),
+    },
+    Goal {
+        measure: "the same per claim of 10 + delete, ÷ XREADGROUP, XACK and XDEL",
+        wanted: "≤ 2.5 ×",
+        parts: |r| above_native(r, "claim", 2.5),
     },
     Goal {
         measure: "POST req/s ÷ req/s of a stub that stores nothing, and the stub's CPU per request",

@@ -15,6 +15,7 @@ mod fill;
 mod goals;
 mod idle;
 mod measures;
+mod native;
 mod processes;
 mod rabbitmq;
 mod report;

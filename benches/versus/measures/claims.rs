@@ -4,8 +4,9 @@ use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
-use crate::contestants::Contestant;
+use crate::contestants::{Contestant, NATIVE};
 use crate::fill;
+use crate::native::Native;
 use crate::results::Measure;
 use crate::wrk::Load;
 
@@ -28,6 +29,7 @@ pub(super) async fn and_deletions(pace: Pace) -> Measure {
         (Contestant::zaqar().await, TAKEN_PER_S_FROM_ZAQAR),
     ];
     let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections";
+    let native = Native::start().await;
     let mut measure = Measure::new("claim", title);
     for _ in 0..pace.rounds {
         for (contestant, per_s) in &contestants {
@@ -37,6 +39,7 @@ pub(super) async fn and_deletions(pace: Pace) -> Measure {
             contestant.run(&warmup);
             measure.add(contestant.name, contestant.run(&load));
         }
+        measure.add(NATIVE, native.take(KB, pace.seconds.min(SECONDS_MAX)).await);
     }
     measure
 }

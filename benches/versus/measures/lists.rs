@@ -5,8 +5,9 @@ use std::io::Write;
 use tempfile::NamedTempFile;
 
 use super::{KB, Pace};
-use crate::contestants::Contestant;
+use crate::contestants::{Contestant, NATIVE};
 use crate::fill;
+use crate::native::Native;
 use crate::results::Measure;
 
 const MESSAGES: usize = 10_000;
@@ -24,6 +25,7 @@ pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
     }
 
     let title = "GET of ten messages of 1 KB behind a marker, 64 connections";
+    let native = Native::start().await;
     let mut measure = Measure::new("list", title);
     for _ in 0..pace.rounds {
         for (contestant, markers) in &prepared {
@@ -32,6 +34,7 @@ pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
             contestant.run(&warmup);
             measure.add(contestant.name, contestant.run(&load));
         }
+        measure.add(NATIVE, native.list(KB, pace.seconds).await);
     }
     measure
 }

@@ -1,8 +1,9 @@
 //! Posting one message a request: against everybody, kept on disk, and to many queues.
 
 use super::{KB, Pace};
-use crate::contestants::{Contestant, RABBITMQ, STORE, sample};
+use crate::contestants::{Contestant, NATIVE, RABBITMQ, STORE, sample};
 use crate::direct::Direct;
+use crate::native::Native;
 use crate::processes;
 use crate::rabbitmq::RabbitMq;
 use crate::results::{Measure, Sample};
@@ -51,6 +52,7 @@ pub(super) async fn against_all(name: &'static str, connections: u32, pace: Pace
     ];
     let mut rabbitmq = RabbitMq::start().await;
     let direct = Direct::start();
+    let native = Native::start().await;
     let [warmup, load] = pace.loads("post", &[KB.to_string(), "1".to_owned()], connections);
     for _ in 0..pace.rounds {
         for contestant in &contestants {
@@ -68,6 +70,7 @@ pub(super) async fn against_all(name: &'static str, connections: u32, pace: Pace
             Err(reason) => measure.miss(RABBITMQ, reason),
         }
         measure.add(STORE, direct.post(KB, pace.seconds).await);
+        measure.add(NATIVE, native.post(KB, pace.seconds).await);
     }
     measure
 }

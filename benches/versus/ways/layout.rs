@@ -51,7 +51,7 @@ pub(super) async fn connect(url: &str) -> Client {
 }
 
 /// Commands that go to Redis in one write, and their answers.
-pub(super) async fn pipelined(client: &Client, commands: Vec<(&'static str, Vec<Value>)>) -> Result<Vec<Value>, Error> {
+pub(crate) async fn pipelined(client: &Client, commands: Vec<(&'static str, Vec<Value>)>) -> Result<Vec<Value>, Error> {
     let pipeline = client.pipeline();
     for (name, words) in commands {
         let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
@@ -66,13 +66,13 @@ pub(super) fn unavailable(error: FredError) -> Error {
 }
 
 /// Connections in turn.
-pub(super) struct Turns {
+pub(crate) struct Turns {
     clients: Vec<Client>,
     next: AtomicU64,
 }
 
 impl Turns {
-    pub(super) async fn open(url: &str, count: usize) -> Self {
+    pub(crate) async fn open(url: &str, count: usize) -> Self {
         let mut clients = Vec::new();
         for _ in 0..count {
             clients.push(connect(url).await);
@@ -80,7 +80,7 @@ impl Turns {
         Self { clients, next: AtomicU64::new(0) }
     }
 
-    pub(super) fn next(&self) -> &Client {
+    pub(crate) fn next(&self) -> &Client {
         let turn = usize::try_from(self.next.fetch_add(1, Ordering::Relaxed)).unwrap();
         &self.clients[turn % self.clients.len()]
     }

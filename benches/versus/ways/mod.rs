@@ -1,7 +1,7 @@
 //! Our own HTTP front over other ways to post: the same routes, the same validation, only
 //! `post_messages` differs. Everything else goes to the usual store.
 
-mod layout;
+pub(crate) mod layout;
 mod stub;
 mod two_steps;
 mod watch;
@@ -13,12 +13,12 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, QueueName, Revision, Term,
+    Claim, ClaimId, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Term,
 };
 use sukkal::storage::redis::{Batches, RedisStore};
 use sukkal::storage::{
     Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Popped,
-    Post, Posting, QueueStore, Sight, Stats, Update, Upkeep, Watch, WatchStore,
+    Post, Posting, QueueListing, QueuePage, QueueStore, Schedule, Sight, Stats, Update, Upkeep, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -132,13 +132,8 @@ impl<P: Poster> QueueStore for Front<P> {
         self.store.delete_queue(queue).await
     }
 
-    async fn list_queues(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(QueueName, Queue)>, Error> {
-        self.store.list_queues(project, after, limit).await
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+        self.store.list_queues(project, listing).await
     }
 
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
@@ -202,6 +197,10 @@ impl<P: Poster> Upkeep for Front<P> {
 
     async fn check(&self) -> Result<Check, Error> {
         self.store.check().await
+    }
+
+    async fn maintain(&self, schedule: &Schedule) -> Result<u64, Error> {
+        self.store.maintain(schedule).await
     }
 
     async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

@@ -1,0 +1,152 @@
+//! The lower bound: what the same work costs Redis with its own stream commands. As many messages are in flight as
+//! with our driver, which has two connections and here 64 callers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::types::Value;
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use crate::contestants::{Place, sample};
+use crate::direct::{TASKS, outcome};
+use crate::processes;
+use crate::results::Sample;
+use crate::support::redis::RedisServer;
+use crate::ways::layout::{Turns, pipelined};
+
+const CONNECTIONS: usize = 2;
+const STREAM: &str = "stream";
+const GROUP: &str = "group";
+/// Messages of one page, and of one claim.
+const PAGE: &str = "10";
+/// Messages in the stream from which pages are read.
+const LISTED: usize = 10_000;
+/// Messages in the stream from which messages are taken; a run ends when there are none left.
+const TAKEN: usize = 400_000;
+
+/// A Redis of its own, and connections to it.
+pub(crate) struct Native {
+    place: Place,
+    connections: Turns,
+}
+
+impl Native {
+    pub(crate) async fn start() -> Self {
+        let server = Arc::new(RedisServer::start());
+        let connections = Turns::open(&server.url(), CONNECTIONS).await;
+        Self { place: Place::Redis(server), connections }
+    }
+
+    /// `XADD` of one message.
+    pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
+        self.place.flush();
+        let body = "x".repeat(bytes);
+        let add = |client: Client, _| {
+            let body = body.clone();
+            async move {
+                send(&client, vec![("XADD", words([STREAM, "*", "b", &body]))]).await;
+                true
+            }
+        };
+        self.run(1.0, seconds, add).await
+    }
+
+    /// `XRANGE` of ten messages behind a random one.
+    pub(crate) async fn list(&self, bytes: usize, seconds: u32) -> Sample {
+        self.fill(LISTED, bytes).await;
+        let all = send(self.connections.next(), vec![("XRANGE", words([STREAM, "-", "+"]))]).await;
+        let ids = Arc::new(ids(&all[0]));
+        let range = |client: Client, _| {
+            let ids = ids.clone();
+            async move {
+                let behind = format!("({}", ids[fastrand::usize(..ids.len() - 10)]);
+                send(&client, vec![("XRANGE", words([STREAM, &behind, "+", "COUNT", PAGE]))]).await;
+                true
+            }
+        };
+        self.run(1.0, seconds, range).await
+    }
+
+    /// `XREADGROUP` of ten messages, then `XACK` and `XDEL` of them: as much as two of our requests.
+    pub(crate) async fn take(&self, bytes: usize, seconds: u32) -> Sample {
+        self.fill(TAKEN, bytes).await;
+        send(self.connections.next(), vec![("XGROUP", words(["CREATE", STREAM, GROUP, "0"]))]).await;
+        let take = |client: Client, task: usize| async move {
+            let consumer = task.to_string();
+            let read = words(["GROUP", GROUP, &consumer, "COUNT", PAGE, "STREAMS", STREAM, ">"]);
+            let answer = send(&client, vec![("XREADGROUP", read)]).await;
+            let Value::Array(streams) = &answer[0] else { return false };
+            let Some(Value::Array(stream)) = streams.first() else { return false };
+            let ids = ids(&stream[1]);
+            let ids = || ids.iter().map(String::as_str);
+            let acknowledge = words([STREAM, GROUP].into_iter().chain(ids()));
+            let delete = words([STREAM].into_iter().chain(ids()));
+            send(&client, vec![("XACK", acknowledge), ("XDEL", delete)]).await;
+            true
+        };
+        self.run(2.0, seconds, take).await
+    }
+
+    async fn fill(&self, count: usize, bytes: usize) {
+        const BATCH: usize = 100;
+        self.place.flush();
+        let body = "x".repeat(bytes);
+        for _ in 0..count / BATCH {
+            let add = || ("XADD", words([STREAM, "*", "b", &body]));
+            send(self.connections.next(), (0..BATCH).map(|_| add()).collect()).await;
+        }
+    }
+
+    /// Repeats a step, which is as much as so many requests, until the time is over or a step finds nothing to do.
+    async fn run<F>(&self, requests: f64, seconds: u32, step: impl Fn(Client, usize) -> F) -> Sample
+    where
+        F: Future<Output = bool>,
+    {
+        let redis = self.place.processes();
+        let myself = [std::process::id()];
+        let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
+        let start = Instant::now();
+        let end = start + Duration::from_secs(seconds.into());
+        let tasks = (0..TASKS).map(|task| {
+            let (client, step) = (self.connections.next().clone(), &step);
+            async move {
+                let mut taken_ms = Vec::new();
+                while Instant::now() < end {
+                    let start = Instant::now();
+                    if !step(client.clone(), task).await {
+                        break;
+                    }
+                    taken_ms.push(start.elapsed().as_secs_f64() * 1000.0);
+                }
+                taken_ms
+            }
+        });
+        let taken_ms = join_all(tasks).await.concat();
+        let mut outcome = outcome(taken_ms, start.elapsed().as_secs_f64());
+        outcome.requests *= requests;
+        let client_s = processes::cpu_s(&myself) - before.0;
+        sample(&outcome, client_s, Some(processes::cpu_s(&redis) - before.1))
+    }
+}
+
+async fn send(client: &Client, commands: Vec<(&'static str, Vec<Value>)>) -> Vec<Value> {
+    pipelined(client, commands).await.expect("Redis answers")
+}
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
+    words.into_iter().map(Value::from).collect()
+}
+
+/// The ids of a stream's entries.
+fn ids(entries: &Value) -> Vec<String> {
+    let Value::Array(entries) = entries else {
+        panic!("no entries: {entries:?}");
+    };
+    let id = |entry: &Value| match entry {
+        Value::Array(parts) => parts[0].as_string().expect("an id is a text"),
+        other => panic!("no entry: {other:?}"),
+    };
+    entries.iter().map(id).collect()
+}
