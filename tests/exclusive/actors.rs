@@ -19,7 +19,11 @@ pub(super) const WORKERS: usize = 32;
 pub(super) const PRODUCERS: usize = 4;
 pub(super) const DRAINERS: usize = 4;
 /// Longer than any claim that a worker makes.
+/// The shortest and the longest claims.
+const LEASE_S_MIN: u32 = 60;
 pub(super) const LEASE_S_MAX: u32 = 120;
+/// Less than a claim lasts: one that is over before its answer is rare then, and only such a claim leaves the checker in doubt.
+const STEP_US_MAX: u64 = 50_000_000;
 
 const LIMIT_MAX: u64 = 20;
 /// A message with a long life ends after the test, one with a short life may end before its claim does.
@@ -114,7 +118,7 @@ impl Scene {
             }
             let ahead = match choices.within(0..=3) {
                 _ if !goes_on => u64::from(LEASE_S_MAX) * 1_000_000 * 2,
-                0 => choices.within(20_000_000..=70_000_000),
+                0 => choices.within(20_000_000..=STEP_US_MAX),
                 _ => choices.within(500_000..=9_000_000),
             };
             let _turn = self.board.turn().await;
@@ -315,7 +319,7 @@ impl Worker {
     }
 
     fn term(&mut self) -> Term {
-        let ttl_s = term_s(&mut self.choices, 60, LEASE_S_MAX);
+        let ttl_s = term_s(&mut self.choices, LEASE_S_MIN, LEASE_S_MAX);
         Term { ttl_s, grace_s: term_s(&mut self.choices, 60, 200) }
     }
 }

@@ -52,8 +52,19 @@ fn ends(span: Span, term: Term, clock: &StoreClock) -> (u64, u64) {
     (clock.may_reach(earliest + ttl_us), clock.must_reach(latest + ttl_us))
 }
 
-/// Until when a claim that nobody knows of may have lasted.
-pub(super) fn unknown_until(claim: &Claim, clock: &StoreClock) -> u64 {
+/// Claims that may have had messages of which nobody was told, and how many: those without an answer, and those that may have been
+/// over before their answer, which leaves out what was gone by then.
+pub(super) fn in_doubt<'a>(history: &'a History, clock: &StoreClock) -> impl Iterator<Item = (&'a Claim, usize)> {
+    let may_be_over = |claim: &Claim| {
+        let Span { invoked, ended } = claim.span;
+        clock.may_advance(invoked, i64::from(claim.term.ttl_s) * 1_000_000) <= ended
+    };
+    let in_doubt = move |claim: &&Claim| matches!(claim.outcome, Claimed::Unknown) || may_be_over(claim);
+    history.claims.iter().filter(in_doubt).map(|claim| (claim, claim.limit - claim.messages().len()))
+}
+
+/// Until when a message of which nobody was told may have been under the claim.
+pub(super) fn untold_until(claim: &Claim, clock: &StoreClock) -> u64 {
     ends(claim.span, claim.term, clock).1
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::hold::Hold;
-use super::lease::Lease;
+use super::lease::{self, Lease};
 use super::{Rule, Violation};
 use crate::exclusive::history::{Act, Claim, Claimed, Draft, History, Outcome, Rules, Seen, Span, Term, Turn};
 use crate::support::chronicle::clock::StoreClock;
@@ -277,11 +277,10 @@ fn last_end(latest: i64, term: Term) -> i64 {
     latest + i64::from(term.ttl_s + term.grace_s) * SECOND + SECOND
 }
 
-/// When claims of which nobody knows were asked for, and to when each may have prolonged any life.
+/// When claims were asked for that may have had messages of which nobody was told, and to when each may have prolonged any life.
 fn unknown_ends(history: &History, clock: &StoreClock) -> Vec<(u64, i64)> {
-    let unknown = history.claims.iter().filter(|claim| matches!(claim.outcome, Claimed::Unknown));
     let end = |claim: &Claim| last_end(clock.between(claim.span.invoked, claim.span.ended).1, claim.term);
-    unknown.map(|claim| (claim.span.invoked, end(claim))).collect()
+    lease::in_doubt(history, clock).map(|(claim, _)| (claim.span.invoked, end(claim))).collect()
 }
 
 fn unknown_end(unknown: &[(u64, i64)], by: u64) -> i64 {

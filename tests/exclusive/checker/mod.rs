@@ -96,7 +96,8 @@ pub(super) struct Summary {
     pub(super) drained: usize,
 }
 
-/// What claims and pops of unknown outcome may have taken.
+/// What claims and pops may have taken without telling: those without an answer, and claims that were over before their answer
+/// came, which leaves out what was gone by then.
 struct Doubts {
     claims: Vec<(Span, u64, usize)>,
     pops: Vec<(Span, usize)>,
@@ -275,8 +276,8 @@ fn summary(history: &History, lives: &Lives) -> Summary {
 
 impl Doubts {
     fn of(history: &History, clock: &StoreClock) -> Self {
-        let claims = history.claims.iter().filter(|claim| matches!(claim.outcome, Claimed::Unknown));
-        let claims = claims.map(|claim| (claim.span, lease::unknown_until(claim, clock), claim.limit));
+        let claims = lease::in_doubt(history, clock);
+        let claims = claims.map(|(claim, untold)| (claim.span, lease::untold_until(claim, clock), untold));
         let pops = history.pops.iter().filter(|pop| pop.messages.is_none());
         Self { claims: claims.collect(), pops: pops.map(|pop| (pop.span, pop.limit)).collect() }
     }

@@ -8,6 +8,7 @@ use super::{Rule, check};
 use crate::exclusive::history::{
     Act, Claim, Claimed, Count, Draft, History, Outcome, Pop, Post, Rules, Seen, Span, Term, Turn,
 };
+use crate::support::chronicle::ClockMove;
 
 const SECOND: u64 = 1_000_000;
 const TERM: Term = Term { ttl_s: 60, grace_s: 60 };
@@ -226,4 +227,21 @@ fn a_claim_without_an_answer_may_hide_messages_for_its_time() {
 
     assert_eq!(rule_broken_by(|history| (unknown(history), history.claim(36, 103, 1, &[])).1), None);
     assert_eq!(rule_broken_by(|history| (unknown(history), history.claim(120, 103, 1, &[])).1), Some(Rule::Skipped));
+}
+
+#[test]
+fn a_claim_that_is_over_before_its_answer_may_hide_messages() {
+    let is_over_at_once = |history: &mut History| {
+        let span = Span { invoked: at(195).invoked, ended: at(196).ended };
+        history.claims.push(Claim { span, limit: 2, term: TERM, outcome: Claimed::Nothing });
+        let offset_us = i64::from(TERM.ttl_s + 2) * 1_000_000;
+        history.moves.push(ClockMove { invoked: at(195).ended, answered: at(196).invoked, offset_us });
+    };
+    let goes_on = |history: &mut History| {
+        is_over_at_once(history);
+        history.moves.clear();
+    };
+
+    assert_eq!(rule_broken_by(is_over_at_once), None);
+    assert_eq!(rule_broken_by(goes_on), Some(Rule::Skipped));
 }
