@@ -9,7 +9,8 @@ if load_queue() then
   return {'due'}
 end
 local function as_before(entry)
-  return with_delivery(entry, string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1))
+  local fresh, before = string.sub(entry, 1, FRESH_BYTES), delivery_before(entry)
+  return before == NO_DELIVERY and fresh or fresh .. before
 end
 
 local _, _, entries = read_claim(id)

@@ -23,14 +23,15 @@ if divided and divided.count > 1 and struct.pack('>I2I2', divided.count, divided
 end
 local before = redis.call('HGET', received, source)
 local last = before and struct.unpack(RECEIVED, before) or 0
-local new = {places = {}, ends = {}, stops = {}, records = {}, lots = {}}
+local new = {places = {}, stops = {}, deliveries = {}, records = {}, lots = {}}
 for i = 3, #ARGV, 5 do
   local number = tonumber(ARGV[i])
   if number > last then
     last = number
     local place = #new.places + 1
-    new.places[place], new.ends[place], new.records[place] = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    new.places[place], new.records[place] = ARGV[i + 1], ARGV[i + 3]
     new.stops[place] = struct.unpack('>I4', ARGV[i + 2])
+    new.deliveries[place] = string.sub(ARGV[i + 2], 5)
     new.lots[place] = divided and divided.count > 1 and shards_in(ARGV[i + 4]) or nil
   end
 end

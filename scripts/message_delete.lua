@@ -14,18 +14,17 @@ local allowed = {}
 for i = 2, (claims_given or 0) + 1 do
   allowed[ARGV[i]] = true
 end
-local found, count = {[in_flight] = {}, [ready] = {}, [delayed] = {}}, 0
-for i = (claims_given or 0) + 2, #ARGV do
-  local entry, set = find_entry(ARGV[i], {in_flight, ready, delayed})
-  if entry then
-    if claims_given and not (set == in_flight and allowed[claim_in(entry)]) then
-      return {'unclaimed'}
-    end
-    table.insert(found[set], entry)
-    count = count + 1
+local found, set_of = find_entries({unpack(ARGV, (claims_given or 0) + 2)}, {in_flight, ready, delayed})
+local entries_in, count = {[in_flight] = {}, [ready] = {}, [delayed] = {}}, 0
+for key, entry in pairs(found) do
+  local set = set_of[key]
+  if claims_given and not (set == in_flight and allowed[claim_in(entry)]) then
+    return {'unclaimed'}
   end
+  table.insert(entries_in[set], entry)
+  count = count + 1
 end
-for set, entries in pairs(found) do
+for set, entries in pairs(entries_in) do
   remove(set, entries)
 end
 if count > 0 then

@@ -8,7 +8,8 @@ if load_queue() then
   return {'due'}
 end
 local found = {'found', decimal(now)}
+local entries = find_entries(ARGV, {ready, in_flight, delayed})
 for _, key in ipairs(ARGV) do
-  found[#found + 1] = find_entry(key, {ready, in_flight, delayed})
+  found[#found + 1] = entries[key]
 end
 return found

@@ -22,15 +22,14 @@ local function send_dead_letters(dead, rules)
   local records = redis.call('HMGET', messages, unpack(keys_of(dead)))
   local letters = {}
   for i, entry in ipairs(dead) do
-    local delivery = delivery_of(entry)
-    if rules.dead_letter_ttl > 0 then
-      local stop = math.floor(now / 1000000) + 1 + rules.dead_letter_ttl
-      delivery = string.sub(delivery, 1, 4) .. struct.pack('>I4I4', rules.dead_letter_ttl, stop)
-    end
     if records[i] then
+      local count, ttl, stop = delivery_of(entry)
+      if rules.dead_letter_ttl > 0 then
+        ttl, stop = rules.dead_letter_ttl, math.floor(now / 1000000) + 1 + rules.dead_letter_ttl
+      end
       number = number + 1
-      letters[#letters + 1] = struct.pack('>I8', number) .. delivery .. string.sub(entry, 1, FRESH_BYTES)
-        .. string.char(#rules.target) .. rules.target .. records[i]
+      letters[#letters + 1] = struct.pack(DEAD_LETTER, number, count, ttl, stop, entry, #rules.target)
+        .. rules.target .. records[i]
     end
   end
   -- Frees before anything grows, so that this works when the store is full.

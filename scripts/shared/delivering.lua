@@ -7,19 +7,20 @@ local function under_claim(entries, id, ttl, grace, counted)
   local prolonged_to = math.floor(now / 1000000) + 1 + prolonged_ttl
   local claimed = {}
   for i, entry in ipairs(entries) do
-    local before = delivery_of(entry)
-    local count, own_ttl, stop = struct.unpack('>I4I4I4', before)
+    local count, own_ttl, stop = delivery_of(entry)
+    local before = NO_DELIVERY
+    if #entry == IN_FLIGHT_BYTES then
+      before = delivery_before(entry)
+    elseif #entry == DELIVERED_BYTES then
+      before = string.sub(entry, FRESH_BYTES + 1)
+    end
     if counted > 0 then
       count = count % UNDELIVERED + counted
     end
     if stop < claimed_until then
       own_ttl, stop = prolonged_ttl, prolonged_to
     end
-    local state = struct.pack('>I4I4I4', count, own_ttl, stop)
-    if #entry == IN_FLIGHT_BYTES then
-      before = string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1)
-    end
-    claimed[i] = string.sub(entry, 1, FRESH_BYTES) .. state .. id .. before
+    claimed[i] = struct.pack(CLAIMED, entry, count, own_ttl, stop, id, before)
   end
   return claimed
 end

@@ -14,15 +14,16 @@ end
 -- The largest number of bytes that the message's record has (SizeClass::bytes_max in storage/entry.rs).
 local function bytes_max(entry)
   local class = string.byte(entry, SIZE + 1)
-  return (8 + class % 8) * 2 ^ math.floor(class / 8)
+  local eighths = class % 8
+  return (8 + eighths) * 2 ^ ((class - eighths) / 8)
 end
 
--- The delivery state, in 12 bytes: claim count, ttl (s) or 0 for the record's, the second in which the message ends.
+-- The delivery state: claim count, ttl (s) or 0 for the record's, the second in which the message ends.
 local function delivery_of(entry)
   if #entry == FRESH_BYTES then
-    return '\0\0\0\0\0\0\0\0' .. string.sub(entry, END + 1, FRESH_BYTES)
+    return 0, 0, (struct.unpack('>I4', entry, END + 1))
   end
-  return string.sub(entry, FRESH_BYTES + 1, DELIVERED_BYTES)
+  return struct.unpack(DELIVERY, entry, FRESH_BYTES + 1)
 end
 
 -- The second in which the message ends.
@@ -36,8 +37,9 @@ local function claim_in(entry)
   return string.sub(entry, DELIVERED_BYTES + 1, DELIVERED_BYTES + CLAIM_BYTES)
 end
 
-local function with_delivery(entry, delivery)
-  return string.sub(entry, 1, FRESH_BYTES) .. delivery
+-- The delivery state, in its bytes, that a message in flight had before its claim; NO_DELIVERY if it had none.
+local function delivery_before(entry)
+  return string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1)
 end
 
 -- Members of a set by rank, with their scores in front of them.

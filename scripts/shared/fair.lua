@@ -7,8 +7,12 @@
 --
 -- A message that was posted before the queue was fair has no shard: its rank is at most the boundary. A message that was delayed
 -- then joins UNSHARDED when it is due. A queue that is plain again stays fair until nothing is left in a shard.
-local FREE, DELAYED, IN_FLIGHT = '1', '2', '3'
-local FIRST_SHARD, LAST_SHARD, UNSHARDED = '0000', '1023', '1024'
+local FREE = '1'
+local DELAYED = '2'
+local IN_FLIGHT = '3'
+local FIRST_SHARD = '0000'
+local LAST_SHARD = '1023'
+local UNSHARDED = '1024'
 -- Number of shards, shards per tenant, the boundary; the position that was served last, and how many claims in a row were served
 -- from the shards that they prefer (turns.lua).
 local FAIRNESS = '>I2I2I8c4B'

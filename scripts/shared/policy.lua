@@ -3,7 +3,8 @@
 -- a fair queue the numbers of shards and of shards per tenant; the queue for dead letters.
 local POLICY = '>I1I4I4'
 local POLICY_BYTES = 9
-local FAIR, DIVISION = 2, '>I2I2'
+local FAIR = 2
+local DIVISION = '>I2I2'
 local DIVISION_BYTES = 4
 
 local function policy()

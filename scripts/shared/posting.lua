@@ -91,14 +91,15 @@ end
 
 -- Stores messages of one delay at these ranks.
 local function store(set, ranks, new, delays_before)
+  local pack = struct.pack
   local keys, fields, members, blocks = {}, {}, {}, {}
   for i, rank in ipairs(ranks) do
-    local prefix, place, stop = string.sub(struct.pack('>I8', rank), 2), new.places[i], new.stops[i]
-    local key = prefix .. string.sub(place, 1, NONCE_BYTES)
+    local place, stop = new.places[i], new.stops[i]
+    local key, entry = pack(KEY, rank, place), pack(FRESH, rank, place, stop)
     keys[i] = key
     fields[2 * i - 1], fields[2 * i] = key, new.records[i]
-    members[2 * i - 1], members[2 * i] = decimal(rank), prefix .. place .. new.ends[i]
-    local block = math.floor(rank / BLOCK_US)
+    members[2 * i - 1], members[2 * i] = decimal(rank), new.deliveries and entry .. new.deliveries[i] or entry
+    local block = block_of(rank)
     if not blocks[block] or stop < blocks[block] then
       blocks[block] = stop
     end
@@ -117,9 +118,10 @@ local function store(set, ranks, new, delays_before)
   return keys
 end
 
--- Posts messages. Of each message `new.places` has its nonce, poster and size class, `new.ends` the rest of its entry,
--- `new.stops` the second in which it ends, `new.records` its record, `new.lots` the shards of its tenant if the queue is fair, and
--- `new.delays` its delay (s), or nil if none has one. Returns their keys. Messages of one delay are next to each other.
+-- Posts messages. Of each message `new.places` has its nonce, poster and size class, `new.stops` the second in which it ends,
+-- `new.records` its record, `new.lots` the shards of its tenant if the queue is fair, `new.delays` its delay (s), or nil if none
+-- has one, and `new.deliveries` its delivery state, or nil if none has one. Returns their keys. Messages of one delay are next to
+-- each other.
 local function post(new)
   load_logical_time()
   if logical and redis.call('EXISTS', delayed) == 0 then
@@ -132,13 +134,13 @@ local function post(new)
   local groups, order, keys = {}, {}, {}
   for i, delay in ipairs(new.delays) do
     if not groups[delay] then
-      groups[delay] = {at = {}, places = {}, ends = {}, stops = {}, records = {}, lots = {}}
+      groups[delay] = {at = {}, places = {}, stops = {}, records = {}, lots = {}}
       order[#order + 1] = delay
     end
     local group = groups[delay]
     local place = #group.at + 1
     group.at[place] = i
-    for _, part in ipairs({'places', 'ends', 'stops', 'records', 'lots'}) do
+    for _, part in ipairs({'places', 'stops', 'records', 'lots'}) do
       group[part][place] = new[part][i]
     end
   end

@@ -27,7 +27,7 @@ local function decimal(number)
 end
 
 local function rank_of(key)
-  return (struct.unpack('>I8', '\0' .. string.sub(key, 1, 7)))
+  return (struct.unpack(RANK, key))
 end
 
 -- Cuts a string into pieces of this many bytes.

@@ -113,9 +113,10 @@ local function next_entries(limit, preferred)
     if #keys < limit then
       go_round(keys, positions, limit)
     end
+    local found = find_entries(keys, {ready})
     entries = {}
     for i, key in ipairs(keys) do
-      entries[i] = find_entry(key, {ready})
+      entries[i] = found[key]
     end
   end
   local bytes = 0

@@ -15,6 +15,7 @@ mod lanes;
 mod layout;
 mod line;
 mod messages;
+mod post_request;
 mod posts;
 mod queues;
 mod records;

@@ -1,6 +1,9 @@
-//! The Lua scripts. Each is the constants and keys that it uses, the shared parts that it calls, in the order in which these
-//! build on each other, and its own file.
+//! The Lua scripts. Each is its own file behind those definitions of `scripts/shared` that it uses, directly or through others.
+//!
+//! Redis runs all definitions of a script at each call: a function costs 600 instructions, and each variable that it uses of those
+//! outside makes it dearer. So a script has no definitions that it does not use, and constants stand where they are used.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -23,7 +26,6 @@ pub(super) struct Script {
     pub(super) name: &'static str,
     /// What it gets of a queue, in this order.
     pub(super) keys: &'static [Part],
-    parts: &'static [&'static str],
     rendered: LazyLock<Rendered>,
 }
 
@@ -48,7 +50,6 @@ fn constants() -> String {
     let mut lua = String::new();
     for (name, value) in [
         ("RANK_BYTES", RANK_BYTES),
-        ("NONCE_BYTES", NONCE_BYTES),
         ("KEY_BYTES", KEY_BYTES),
         ("POSTER", POSTER),
         ("SIZE", SIZE),
@@ -63,24 +64,113 @@ fn constants() -> String {
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
     ] {
-        writeln!(lua, "local {name} = {value}").expect("a string takes all that is written");
+        write!(lua, "\nlocal {name} = {value}").expect("a string takes all that is written");
     }
-    lua.push_str("local NO_CLAIM = string.rep('\\0', CLAIM_BYTES)\n");
-    // Offset (µs) and the last logical time.
-    lua.push_str("local LOGICAL_TIME = '>I8I8'\n");
+    for (name, text) in [
+        ("NO_CLAIM", "\\0".repeat(CLAIM_BYTES)),
+        ("NO_DELIVERY", "\\0".repeat(DELIVERED_BYTES - FRESH_BYTES)),
+        ("RANK", format!(">I{RANK_BYTES}")),
+        ("KEY", format!(">I{RANK_BYTES}c{NONCE_BYTES}")),
+        // What the driver knows of a new message: nonce, poster and size class; and its ttl (s).
+        ("PLACE", format!(">c{}I4", END - RANK_BYTES)),
+        // Rank, the same without ttl, end (s).
+        ("FRESH", format!(">I{RANK_BYTES}c{}I4", END - RANK_BYTES)),
+        // Claim count, ttl (s) or 0 for the record's, end (s).
+        ("DELIVERY", ">I4I4I4".to_owned()),
+        // Entry in flight: an entry's first bytes, delivery state, claim, the delivery state before it.
+        ("CLAIMED", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
+        // Number, delivery state, an entry's first bytes, length of the queue's name.
+        ("DEAD_LETTER", format!(">I8I4I4I4c{FRESH_BYTES}B")),
+        // Offset (µs) and the last logical time.
+        ("LOGICAL_TIME", ">I8I8".to_owned()),
+    ] {
+        write!(lua, "\nlocal {name} = '{text}'").expect("a string takes all that is written");
+    }
     lua
 }
 
-fn render(keys: &[Part], parts: &[&str]) -> Rendered {
-    let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
+fn render(keys: &[Part], own: &str) -> Rendered {
+    let constants = constants();
+    let definitions: Vec<Definition> = [constants.as_str()].into_iter().chain(SHARED).flat_map(definitions).collect();
+    let mut used: HashSet<&str> = words(own).collect();
+    let mut needed: Vec<&Definition> = Vec::new();
+    // A definition uses only those before it.
+    for definition in definitions.iter().rev() {
+        if definition.names.iter().any(|name| used.contains(name)) {
+            used.extend(words(definition.text));
+            needed.push(definition);
+        }
+    }
+
     let mut text = String::new();
+    let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
     if !names.is_empty() {
         writeln!(text, "local {} = unpack(KEYS)", names.join(", ")).expect("a string takes all that is written");
     }
-    text.push_str(&constants());
-    text.extend(parts.iter().copied());
+    for definition in needed.iter().rev() {
+        writeln!(text, "local {}", definition.text).expect("a string takes all that is written");
+    }
+    text.push_str(own);
+    let text = with_constants_in_place(&text);
     let sha = FredScript::from_lua(text.as_str()).sha1().to_string();
     Rendered { text, sha }
+}
+
+/// A local function or variables, behind the word `local`.
+struct Definition<'a> {
+    names: Vec<&'a str>,
+    text: &'a str,
+}
+
+/// All definitions of a text: each begins at the margin of a line that is not the first one.
+fn definitions(text: &str) -> impl Iterator<Item = Definition<'_>> {
+    text.split("\nlocal ").skip(1).map(|text| {
+        let (names, end) = match text.strip_prefix("function ") {
+            Some(function) => (function.split('(').next(), text.find("\nend\n").map(|at| at + "\nend".len())),
+            None => (text.split(['=', '\n']).next(), text.find('\n')),
+        };
+        let text = &text[..end.unwrap_or(text.len())];
+        Definition { names: names.into_iter().flat_map(words).collect(), text }
+    })
+}
+
+/// The script with the values of its constants in place of their names, and without comments.
+fn with_constants_in_place(text: &str) -> String {
+    let code = || text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let constants: HashMap<&str, &str> = code().filter_map(constant).collect();
+    let mut placed = String::with_capacity(text.len());
+    for line in code().filter(|line| constant(line).is_none()) {
+        let mut rest = line;
+        while let Some(at) = rest.find(is_of_word) {
+            let end = rest[at..].find(|char| !is_of_word(char)).map_or(rest.len(), |length| at + length);
+            placed.push_str(&rest[..at]);
+            placed.push_str(constants.get(&rest[at..end]).unwrap_or(&&rest[at..end]));
+            rest = &rest[end..];
+        }
+        placed.push_str(rest);
+        placed.push('\n');
+    }
+    placed
+}
+
+/// The name and value of a constant: a number or a text, under a name in capitals.
+fn constant(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.strip_prefix("local ")?.split_once(" = ")?;
+    let is_text = value.strip_prefix('\'').is_some_and(|rest| rest.find('\'') == Some(rest.len() - 1));
+    let is_constant =
+        name.chars().all(|char| char.is_ascii_uppercase() || char == '_') && (is_text || value.parse::<f64>().is_ok());
+    is_constant.then_some((name, value))
+}
+
+fn is_of_word(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
+}
+
+/// The words of a text without its comments.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let words = code.flat_map(|line| line.split(|char| !is_of_word(char)));
+    words.filter(|word| !word.is_empty())
 }
 
 macro_rules! lua {
@@ -94,78 +184,97 @@ const CLOCK: &str = lua!("shared/clock");
 #[cfg(feature = "movable-clock")]
 const CLOCK: &str = lua!("shared/clock_movable");
 
+/// What scripts share, in an order in which each part uses only those before it.
+const SHARED: [&str; 19] = [
+    CLOCK,
+    lua!("shared/queue"),
+    lua!("shared/state"),
+    lua!("shared/entry"),
+    lua!("shared/notify"),
+    lua!("shared/expirations"),
+    lua!("shared/fair"),
+    lua!("shared/find"),
+    lua!("shared/removal"),
+    lua!("shared/policy"),
+    lua!("shared/keep_policy"),
+    lua!("shared/turns"),
+    lua!("shared/claims"),
+    lua!("shared/delivering"),
+    lua!("shared/dead_letters"),
+    lua!("shared/logical_time"),
+    lua!("shared/sharding"),
+    lua!("shared/posting"),
+    lua!("shared/idempotency"),
+];
+
 macro_rules! scripts {
-    ($($constant:ident = $name:literal [$($key:ident)*] + [$($shared:literal)*];)*) => {
+    ($($constant:ident = $name:literal [$($key:ident)*];)*) => {
         $(pub(super) static $constant: Script = Script {
             name: $name,
             keys: &[$(Part::$key),*],
-            parts: &[CLOCK, $(lua!($shared),)* lua!($name)],
-            rendered: LazyLock::new(|| render($constant.keys, $constant.parts)),
+            rendered: LazyLock::new(|| render($constant.keys, lua!($name))),
         };)*
     };
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/find"
-            "shared/removal" "shared/policy" "shared/turns" "shared/claims" "shared/delivering" "shared/dead_letters"];
-    CLAIM_GET = "claim_get" [Queue InFlight Claims]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Leases Claims Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
-    CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims" "shared/delivering"];
-    CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/find" "shared/claims"];
-    DEAD_LETTER_DROP = "dead_letter_drop" [Outbox] + [];
-    DEAD_LETTER_LIST = "dead_letter_list" [Outbox] + [];
-    DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
-            "shared/logical_time" "shared/sharding" "shared/posting"];
-    MESSAGE_ACKNOWLEDGE = "message_acknowledge"
-        [Queue Messages Ready InFlight Delayed Expirations Claims Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"];
-    MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"];
-    MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed] + ["shared/queue" "shared/state" "shared/find"];
-    MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/policy"];
-    MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/expirations" "shared/fair" "shared/find" "shared/removal"
-            "shared/policy" "shared/turns" "shared/dead_letters"];
+    CLAIM_CREATE = "claim_create" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
+    CLAIM_GET = "claim_get" [Queue InFlight Claims];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Leases Claims Shards];
+    CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
+    CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
+    DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
+    DEAD_LETTER_LIST = "dead_letter_list" [Outbox];
+    DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due];
+    MESSAGE_ACKNOWLEDGE = "message_acknowledge" [Queue Messages Ready InFlight Delayed Expirations Claims Shards];
+    MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Shards];
+    MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed];
+    MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards];
+    MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due];
     MESSAGE_POST = "message_post"
-        [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
-            "shared/logical_time" "shared/sharding" "shared/posting" "shared/idempotency"];
+        [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];
     MESSAGE_RESTORE = "message_restore"
-        [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair"
-            "shared/idempotency"];
-    QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/find"
-            "shared/claims"];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/fair" "shared/claims"];
-    QUEUE_CREATE = "queue_create" [Queue Shards Tombstone]
-        + ["shared/queue" "shared/state" "shared/fair" "shared/policy" "shared/keep_policy"];
+        [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
+    QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards];
+    QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
-            IdempotencyExpirations Tombstone Due]
-        + ["shared/queue" "shared/state"];
-    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards]
-        + ["shared/queue" "shared/state"];
-    REGISTER = "register" [] + [];
-    JANITOR_LEASE = "janitor_lease" [] + [];
+            IdempotencyExpirations Tombstone Due];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    REGISTER = "register" [];
+    JANITOR_LEASE = "janitor_lease" [];
     QUEUE_SETTLE = "queue_settle"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
-            IdempotencyExpirations Due]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/notify" "shared/expirations" "shared/fair" "shared/removal"
-            "shared/claims" "shared/logical_time"];
-    QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants]
-        + ["shared/queue" "shared/state" "shared/entry" "shared/fair" "shared/find" "shared/turns"];
-    QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed] + ["shared/queue" "shared/state"];
-    QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases] + ["shared/queue" "shared/state"];
-    QUEUE_UPDATE = "queue_update" [Queue Shards]
-        + ["shared/queue" "shared/state" "shared/fair" "shared/policy" "shared/keep_policy"];
+            IdempotencyExpirations Due];
+    QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
+    QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed];
+    QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
+    QUEUE_UPDATE = "queue_update" [Queue Shards];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_gets_the_definitions_that_it_uses_and_no_others() {
+        let text = CLAIM_GET.text();
+
+        assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
+        for used in ["local function load_queue()", "local function pieces_of(", "local now = "] {
+            assert_eq!(text.matches(used).count(), 1, "{used}");
+        }
+        for unused in ["local function give_back(", "ZREM"] {
+            assert!(!text.contains(unused), "{unused}");
+        }
+        assert!(text.ends_with("still_in_flight(entries))\n"));
+    }
+
+    #[test]
+    fn the_values_of_constants_stand_in_their_places() {
+        let text = "-- END of it\nlocal END = 21\nlocal FORMAT = '>I4'\nlocal ENDS = END + 1\nreturn FORMAT, #FORMAT, x.END_OF(END)\n";
+
+        assert_eq!(with_constants_in_place(text), "local ENDS = 21 + 1\nreturn '>I4', #'>I4', x.END_OF(21)\n");
+    }
 }
