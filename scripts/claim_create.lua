@@ -22,6 +22,7 @@ end
 local live, live_positions, has_moved_all = next_to_deliver(limit, shards_in(ARGV[5]), rules)
 local waiting = waiting_dead_letters(rules)
 if #live == 0 then
+  note_turns()
   return {has_moved_all and 'moved' or 'none', waiting}
 end
 
@@ -31,6 +32,7 @@ for i, entry in ipairs(live) do
 end
 local claimed = under_claim(live, id, ttl, grace, rules.target ~= '' and 1 or 0)
 take(live)
+note_turns()
 redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
 if fairness() then
   put_into_shards(keys_of(live), IN_FLIGHT, live_positions)

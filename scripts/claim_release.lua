@@ -16,7 +16,15 @@ end
 local _, _, entries = read_claim(id)
 redis.call('ZREM', leases, id)
 redis.call('HDEL', claims, id)
-if entries then
-  give_back(still_in_flight(entries), is_withdrawn and as_before or delivered)
+local held = entries and still_in_flight(entries) or {}
+give_back(held, is_withdrawn and as_before or delivered)
+if is_withdrawn and #held > 0 then
+  -- They may end earlier again than it was noted.
+  local blocks = {}
+  for _, entry in ipairs(held) do
+    local block = block_of(rank_of(entry))
+    blocks[block] = math.min(blocks[block] or math.huge, end_of(as_before(entry)))
+  end
+  note_expirations(blocks)
 end
 return {'done'}

@@ -4,7 +4,7 @@
 --       2 for which division of a fair queue the shards below were assigned (policy.lua), or nothing
 --       then for each dead letter: its number, its nonce, poster and size class, the rest of its entry, its record, the shards of
 --       its tenant
--- Returns {'posted'}; {'absent'} when there is no such queue; or {'fair', number of shards, shards per tenant} with nothing posted
+-- Returns {'due'} when what is due must be applied first; {'posted'}; {'absent'} when there is no such queue; or {'fair', number of shards, shards per tenant} with nothing posted
 --       when the shards must be assigned for another division.
 assert(#ARGV >= 7 and #ARGV % 5 == 2, 'dead_letter_post: 2 arguments and fives')
 local source = ARGV[1]
@@ -13,9 +13,11 @@ local REMEMBERED_S = 86400
 local RECEIVED = '>I8I8'
 local SAMPLED_SOURCES = 4
 
-load_queue()
+local is_due = load_queue()
 if not revision then
   return {'absent'}
+elseif is_due and (logical_packed or fairness()) then
+  return {'due'}
 end
 local divided = fairness()
 if divided and divided.count > 1 and struct.pack('>I2I2', divided.count, divided.per_tenant) ~= ARGV[2] then

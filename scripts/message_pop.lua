@@ -16,6 +16,7 @@ local rules = policy()
 local live, live_positions, has_moved_all = next_to_deliver(limit, {}, rules)
 local waiting = waiting_dead_letters(rules)
 if has_moved_all then
+  note_turns()
   return {'moved', waiting}
 end
 local popped = {'popped', waiting, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(live_positions)}
@@ -27,6 +28,7 @@ if #live > 0 then
     end
   end
   remove(ready, live)
+  note_turns()
   forget_empty_blocks(#live)
 end
 return popped

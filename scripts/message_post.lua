@@ -2,7 +2,8 @@
 --
 -- Requests that must be accepted or refused together are one part of the post. Of each part all messages are posted, in order, behind
 -- every other message, or none. Each part has an outcome of its own; an error in one queue does not concern the others. A post only
--- adds, so what is due need not be applied first, except in a fair queue, where it matters which messages a shard has.
+-- adds, so what is due need not be applied first, except in a fair queue, where it matters which messages a shard has, and where delayed
+-- messages may stand in the way.
 --
 -- KEYS  of each queue those that a post needs; the last answer given in this retry slot (string); the index of due queues
 -- ARGV  1 number of queues    2 how many keys each has    3 the retry slot's sequence number
@@ -11,7 +12,7 @@
 --       name), and the record of each of its messages
 -- Returns for each part: 'r' and the key of its first message, when the others have the ranks behind that one's; 'p' and its
 --       messages' keys, joined; 's', revision (8 bytes) and metadata, or just 's', when the queue is not as the requests have seen it;
---       'o' when its idempotency key came with other content before; 'u' when something is due in its queue, a fair one; 'f' and the
+--       'o' when its idempotency key came with other content before; 'u' when what is due in its queue must be applied first; 'f' and the
 --       error that Redis has answered. Or just 'l' for a sequence number that is no longer the retry slot's newest.
 local queues, queue_keys, sequence, remembered_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 assert(#KEYS == queues * queue_keys + 2 and #ARGV >= 6, 'message_post: the keys of each queue and two, 4 arguments and those of a part')
@@ -27,7 +28,8 @@ local NAME_BYTES = 16
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
 local outcomes = {}
-local has_posted = false
+-- Whether this must not happen again if the script is repeated.
+local must_remember = false
 
 -- The kept outcome of a request with an idempotency key.
 local function repeated_outcome(part)
@@ -116,10 +118,11 @@ local function post_to(first_key, parts)
   end
   if #new.places == 0 then
     return
-  elseif is_due and fairness() then
+  elseif is_due and (logical_packed or fairness()) then
     for _, part in ipairs(accepted) do
       outcomes[part.number] = 'u'
     end
+    must_remember = true
     return
   end
   if new.delays then
@@ -128,7 +131,7 @@ local function post_to(first_key, parts)
     end
   end
 
-  has_posted = true
+  must_remember = true
   local keys = post(new)
   if next(posted_by) then
     count_tenants(posted_by)
@@ -187,7 +190,7 @@ for of = 1, queues do
     end
   end
 end
-if has_posted then
+if must_remember then
   redis.call('SET', ANSWER, struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', remembered_ms)
 end
 return outcomes

@@ -1,8 +1,6 @@
 -- Applies what is due in a queue: ends claims and returns, removes messages that have ended, releases delayed messages, some hundreds
 -- at a time; and notes when the next thing is due.
 --
--- Frees before anything grows, so that this works when the store is full.
---
 -- Returns 'absent' without a queue, 'again' if more may be due, otherwise 'done'; and the number of dead letters to forward.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
@@ -117,7 +115,6 @@ end
 local function note_next(waiting, is_more)
   local time = math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
-  redis.call('HDEL', queue, 'd')
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))
   end
@@ -136,6 +133,8 @@ if not revision then
   end
   return {'absent', waiting}
 end
+-- First, because a full store refuses what grows unless the script has written before.
+redis.call('HDEL', queue, 'd')
 local more_leases, more_ended = end_leases(), expire_messages()
 local more_released = release_due()
 local more_outcomes = forget_outcomes()

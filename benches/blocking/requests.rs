@@ -16,7 +16,7 @@ pub(crate) struct Request {
 }
 
 /// All of them.
-pub(crate) const REQUESTS: [Request; 19] = [
+pub(crate) const REQUESTS: [Request; 20] = [
     Request {
         name: "list-own-large",
         what: "list with `echo=false` over 520 own messages of 250 KB",
@@ -56,6 +56,11 @@ pub(crate) const REQUESTS: [Request; 19] = [
         name: "post-shards",
         what: "the same, each with 1,024 shards",
         prepare: |stage, _| cases::post_tenants(stage, 1_024).boxed(),
+    },
+    Request {
+        name: "post-delayed",
+        what: "post to a queue in which 300,000 delayed messages are due",
+        prepare: |stage, quick| cases::post_beside_delayed(stage, small(quick, 300_000)).boxed(),
     },
     Request {
         name: "queues",

@@ -44,7 +44,7 @@ local function send_dead_letters(dead, rules)
 end
 
 -- The messages that are delivered next, and their positions in a fair queue. Those of them that are dead move to the outbox; the last
--- value says whether that was so for all. storage/embedded/dead_letters.rs has the same rule.
+-- value says whether that was so for all. The caller takes the others and notes the turns. storage/embedded/dead_letters.rs has the same rule.
 local function next_to_deliver(limit, preferred, rules)
   local entries, positions = next_entries(limit, preferred)
   local live, live_positions, dead = {}, {}, {}
@@ -55,7 +55,6 @@ local function next_to_deliver(limit, preferred, rules)
       live[#live + 1], live_positions[#live + 1] = entry, positions[i]
     end
   end
-  note_turns(positions, #entries)
   send_dead_letters(dead, rules)
   return live, live_positions, #dead > 0 and #live == 0
 end

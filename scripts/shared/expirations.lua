@@ -5,7 +5,7 @@
 -- keeps those that deletions leave in proportion to the messages.
 local BLOCK_US = 16384
 local SPARE_BLOCKS = 64
-local SAMPLED_BLOCKS_MAX = 32
+local SAMPLED_BLOCKS_MAX = 64
 
 local function block_of(rank)
   return math.floor(rank / BLOCK_US)

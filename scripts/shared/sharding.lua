@@ -7,14 +7,11 @@ local TENANTS_KEPT_S = 3600
 local lengths = {}
 
 local function length_of(shard, delays)
-  local length = lengths[shard]
-  if not length then
-    length = redis.call('ZCOUNT', shards, FREE .. shard, FREE .. shard)
-    if delays then
-      length = length + redis.call('ZCOUNT', shards, DELAYED .. shard, DELAYED .. shard)
-    end
-    lengths[shard] = length
+  local length = redis.call('ZCOUNT', shards, FREE .. shard, FREE .. shard)
+  if delays then
+    length = length + redis.call('ZCOUNT', shards, DELAYED .. shard, DELAYED .. shard)
   end
+  lengths[shard] = length
   return length
 end
 
@@ -23,7 +20,7 @@ end
 local function assign_shard(lot, delays)
   local shortest, least
   for _, shard in ipairs(lot) do
-    local length = length_of(shard, delays)
+    local length = lengths[shard] or length_of(shard, delays)
     if not least or length < least then
       shortest, least = shard, length
     end

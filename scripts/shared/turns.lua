@@ -89,8 +89,9 @@ local function go_round(keys, positions, limit)
   end
 end
 
--- Whether what is next was picked as somebody prefers.
+-- Whether what is next was picked as somebody prefers, and the position of the last message.
 local is_preferred = false
+local last_position
 
 -- The entries of the available messages that are next, at most this many and as many as fit into one answer, in a fair queue
 -- from some shards if the preference may be followed; and there their positions.
@@ -123,20 +124,23 @@ local function next_entries(limit, preferred)
   for i, entry in ipairs(entries) do
     bytes = bytes + bytes_max(entry)
     if i > 1 and bytes > ANSWER_BYTES_MAX then
-      return {unpack(entries, 1, i - 1)}, positions
+      entries = {unpack(entries, 1, i - 1)}
+      break
     end
   end
+  last_position = positions[#entries]
   return entries, positions
 end
 
--- Notes that the messages of a fair queue at these positions had their turns.
-local function note_turns(positions, count)
+-- Notes that the messages which were next had their turns, in a fair queue. Called when they are out of their set, because a full
+-- store refuses what grows unless the script has freed something before.
+local function note_turns()
   local divided = fairness()
-  if divided and count > 0 then
+  if divided and last_position then
     if is_preferred then
       divided.passes = divided.passes + 1
     else
-      divided.turn, divided.passes = positions[count], 0
+      divided.turn, divided.passes = last_position, 0
     end
     keep_fairness(divided)
   end

@@ -60,7 +60,12 @@ pub(crate) async fn post_tenants(stage: &Stage, shards_per_tenant: usize) -> Act
         (0..count).map(|number| format!("{{\"body\":1,\"tenant\":\"{}\"}}", number % tenants)).collect()
     };
     let fair = json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": shards_per_tenant });
-    one(largest(stage, &fair, &[(9_300, 9_300), (1_000, 64), (1_000, 63)].map(of)).await)
+    let post = largest(stage, &fair, &[(9_300, 9_300), (1_000, 64), (1_000, 63)].map(of)).await;
+    if shards_per_tenant == SHARDS_MAX {
+        // No shard is empty, so that none is chosen at once.
+        stage.fill_by(20, "q", 2 * SHARDS_MAX, &json!({ "body": 1, "tenant": "busy" })).await;
+    }
+    one(post)
 }
 
 /// A list of queues whose filter matches none.
@@ -113,6 +118,14 @@ pub(crate) async fn post_beside_expired(stage: &Stage, expired: usize) -> Action
     let posts = ["q", "r"]
         .map(|queue| ok(api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": [{ "body": 2 }] }))));
     join_all(posts).map(|_| ()).boxed()
+}
+
+/// A post to a queue in which many delayed messages are due.
+pub(crate) async fn post_beside_delayed(stage: &Stage, count: usize) -> Action {
+    stage.create("q", &json!({ "_default_message_delay": 60 })).await;
+    stage.fill("q", count, &message(1)).await;
+    stage.let_pass(&["q"], Duration::from_secs(62)).await;
+    one(stage.api().post(MESSAGES, &json!({ "messages": [{ "body": 2, "delay": 0 }] })))
 }
 
 /// The deletion of a large fair queue.

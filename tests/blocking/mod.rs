@@ -172,6 +172,16 @@ async fn expired_messages_are_removed_by_a_bounded_number_in_each_script() {
 }
 
 #[tokio::test]
+async fn delayed_messages_become_available_by_a_bounded_number_in_each_script() {
+    let stage = Stage::over_redis();
+    let post = cases::post_beside_delayed(&stage, 3_000).await;
+
+    let work = work(&stage, post).await;
+
+    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
+}
+
+#[tokio::test]
 async fn a_deletion_and_a_purge_cost_the_same_whatever_the_queue_holds() {
     for (name, make) in [("deletion", true), ("purge", false)] {
         let stage = Stage::over_redis();

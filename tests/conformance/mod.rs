@@ -277,6 +277,7 @@ suite! {
             restored_messages_are_as_they_were,
             restored_messages_end_when_they_would_have,
             a_withdrawn_claim_prolongs_no_life,
+            what_a_withdrawn_claim_prolonged_ends_when_it_would_have,
             nothing_is_restored_to_a_queue_that_is_gone,
             nothing_is_restored_to_a_successor_or_after_a_purge,
             a_restoration_happens_once,

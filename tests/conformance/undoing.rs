@@ -111,6 +111,24 @@ pub(super) async fn a_withdrawn_claim_prolongs_no_life(subject: &Subject) {
     assert_eq!(subject.count(&queue).await, 0);
 }
 
+pub(super) async fn what_a_withdrawn_claim_prolonged_ends_when_it_would_have(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let mut batch = messages(60, 1);
+    batch.extend(messages(120, 1));
+    let ids = subject.post(&queue, &batch).await;
+    let claim = subject.claim(&queue, 2, 600).await.id;
+    // Somebody has looked for what ends meanwhile, and seen the later ends.
+    subject.advance(&queue, Duration::from_secs(62)).await;
+    assert_eq!(subject.feed(&queue).await, []);
+
+    subject.withdraw(&queue, claim).await;
+
+    assert_eq!(subject.feed(&queue).await, ids[1..]);
+    subject.advance(&queue, Duration::from_secs(60)).await;
+    assert_eq!(subject.feed(&queue).await, []);
+    assert_eq!(subject.count(&queue).await, 0);
+}
+
 pub(super) async fn nothing_is_restored_to_a_successor_or_after_a_purge(subject: &Subject) {
     for is_purged in [false, true] {
         let queue = subject.queue(if is_purged { "purged" } else { "deleted" }).await;

@@ -83,6 +83,40 @@ async fn what_has_expired_in_a_full_redis_is_reclaimed_by_reading() {
     assert_eq!(Stored { redis: &redis, project: "full" }.messages("q"), 0);
 }
 
+/// In queues where something is due, nothing of which frees anything; and in a fair queue, which notes whose turn it was.
+#[tokio::test]
+async fn a_full_redis_serves_workers() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let api = sukkal.project("full");
+    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let queue = |name: &str| QueueId::new(ProjectId::new("full").unwrap(), name.parse().unwrap()).unwrap();
+    let batch = json!({ "messages": [{ "ttl": 60, "body": 1 }] });
+    let post = async |queue: &str, batch: &serde_json::Value| {
+        let posted = api.post(&format!("/v2/queues/{queue}/messages"), batch).send().await.unwrap();
+        assert_eq!(posted.status(), 201);
+    };
+    post("claimed", &batch).await;
+    let claim = api.post("/v2/queues/claimed/claims", &json!({ "ttl": 300, "grace": 300 })).send().await.unwrap();
+    let claim: serde_json::Value = claim.json().await.unwrap();
+    let delaying = json!({ "_default_message_delay": 600 });
+    assert_eq!(api.put("/v2/queues/delayed").json(&delaying).send().await.unwrap().status(), 201);
+    post("delayed", &json!({ "messages": [{ "ttl": 60, "body": 1, "delay": 0 }, { "ttl": 900, "body": 2 }] })).await;
+    assert_eq!(api.put("/v2/queues/fair").json(&json!({ "_shards": 8 })).send().await.unwrap().status(), 201);
+    post("fair", &json!({ "messages": [{ "body": 1 }, { "body": 2 }, { "body": 3 }] })).await;
+    for due in ["claimed", "delayed"] {
+        store.set_clock(&queue(due), 62_000_000).await.unwrap();
+    }
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let href = claim["messages"][0]["href"].as_str().unwrap();
+    assert_eq!(api.delete(href).send().await.unwrap().status(), 204);
+    let listed = api.get("/v2/queues/delayed/messages?echo=true").send().await.unwrap();
+    assert_eq!(listed.json::<serde_json::Value>().await.unwrap()["messages"], json!([]));
+    let popped = api.delete("/v2/queues/fair/messages?pop=1").send().await.unwrap();
+    assert_eq!(popped.status(), 200);
+}
+
 #[tokio::test]
 async fn a_full_redis_does_not_stop_the_janitor() {
     let redis = RedisServer::start();
@@ -93,7 +127,7 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     // be read, and one that has deleted so many messages that their ends are to be forgotten.
     redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost\x001"]);
     assert_eq!(api.put("/v2/queues/b-broken").send().await.unwrap().status(), 201);
-    redis.command(&["SET", "sukkal:{full/b-broken}:ends", "no sorted set"]);
+    redis.command(&["SET", "sukkal:{full/b-broken}:expirations", "no sorted set"]);
     let batch = |count: usize| json!({ "messages": vec![json!({ "ttl": 60, "body": 1 }); count] });
     for queue in ["c-deleted", "d-expired"] {
         for _ in 0..6 {

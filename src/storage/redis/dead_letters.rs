@@ -123,8 +123,8 @@ impl RedisStore {
         let mut sharding = None;
         for _ in 0..TRIES_MAX {
             let args = post_args(source, letters, sharding)?;
-            let mut reply = self.connection.run(&DEAD_LETTER_POST, &QueueKeys::of(&target), &args).await?;
-            match reply.text()?.as_str() {
+            let (kind, mut reply) = self.run_settled(&DEAD_LETTER_POST, &target, &args).await?;
+            match kind.as_str() {
                 "posted" => return Ok(()),
                 "absent" => drop(self.create_queue(&target, &Metadata::default()).await?),
                 "fair" => sharding = read_sharding(&mut reply)?,

@@ -23,7 +23,7 @@ use crate::storage::{Error, Post, Posting};
 /// How long an answer is remembered: much longer than anybody goes on asking for it.
 const ANSWER_REMEMBERED_MS: &str = "30000";
 
-/// The outcome of a request in whose queue, a fair one, something is due.
+/// The outcome of a part in whose queue what is due must be applied first.
 const UNSETTLED: &[u8] = b"u";
 /// The keys at the front of the script's that every post needs of a queue.
 const PLAIN_PARTS: usize = 6;

@@ -220,7 +220,7 @@ macro_rules! scripts {
 scripts! {
     CLAIM_CREATE = "claim_create" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
     CLAIM_GET = "claim_get" [Queue InFlight Claims];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Leases Claims Shards];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Shards Due];
     CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
