@@ -4,7 +4,11 @@
 -- Returns 'absent' without a queue, 'again' if more may be due, otherwise 'done'; and the number of dead letters to forward.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
-local ENTRIES_MAX = 1000
+local ENTRIES_MAX = 500
+-- The next rank to visit in a block, and the earliest second in which a message before it ends.
+local VISITED = '>I8I4'
+-- A second in which no message ends.
+local NEVER = 4294967295
 
 -- Ends claims and returns whose time is over: makes the messages that they still hold available again.
 local function end_leases()
@@ -44,13 +48,23 @@ local function end_leases()
   return #over == LEASES_MAX or #ended < #over
 end
 
--- Removes the messages of a block that have ended; returns how many entries it has examined.
-local function visit_block(block, now_s)
-  local first, last = decimal(block * BLOCK_US), decimal((block + 1) * BLOCK_US - 1)
-  local examined, earliest = 0, math.huge
-  for _, set in ipairs({ready, in_flight, delayed}) do
+-- Removes the messages with these ranks that have ended, as far as one script may examine them. Returns the last rank up to which it
+-- has, the earliest second in which another one ends, and how many entries it has examined.
+local function visit_ranks(first, last, now_s)
+  local found, reached = {}, last
+  for i, set in ipairs({ready, in_flight, delayed}) do
+    found[i] = redis.call('ZRANGEBYSCORE', set, decimal(first), decimal(last), 'LIMIT', 0, ENTRIES_MAX)
+    if #found[i] == ENTRIES_MAX then
+      reached = math.min(reached, rank_of(found[i][ENTRIES_MAX]))
+    end
+  end
+  local examined, earliest = 0, NEVER
+  for i, set in ipairs({ready, in_flight, delayed}) do
     local ended = {}
-    for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set, first, last)) do
+    for _, entry in ipairs(found[i]) do
+      if reached < last and rank_of(entry) > reached then
+        break
+      end
       local stop = end_of(entry)
       if stop <= now_s then
         ended[#ended + 1] = entry
@@ -61,23 +75,57 @@ local function visit_block(block, now_s)
     end
     remove(set, ended)
   end
-  if earliest < math.huge then
-    redis.call('ZADD', expirations, earliest, block)
-  else
-    redis.call('ZREM', expirations, block)
-  end
-  return examined
+  return reached, earliest, examined
 end
 
+-- Removes the messages of a block that have ended, from this rank on; those before it are known to end in this second at the earliest.
+-- Where there are too many for one script, the rest is left to the next one: then the field x says how far it was. Returns how many
+-- entries it has examined, and whether there is a rest.
+local function visit_block(block, first, earliest, now_s)
+  local last = (block + 1) * BLOCK_US - 1
+  local reached, next_end, examined = visit_ranks(first, last, now_s)
+  earliest = math.min(earliest, next_end)
+  if reached < last then
+    -- Who adds a message to the block meanwhile notes its end here.
+    redis.call('ZADD', expirations, NEVER, decimal(block))
+    redis.call('HSET', queue, 'x', struct.pack(VISITED, reached + 1, earliest))
+    return examined, true
+  end
+  if first > block * BLOCK_US then
+    redis.call('HDEL', queue, 'x')
+    earliest = math.min(earliest, tonumber(redis.call('ZSCORE', expirations, decimal(block))) or NEVER)
+  end
+  if earliest < NEVER then
+    redis.call('ZADD', expirations, earliest, decimal(block))
+  else
+    redis.call('ZREM', expirations, decimal(block))
+  end
+  return examined, false
+end
+
+-- Removes messages that have ended. Returns whether there may be more.
 local function expire_messages()
-  local now_s = math.floor(now / 1000000)
-  local blocks = redis.call('ZRANGEBYSCORE', expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
-  local examined = 0
-  for i, block in ipairs(blocks) do
-    examined = examined + visit_block(block, now_s)
-    if examined >= ENTRIES_MAX and i < #blocks then
+  local now_s, examined = math.floor(now / 1000000), 0
+  local visited = redis.call('HGET', queue, 'x')
+  if visited then
+    local first, earliest = struct.unpack(VISITED, visited)
+    local has_rest
+    examined, has_rest = visit_block(block_of(first), first, earliest, now_s)
+    if has_rest then
       return true
     end
+  end
+  local blocks = redis.call('ZRANGEBYSCORE', expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
+  for _, text in ipairs(blocks) do
+    if examined >= ENTRIES_MAX then
+      return true
+    end
+    local block = tonumber(text)
+    local count, has_rest = visit_block(block, block * BLOCK_US, NEVER, now_s)
+    if has_rest then
+      return true
+    end
+    examined = examined + count
   end
   return #blocks == BLOCKS_MAX
 end
@@ -112,8 +160,8 @@ end
 
 -- Notes when the next thing is due: for operations on the queue, and for the janitor, who also forwards dead letters and forgets
 -- outcomes.
-local function note_next(waiting, is_more)
-  local time = math.min(first_score(leases), first_score(expirations) * 1000000,
+local function note_next(waiting, is_more, has_ended_ones)
+  local time = has_ended_ones and now or math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))
@@ -142,5 +190,5 @@ if fairness_packed and not fairness() then
   redis.call('HDEL', queue, 'f')
 end
 local is_more = more_leases or more_ended or more_released
-note_next(waiting, is_more or more_outcomes)
+note_next(waiting, is_more or more_outcomes, more_ended)
 return {is_more and 'again' or 'done', waiting}

@@ -16,7 +16,7 @@ pub(crate) struct Request {
 }
 
 /// All of them.
-pub(crate) const REQUESTS: [Request; 20] = [
+pub(crate) const REQUESTS: [Request; 21] = [
     Request {
         name: "list-own-large",
         what: "list with `echo=false` over 520 own messages of 250 KB",
@@ -61,6 +61,11 @@ pub(crate) const REQUESTS: [Request; 20] = [
         name: "post-delayed",
         what: "post to a queue in which 300,000 delayed messages are due",
         prepare: |stage, quick| cases::post_beside_delayed(stage, small(quick, 300_000)).boxed(),
+    },
+    Request {
+        name: "expired-dense",
+        what: "list of a queue in which 50,000 messages with ranks next to each other have expired",
+        prepare: |stage, quick| cases::list_beside_dense(stage, small(quick, 50_000)).boxed(),
     },
     Request {
         name: "queues",

@@ -3,7 +3,8 @@
 --                        s registration version, e epoch: changes when the queue is created or purged
 --                        c the last rank that is visible, o the last number of a dead letter, f how a fair queue is divided
 --                        (fair.lua), l logical time while something is delayed (logical_time.lua)
---                        d the time (µs) before which nothing is due
+--                        d the time (µs) before which nothing is due, x how far a block of expirations was visited
+--                        (queue_settle.lua)
 --   messages     hash    key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset    entries by rank (entry.lua). Every message is in one of the three: available; claimed, or returned

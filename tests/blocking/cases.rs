@@ -1,7 +1,7 @@
 //! The requests that make a store work most. Each function prepares what has to be there and returns the requests
 //! themselves, which `cargo bench --bench blocking` times and the tests of this folder count.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
@@ -126,6 +126,19 @@ pub(crate) async fn post_beside_delayed(stage: &Stage, count: usize) -> Action {
     stage.fill("q", count, &message(1)).await;
     stage.let_pass(&["q"], Duration::from_secs(62)).await;
     one(stage.api().post(MESSAGES, &json!({ "messages": [{ "body": 2, "delay": 0 }] })))
+}
+
+/// A list of a queue whose messages have ranks next to each other, as after a burst, and have all expired.
+pub(crate) async fn list_beside_dense(stage: &Stage, count: usize) -> Action {
+    stage.create("q", &json!({})).await;
+    if let Some(redis) = &stage.redis {
+        let ahead = SystemTime::now() + Duration::from_secs(3_600);
+        let rank = ahead.duration_since(UNIX_EPOCH).expect("it is after 1970").as_micros().to_string();
+        redis.command(&["HSET", "sukkal:{worst/q}:queue", "c", &rank]);
+    }
+    stage.fill("q", count, &json!({ "body": 1, "ttl": TTL_S_MIN })).await;
+    stage.let_pass(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    one(stage.api().get(&format!("{MESSAGES}?echo=true")))
 }
 
 /// The deletion of a large fair queue.

@@ -172,6 +172,17 @@ async fn expired_messages_are_removed_by_a_bounded_number_in_each_script() {
 }
 
 #[tokio::test]
+async fn messages_next_to_each_other_end_by_a_bounded_number_in_each_script() {
+    let stage = Stage::over_redis();
+    let list = cases::list_beside_dense(&stage, 4_000).await;
+
+    let work = work(&stage, list).await;
+
+    assert!(work.removed_max() <= MEMBERS_MAX, "{} messages removed in one script", work.removed_max());
+    assert!(work.scripts().count() > 4, "the list has removed what has expired");
+}
+
+#[tokio::test]
 async fn delayed_messages_become_available_by_a_bounded_number_in_each_script() {
     let stage = Stage::over_redis();
     let post = cases::post_beside_delayed(&stage, 3_000).await;

@@ -82,6 +82,14 @@ impl Work {
         self.commands.iter().map(Command::records).max().unwrap_or_default()
     }
 
+    /// The largest number of members that one script removed from sorted sets.
+    pub(crate) fn removed_max(&self) -> usize {
+        let removed = |script: &Command| {
+            script.inner.iter().filter(|words| is(words, "ZREM")).map(|words| words.len() - 2).sum::<usize>()
+        };
+        self.scripts().map(removed).max().unwrap_or_default()
+    }
+
     /// How many members the ranges of sorted sets return if they are read again now, and how many of them for one
     /// script at most. So it counts what a script has looked at, if nothing was removed since.
     pub(crate) fn members(&self, server: &RedisServer) -> (usize, usize) {
