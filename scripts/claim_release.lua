@@ -9,8 +9,7 @@ if load_queue() then
   return {'due'}
 end
 local function as_before(entry)
-  local fresh, before = string.sub(entry, 1, FRESH_BYTES), delivery_before(entry)
-  return before == NO_DELIVERY and fresh or fresh .. before
+  return string.sub(entry, 1, FRESH_BYTES) .. delivery_before(entry)
 end
 
 local _, _, entries = read_claim(id)

@@ -161,7 +161,8 @@ end
 -- Notes when the next thing is due: for operations on the queue, and for the janitor, who also forwards dead letters and forgets
 -- outcomes.
 local function note_next(waiting, is_more, has_ended_ones)
-  local time = has_ended_ones and now or math.min(first_score(leases), first_score(expirations) * 1000000,
+  -- 0 instead of now, because the clock may step back.
+  local time = has_ended_ones and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))

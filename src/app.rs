@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use futures::FutureExt;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
@@ -110,10 +111,15 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
         StoreUri::Memory | StoreUri::Redis(_) => open(&uri, config)?,
     };
-    tokio::select! {
+    let checked = tokio::select! {
         biased;
-        reason = store.refused() => Err(Error::Refused(reason)),
-        check = async { if repairs { store.repair().await } else { store.check().await } } => Ok(check?),
+        reason = store.refused() => return Err(Error::Refused(reason)),
+        check = async { if repairs { store.repair().await } else { store.check().await } } => check,
+    };
+    match (checked, store.refused().now_or_never()) {
+        // The check may be the first to hear of it.
+        (Err(_), Some(reason)) => Err(Error::Refused(reason)),
+        (checked, _) => Ok(checked?),
     }
 }
 

@@ -8,12 +8,7 @@ local function under_claim(entries, id, ttl, grace, counted)
   local claimed = {}
   for i, entry in ipairs(entries) do
     local count, own_ttl, stop = delivery_of(entry)
-    local before = NO_DELIVERY
-    if #entry == IN_FLIGHT_BYTES then
-      before = delivery_before(entry)
-    elseif #entry == DELIVERED_BYTES then
-      before = string.sub(entry, FRESH_BYTES + 1)
-    end
+    local before = #entry == IN_FLIGHT_BYTES and delivery_before(entry) or struct.pack(DELIVERY, count, own_ttl, stop)
     if counted > 0 then
       count = count % UNDELIVERED + counted
     end

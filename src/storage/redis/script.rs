@@ -68,7 +68,6 @@ fn constants() -> String {
     }
     for (name, text) in [
         ("NO_CLAIM", "\\0".repeat(CLAIM_BYTES)),
-        ("NO_DELIVERY", "\\0".repeat(DELIVERED_BYTES - FRESH_BYTES)),
         ("RANK", format!(">I{RANK_BYTES}")),
         ("KEY", format!(">I{RANK_BYTES}c{NONCE_BYTES}")),
         // What the driver knows of a new message: nonce, poster and size class; and its ttl (s).
