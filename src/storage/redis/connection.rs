@@ -165,14 +165,7 @@ impl Connection {
         queue: &QueueKeys,
         args: &[Bytes],
     ) -> Result<(String, Reply), Error> {
-        loop {
-            let mut reply = self.run(script, queue, args).await?;
-            let kind = reply.text()?;
-            if kind != DUE {
-                return Ok((kind, reply));
-            }
-            self.settle(queue).await?;
-        }
+        self.evaluate_settled(script, queue, args, always).await
     }
 
     /// The same for a script that must not be run twice: it is repeated only if it certainly was not run. If its answer is lost,
@@ -183,9 +176,18 @@ impl Connection {
         queue: &QueueKeys,
         args: &[Bytes],
     ) -> Result<(String, Reply), Error> {
+        self.evaluate_settled(script, queue, args, has_not_run).await
+    }
+
+    async fn evaluate_settled(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+        may_repeat: fn(&FredError) -> bool,
+    ) -> Result<(String, Reply), Error> {
         loop {
-            let keys = self.keys(script, queue);
-            let mut reply = self.evaluate(script, keys, args.to_vec(), has_not_run).await?;
+            let mut reply = self.evaluate(script, self.keys(script, queue), args.to_vec(), may_repeat).await?;
             let kind = reply.text()?;
             if kind != DUE {
                 return Ok((kind, reply));

@@ -49,7 +49,6 @@ impl Script {
 fn constants() -> String {
     let mut lua = String::new();
     for (name, value) in [
-        ("RANK_BYTES", RANK_BYTES),
         ("KEY_BYTES", KEY_BYTES),
         ("POSTER", POSTER),
         ("SIZE", SIZE),
