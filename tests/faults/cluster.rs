@@ -1,10 +1,17 @@
 //! A Redis Cluster of which a part is gone, or on the move.
 
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::redis::RedisStore;
+use sukkal::storage::{Schedule, Upkeep};
 use tokio::task::JoinSet;
 
+use super::half_done::NO_JANITOR;
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::{Reply, poll_until};
+use crate::support::redis::{RedisServer, Reply, poll_until};
 use crate::support::sukkal::{Api, Sukkal};
 
 const MANY: usize = 64;
@@ -88,4 +95,119 @@ async fn queues_work_while_the_slot_of_another_moves_and_that_one_afterwards() {
     requests.all_work_again(&[("PUT moving queue", |r| r.api.put("/v2/queues/moving"))]).await;
     assert_eq!(to.command(&["EXISTS", moving]), Reply::Int(1));
     all_done(&requests.send(&requests::all(), MANY).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_of_other_nodes_work_while_a_node_is_gone() {
+    let scene = PartlyDead::start(40).await;
+    let (of_dead, of_others): (Vec<_>, Vec<_>) = (0..40).map(|n| format!("q{n}")).partition(|q| scene.is_dead(q));
+    let (waited_for, others) = of_others.split_first().unwrap();
+    let api = scene.sukkal.project(&scene.project);
+    let claim = |queue: &str, query| api.post(&format!("/v2/queues/{queue}/claims{query}"), &json!({ "ttl": 60 }));
+    let post = |queue| api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": [{ "body": 1 }] }));
+    assert_eq!(claim(waited_for, "").send().await.unwrap().status(), 201);
+
+    scene.dead().kill();
+    // The dead one is asked all the time.
+    let traffic: JoinSet<()> =
+        (0..8).map(|_| read_all_the_time(scene.sukkal.project(&scene.project), of_dead.clone())).collect();
+    let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
+    for queue in others.iter().chain(others).chain(others) {
+        let list = api.get(&format!("/v2/queues/{queue}/messages?echo=true&include_claimed=true"));
+        for (request, status) in [(list, 200), (post(queue), 201), (claim(queue, ""), 201)] {
+            assert_eq!(request.send().await.unwrap().status(), status, "{queue}");
+        }
+    }
+    assert_eq!(post(waited_for).send().await.unwrap().status(), 201);
+
+    assert_eq!(waiter.await.unwrap().unwrap().status(), 201);
+    drop(traffic);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_gone_does_not_keep_the_janitor_from_the_queues_of_others() {
+    let scene = PartlyDead::start(30).await;
+    let key = |queue: usize, part: &str| format!("sukkal:{{{}/q{queue}}}:{part}", scene.project);
+    let store = RedisStore::open(&scene.cluster.url().parse().unwrap()).unwrap();
+    for queue in 0..30 {
+        let id = QueueId::new(ProjectId::new(&scene.project).unwrap(), format!("q{queue}").parse().unwrap()).unwrap();
+        store.set_clock(&id, 62_000_000).await.unwrap();
+    }
+    // One half is found by the index of due queues, the other by the walk.
+    for node in scene.cluster.nodes() {
+        for due in node.command(&["KEYS", "sukkal:{*}:due"]).items() {
+            for tag in node.command(&["ZRANGE", due.as_text(), "0", "-1"]).items() {
+                let is_even = tag.as_text().ends_with(['0', '2', '4', '6', '8']);
+                let time = if is_even { "1" } else { "9e15" };
+                node.command(&["ZADD", due.as_text(), "XX", time, tag.as_text()]);
+            }
+        }
+    }
+    let alive: Vec<usize> = (0..30).filter(|queue| !scene.is_dead(&format!("q{queue}"))).collect();
+    let homes: Vec<_> = alive.iter().map(|queue| scene.cluster.node_of(&key(*queue, "queue"))).collect();
+    let left = |rest: usize| {
+        let is_left = |(queue, node): &(&usize, &&RedisServer)| {
+            *queue % 2 == rest && node.command(&["EXISTS", &key(**queue, "messages")]).as_int() == 1
+        };
+        alive.iter().zip(&homes).filter(is_left).count()
+    };
+
+    scene.dead().pause();
+    let due_only = Schedule { pause: Duration::ZERO, walk: Duration::from_secs(3_600) };
+    assert!(store.maintain(&due_only).await.unwrap() > 0, "nothing is due");
+    assert_eq!(left(0), 0, "due queues of other nodes are left");
+    let mut reached = store.tidy(None).await.unwrap();
+    while reached.is_some() {
+        reached = store.tidy(reached.as_ref()).await.unwrap();
+    }
+    assert_eq!(left(1), 0, "the walk has left queues of other nodes");
+    scene.dead().resume();
+}
+
+/// A cluster of which one node will be gone. It has queues of the project, and none of the registers.
+struct PartlyDead {
+    cluster: RedisCluster,
+    dead: u16,
+    project: String,
+    sukkal: Sukkal,
+}
+
+impl PartlyDead {
+    /// With queues `q0`, `q1` and so on, each with a message that lives for a minute.
+    async fn start(queues: usize) -> Self {
+        let cluster = RedisCluster::start();
+        for node in cluster.nodes() {
+            node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        }
+        let registers =
+            ["sukkal:{janitor}", "sukkal:layout", "sukkal:{projects}"].map(|key| cluster.node_of(key).port());
+        let dead = cluster.nodes().iter().map(RedisServer::port).find(|port| !registers.contains(port));
+        let dead = dead.expect("the keys of the registers are on two nodes");
+        let lives = |project: &String| cluster.node_of(&format!("sukkal:{{{project}}}:queues")).port() != dead;
+        let project = (0..1_000).map(|number| format!("p{number}")).find(lives).unwrap();
+        let sukkal = Sukkal::start_with(&cluster.url(), &[NO_JANITOR]);
+        let janitor = "sukkal:{janitor}";
+        poll_until("the janitor has gone round once", || {
+            cluster.node_of(janitor).command(&["HEXISTS", janitor, "w"]).as_int() == 1
+        });
+        let scene = Self { cluster, dead, project, sukkal };
+        let api = scene.sukkal.project(&scene.project);
+        for queue in 0..queues {
+            let batch = json!({ "messages": [{ "ttl": 60, "body": "short-lived" }] });
+            let posted = api.post(&format!("/v2/queues/q{queue}/messages"), &batch).send().await.unwrap();
+            assert_eq!(posted.status(), 201);
+        }
+        let on_dead = (0..queues).filter(|queue| scene.is_dead(&format!("q{queue}"))).count();
+        assert!(on_dead > 0 && on_dead < queues, "{on_dead} queues on one node");
+        scene
+    }
+
+    fn dead(&self) -> &RedisServer {
+        self.cluster.nodes().iter().find(|node| node.port() == self.dead).unwrap()
+    }
+
+    /// Whether the node that will be gone has the queue. Asks it.
+    fn is_dead(&self, queue: &str) -> bool {
+        self.cluster.node_of(&format!("sukkal:{{{}/{queue}}}:queue", self.project)).port() == self.dead
+    }
 }

@@ -1,118 +1,52 @@
-//! The way to Redis: a few multiplexed connections, a deadline on every attempt, and a second try
+//! The way to Redis: every command goes to the server that has its slot, with a deadline on every attempt, and a second try
 //! for what may be tried twice. Nothing outside this folder knows `fred`.
 //!
-//! `fred` connects again by itself, but does not notice a connection that died without a word while
-//! commands keep being written to it: see `line.rs`.
+//! A server of a cluster that does not have the slot any more says so, which counts as a failed attempt: the next one goes where
+//! the cluster then says. One that is handing the slot over (`ASK`) is asked until it is done.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::{Client, Pool};
-use fred::error::{Error as FredError, ErrorKind};
-use fred::interfaces::{ClientLike, ClusterInterface, LuaInterface};
-use fred::types::cluster::ClusterRouting;
-use fred::types::config::{
-    ConnectionConfig, PerformanceConfig, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig,
-};
+use fred::clients::Client;
+use fred::error::Error as FredError;
+use fred::interfaces::{ClientLike, LuaInterface};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
-use fred::util::redis_keyslot;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::failure::{has_not_run, is_final, no_server, refusal};
 use super::keys::{self, QueueKeys};
 use super::layout::{KEY_OF_LAYOUT_1, LAYOUT, Layout};
-use super::line::{Line, Lines};
 use super::reply::Reply;
 use super::script::{QUEUE_SETTLE, Script};
-use super::slots::{SLOTS, due_key};
-use super::uri::RedisUri;
+use super::servers::Servers;
 use crate::storage::Error;
 
-/// More connections gave nothing: each is multiplexed.
-const CONNECTIONS: usize = 2;
-/// How long one attempt may take. A script takes a few milliseconds at most.
-const ATTEMPT: Duration = Duration::from_millis(450);
-/// How long one command of it may. Shorter, so that `fred` itself gives the command up and does not
-/// send it much later, when there is a connection again and nobody waits any more.
-const COMMAND: Duration = Duration::from_millis(400);
 /// How long attempts go on; the last may outlast it by its own time, which stays below two seconds.
 const PATIENCE: Duration = Duration::from_millis(1_300);
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(30);
-const PAUSE_BETWEEN_RECONNECTS_MS: u32 = 100;
 const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
 const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_secs(5);
-/// More waiting commands than this are refused: `fred` keeps them in memory while it is cut off.
-const COMMANDS_WAITING_MAX: usize = 20_000;
 
 /// What a script answers when something is due in its queue.
 const DUE: &str = "due";
-/// The key of commands that any node answers.
-const ANYWHERE: &str = "";
-/// How long the other side may leave what was sent unacknowledged, or its windows closed.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(1);
-
-/// How `fred` goes about a connection.
-pub(super) struct Manner {
-    pub(super) performance: PerformanceConfig,
-    pub(super) connection: ConnectionConfig,
-    pub(super) reconnect: ReconnectPolicy,
-}
-
-/// With deadlines on everything, and no attempt that is not ours.
-pub(super) fn manner() -> Manner {
-    Manner {
-        performance: PerformanceConfig { default_command_timeout: COMMAND, ..Default::default() },
-        connection: ConnectionConfig {
-            connection_timeout: Duration::from_secs(1),
-            internal_command_timeout: Duration::from_secs(1),
-            max_command_attempts: 1,
-            // A `MOVED` brings the new map of the cluster and then counts as a failed attempt, so the next
-            // one knows the way. An `ASK` waits for its slot to have moved: `fred` reads the reply to
-            // `ASKING` from among those of other commands, which could then get each other's.
-            max_redirections: 0,
-            max_command_buffer_len: COMMANDS_WAITING_MAX,
-            tcp: TcpConfig {
-                nodelay: Some(true),
-                // Without it a write to a dead network waits for a quarter of an hour, and `fred` with it.
-                #[cfg(target_os = "linux")]
-                user_timeout: Some(UNACKNOWLEDGED_MAX),
-                ..Default::default()
-            },
-            // A peer that has gone silent looks like a live connection for as long as TCP is patient.
-            unresponsive: UnresponsiveConfig {
-                max_timeout: Some(Duration::from_secs(1)),
-                interval: Duration::from_millis(250),
-            },
-            ..Default::default()
-        },
-        reconnect: ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS),
-    }
-}
 
 /// Connections to a Redis server, a Sentinel group or a cluster.
 #[derive(Clone)]
 pub(super) struct Connection {
-    lines: Lines,
+    servers: Servers,
     layout: Layout,
 }
 
 impl Connection {
-    /// Begins to connect. Does not wait: a store that is not there yet is one that will come.
-    pub(super) fn open(uri: &RedisUri) -> Result<Self, Error> {
-        let manner = manner();
-        let (performance, connection, reconnect) = (manner.performance, manner.connection, manner.reconnect);
-        let pool = Pool::new(uri.config(), Some(performance), Some(connection), Some(reconnect), CONNECTIONS)
-            .map_err(|error| Error::Unavailable(error.to_string()))?;
-        let this = Self { lines: Lines::open(pool.clients()), layout: Layout::unknown() };
-        let reconnected = this.lines.reconnected();
-        tokio::spawn(this.clone().verify_layout(reconnected));
+    /// Over these servers, if they hold our layout.
+    pub(super) fn new(servers: Servers) -> Self {
+        let this = Self { servers, layout: Layout::unknown() };
+        tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().report_settings());
-        Ok(this)
+        this
     }
 
     /// Completes if the store turns out to have a layout that this release does not know, and says so.
@@ -120,31 +54,20 @@ impl Connection {
         self.layout.refused().await
     }
 
-    /// Notified after each reconnection and each change of a cluster.
-    pub(super) fn reconnected(&self) -> Arc<Notify> {
-        self.lines.reconnected()
+    /// Notified after each connection to a server, and when slots have moved.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.servers.changes()
     }
 
     /// All slots, by the server that has them; those of a cluster that nobody has are left out. An empty list if the
     /// cluster is not known.
     pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
-        if !self.lines.are_clustered() {
-            return vec![vec![0]];
-        }
-        let mut by_server: HashMap<Server, Vec<u16>> = HashMap::new();
-        let state = self.lines.next().client().cached_cluster_state();
-        for range in state.iter().flat_map(ClusterRouting::slots) {
-            by_server
-                .entry(range.primary.clone())
-                .or_default()
-                .extend((range.start..=range.end).filter(|slot| *slot < SLOTS));
-        }
-        by_server.into_values().collect()
+        self.servers.slots()
     }
 
     /// Which part of the store has keys with that hash tag: what is in one can be touched by one script.
     pub(super) fn slot(&self, key: &str) -> u16 {
-        if self.lines.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
+        self.servers.slot(key)
     }
 
     /// Runs a script on a queue. It must bear being run twice: an answer may be lost on the way.
@@ -214,12 +137,12 @@ impl Connection {
         args: Vec<Bytes>,
         may_repeat: fn(&FredError) -> bool,
     ) -> Result<Reply, Error> {
-        let slot = keys.first().cloned().unwrap_or_default();
+        let slot = keys.first().map_or(0, |key| self.slot(key));
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
         let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
         self.admit(script.name).await?;
-        self.persist(script.name, &slot, may_repeat, attempt).await
+        self.persist(script.name, slot, may_repeat, attempt).await
     }
 
     /// Runs a plain command on the slot of `key`; it must bear being run twice.
@@ -242,10 +165,7 @@ impl Connection {
     /// Runs a plain command without a key on the server that has the slot; it must bear being run twice.
     pub(super) async fn command_on(&self, slot: u16, name: &'static str, args: &[&str]) -> Result<Reply, Error> {
         self.admit(name).await?;
-        let command = CustomCommand::new_static(name, ClusterHash::Custom(slot), false);
-        let words: Vec<Value> = args.iter().map(|word| Value::from(*word)).collect();
-        let key = due_key(slot);
-        self.persist(name, &key, always, |client| custom(client, command.clone(), words.clone())).await
+        self.plain(name, slot, args.iter().map(|word| Value::from(*word)).collect()).await
     }
 
     /// The same as `command_with`, whatever layout the store has.
@@ -255,18 +175,19 @@ impl Connection {
         key: &str,
         args: impl IntoIterator<Item = Value>,
     ) -> Result<Reply, Error> {
-        let command = CustomCommand::new_static(name, ClusterHash::from(key), false);
-        let words: Vec<Value> = [Value::from(key)].into_iter().chain(args).collect();
-        self.persist(name, key, always, |client| custom(client, command.clone(), words.clone())).await
+        let words = [Value::from(key)].into_iter().chain(args).collect();
+        self.plain(name, self.slot(key), words).await
     }
 
-    /// Succeeds if Redis answers.
+    async fn plain(&self, name: &'static str, slot: u16, words: Vec<Value>) -> Result<Reply, Error> {
+        // It goes to a client of one server, so its hash is not used.
+        let command = CustomCommand::new_static(name, ClusterHash::Random, false);
+        self.persist(name, slot, always, |client| custom(client, command.clone(), words.clone())).await
+    }
+
+    /// Succeeds if Redis answers: in a cluster a server that is connected.
     pub(super) async fn ping(&self) -> Result<(), Error> {
-        self.admit("PING").await?;
-        let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        self.persist("PING", ANYWHERE, always, |client| custom(client, command.clone(), Vec::new()))
-            .await
-            .map(|_pong| ())
+        self.command_on(self.servers.connected_slot(), "PING", &[]).await.map(|_pong| ())
     }
 
     /// Waits until the store is known to have our layout.
@@ -274,20 +195,29 @@ impl Connection {
         if self.layout.is_ours() {
             return Ok(());
         }
-        let patience = PATIENCE.saturating_sub(self.lines.cut_off_for());
+        let patience = PATIENCE.saturating_sub(self.cut_off_for(self.slot(keys::LAYOUT)));
         self.layout.admit(patience).await.map_err(|error| match error {
             Error::Unavailable(reason) => Error::Unavailable(format!("{what}: {reason}")),
             error @ Error::Corrupt(_) => error,
         })
     }
 
-    /// Reads the layout of the store now and after each reconnection.
-    async fn verify_layout(self, reconnected: Arc<Notify>) {
+    /// For how long the server of a slot has been known without a connection to it.
+    fn cut_off_for(&self, slot: u16) -> Duration {
+        self.servers.of(slot).map_or(Duration::ZERO, |server| server.lines.cut_off_for())
+    }
+
+    /// Reads the layout of the store now and after each connection.
+    async fn verify_layout(self) {
+        let mut changes = self.changes();
         loop {
+            changes.mark_unchanged();
             match self.read_layout().await {
                 Ok(version) => {
                     self.layout.found(version.as_deref());
-                    reconnected.notified().await;
+                    if changes.changed().await.is_err() {
+                        return;
+                    }
                 }
                 Err(_away) => sleep(PAUSE_BETWEEN_LAYOUT_READS).await,
             }
@@ -310,7 +240,7 @@ impl Connection {
     async fn persist<F>(
         &self,
         what: &str,
-        key: &str,
+        slot: u16,
         may_repeat: fn(&FredError) -> bool,
         attempt: impl Fn(Client) -> F,
     ) -> Result<Reply, Error>
@@ -318,17 +248,22 @@ impl Connection {
         F: Future<Output = Result<Value, FredError>>,
     {
         // Others have waited for it in vain.
-        if self.lines.cut_off_for() > PATIENCE {
+        if self.cut_off_for(slot) > PATIENCE {
+            self.servers.may_have_changed();
             return Err(Error::Unavailable(format!("{what}: there is no connection")));
         }
         let give_up = Instant::now() + PATIENCE;
         loop {
-            let line = self.lines.next();
-            let failure = match try_once(line, key, &attempt).await {
+            let answer = match self.servers.of(slot) {
+                Some(server) => server.lines.next().attempt(&attempt).await,
+                None => Err(no_server()),
+            };
+            let failure = match answer {
                 Ok(value) => return Ok(Reply::new(value)),
                 Err(error) if is_final(&error) => return Err(refusal(what, &error)),
                 Err(error) => error,
             };
+            self.servers.may_have_changed();
             if Instant::now() >= give_up || !may_repeat(&failure) {
                 return Err(Error::Unavailable(format!("{what}: {failure}")));
             }
@@ -338,18 +273,15 @@ impl Connection {
 
     /// Tells the operator about settings under which Redis may drop what was acknowledged.
     async fn report_settings(self) {
-        self.lines.connected().await;
-        info!("connected to the store");
-        let command = CustomCommand::new_static("INFO", ClusterHash::Random, false);
+        let mut changes = self.changes();
         let memory = loop {
-            let words = vec![Value::from("memory")];
-            if let Ok(mut reply) =
-                self.persist("INFO", ANYWHERE, always, |client| custom(client, command.clone(), words.clone())).await
-            {
+            let slot = self.servers.connected_slot();
+            if let Ok(mut reply) = self.plain("INFO", slot, vec![Value::from("memory")]).await {
                 break reply.text().unwrap_or_default();
             }
-            sleep(PAUSE_BETWEEN_QUESTIONS).await;
+            let _either_way = timeout(PAUSE_BETWEEN_QUESTIONS, changes.changed()).await;
         };
+        info!("connected to the store");
         let policy =
             memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
         if policy != "noeviction" {
@@ -359,22 +291,6 @@ impl Connection {
             );
         }
     }
-}
-
-async fn try_once<F>(line: &Line, key: &str, attempt: impl Fn(Client) -> F) -> Result<Value, FredError>
-where
-    F: Future<Output = Result<Value, FredError>>,
-{
-    let began = Instant::now();
-    let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
-    let answer = timeout(ATTEMPT, attempt(line.client())).await.unwrap_or_else(elapsed);
-    match &answer {
-        Ok(_) => line.has_answered(key),
-        Err(error) if is_said_by_redis(error) => line.has_answered(key),
-        Err(error) if *error.kind() == ErrorKind::Timeout => line.hang_up_if_silent_since(began, key),
-        Err(_) => {}
-    }
-    answer
 }
 
 async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
@@ -390,43 +306,4 @@ async fn custom(client: Client, command: CustomCommand, words: Vec<Value>) -> Re
 
 fn always(_failure: &FredError) -> bool {
     true
-}
-
-/// Whether a command that failed so has certainly not been run: Redis said no, or there was no node
-/// yet to send it to.
-fn has_not_run(failure: &FredError) -> bool {
-    is_said_by_redis(failure) || failure.details().starts_with("Missing cluster routing state")
-}
-
-/// Whether Redis has answered so that another attempt would be told the same.
-fn is_final(error: &FredError) -> bool {
-    let passing = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY ", "MOVED", "ASK "];
-    match error.kind() {
-        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => true,
-        _ => is_said_by_redis(error) && !passing.iter().any(|word| error.details().starts_with(word)),
-    }
-}
-
-/// Redis begins its errors with a word in capitals. `fred` has complaints of its own, of the same
-/// kinds: that it has no connection right now, for instance.
-fn is_said_by_redis(error: &FredError) -> bool {
-    let word = error.details().split(' ').next().unwrap_or_default();
-    word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
-}
-
-fn refusal(what: &str, error: &FredError) -> Error {
-    match error.kind() {
-        ErrorKind::Auth => Error::Unavailable(format!("{what}: {}", error.details())),
-        _ => refused(what, error.details()),
-    }
-}
-
-/// What Redis says when it will not write now is its operator's business; anything else is our bug.
-pub(super) fn refused(what: &str, said: &str) -> Error {
-    let passing = ["OOM ", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
-    if passing.iter().any(|word| said.contains(word)) {
-        Error::Unavailable(format!("{what}: {said}"))
-    } else {
-        Error::Corrupt(format!("{what}: {said}"))
-    }
 }

@@ -1,50 +1,65 @@
-//! Lines: connections that are replaced when they have died without a word.
+//! Lines: connections to a server that are replaced when they have died without a word.
 //!
 //! `fred` counts the time since its last write to a connection, so while commands keep coming it
 //! would wait for ever for one that says nothing. A line that leaves an attempt unanswered, and
-//! whatever else was asked since that attempt began, is taken for dead. In a cluster a line is a
-//! connection to each node, and one node does not vouch for another: answers count for the part of
-//! the slots that they come from.
+//! whatever else was asked since that attempt began, is taken for dead.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::clients::Client;
+use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface};
-use fred::util::redis_keyslot;
-use tokio::sync::Notify;
+use fred::types::Value;
+use fred::types::config::{
+    Config, ConnectionConfig, PerformanceConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig,
+};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-/// The slots of a cluster, and into how many parts answers are told apart. Slots next to each other are
-/// mostly of one node.
-const SLOTS: usize = 16_384;
-const PARTS: usize = 64;
+use super::failure::is_said_by_redis;
+
+/// More connections to a server gave nothing: each is multiplexed.
+const LINES: usize = 2;
+/// How long one attempt may take. A script takes a few milliseconds at most.
+const ATTEMPT: Duration = Duration::from_millis(450);
+/// How long one command of it may. Shorter, so that `fred` itself gives the command up and does not
+/// send it much later, when there is a connection again and nobody waits any more.
+const COMMAND: Duration = Duration::from_millis(400);
+const PAUSE_BETWEEN_RECONNECTS_MS: u32 = 100;
 /// How long a client rests that has given up, which it does where it sees no sense in going on.
 const REST: Duration = Duration::from_secs(1);
+/// More waiting commands than this are refused: `fred` keeps them in memory while it is cut off.
+const COMMANDS_WAITING_MAX: usize = 20_000;
+/// How long the other side may leave what was sent unacknowledged, or its windows closed.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(1);
 
-/// All lines of this process.
-#[derive(Clone)]
+/// The lines to one server.
 pub(super) struct Lines {
-    all: Arc<[Line]>,
-    next: Arc<AtomicUsize>,
-    cut_off_since: Arc<Mutex<Option<Instant>>>,
+    all: Vec<Line>,
+    next: AtomicUsize,
+    cut_off_since: Mutex<Option<Instant>>,
 }
 
-/// One connection, or one to each node of a cluster.
+/// One connection. It ends when this is dropped.
 pub(super) struct Line {
     client: Client,
-    last_answers: Arc<[Mutex<Instant>]>,
+    last_answer: Arc<Mutex<Instant>>,
     hanging_up: Arc<AtomicBool>,
+    _connecting: AbortOnDropHandle<()>,
 }
 
 impl Lines {
-    /// Begins to connect, and never ends.
-    pub(super) fn open(clients: &[Client]) -> Self {
-        let all = clients.iter().cloned().map(Line::open).collect();
-        Self { all, next: Arc::default(), cut_off_since: Arc::default() }
+    /// Begins to connect, and goes on for as long as this exists. Each connection is announced.
+    pub(super) fn open(config: &Config, connected: &watch::Sender<()>) -> Self {
+        let all = (0..LINES).map(|_| Line::open(config, connected.clone())).collect();
+        Self { all, next: AtomicUsize::default(), cut_off_since: Mutex::default() }
     }
 
     /// The next line in turn, if possible one that is connected.
@@ -55,103 +70,117 @@ impl Lines {
         connected.unwrap_or_else(|| in_turn(0))
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.all.iter().any(|line| line.client.is_connected())
+    }
+
     /// For how long there has been no connection at all, as far as anybody has asked.
     pub(super) fn cut_off_for(&self) -> Duration {
-        let mut since = self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.all.iter().any(|line| line.client.is_connected()) {
+        let mut since = lock(&self.cut_off_since);
+        if self.is_connected() {
             *since = None;
         } else {
             since.get_or_insert_with(Instant::now);
         }
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
-
-    /// Whether each is a connection to every node of a cluster.
-    pub(super) fn are_clustered(&self) -> bool {
-        self.all[0].client.is_clustered()
-    }
-
-    /// Notified after each reconnection of a line and each change of the cluster that it finds.
-    pub(super) fn reconnected(&self) -> Arc<Notify> {
-        let notify = Arc::new(Notify::new());
-        for line in &*self.all {
-            let (mut reconnections, mut changes) = (line.client.reconnect_rx(), line.client.cluster_change_rx());
-            let notified = notify.clone();
-            tokio::spawn(async move {
-                loop {
-                    let event = tokio::select! {
-                        event = reconnections.recv() => event.map(drop),
-                        event = changes.recv() => event.map(drop),
-                    };
-                    if matches!(event, Err(RecvError::Closed)) {
-                        return;
-                    }
-                    notified.notify_one();
-                }
-            });
-        }
-        notify
-    }
-
-    /// Waits until all lines have been connected.
-    pub(super) async fn connected(&self) {
-        for line in &*self.all {
-            while line.client.wait_for_connect().await.is_err() {
-                sleep(REST).await;
-            }
-        }
-    }
 }
 
 impl Line {
-    fn open(client: Client) -> Self {
-        let driven = client.clone();
-        tokio::spawn(async move {
-            loop {
-                let end = driven.connect().await;
-                warn!(?end, "a connection to the store was given up; it is tried again");
-                sleep(REST).await;
-            }
-        });
-        let parts = if client.is_clustered() { PARTS } else { 1 };
-        let last_answers = (0..parts).map(|_| Mutex::new(Instant::now())).collect();
-        Self { client, last_answers, hanging_up: Arc::default() }
+    pub(super) fn open(config: &Config, connected: watch::Sender<()>) -> Self {
+        let client = client(config, PerformanceConfig::default());
+        let connecting = keep_connected(client.clone(), connected);
+        Self {
+            client,
+            last_answer: Arc::new(Mutex::new(Instant::now())),
+            hanging_up: Arc::default(),
+            _connecting: AbortOnDropHandle::new(tokio::spawn(connecting)),
+        }
     }
 
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
+    pub(super) async fn connected(&self) -> Result<(), FredError> {
+        self.client.wait_for_connect().await
     }
 
-    /// Notes that whoever has the key lives.
-    pub(super) fn has_answered(&self, key: &str) {
-        *self.last_answer(key) = Instant::now();
+    /// Sends what is attempted, and waits for the answer in bounded time.
+    pub(super) async fn attempt<F>(&self, attempt: impl FnOnce(Client) -> F) -> Result<Value, FredError>
+    where
+        F: Future<Output = Result<Value, FredError>>,
+    {
+        let began = Instant::now();
+        let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
+        let answer = timeout(ATTEMPT, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
+        match &answer {
+            Ok(_) => *lock(&self.last_answer) = Instant::now(),
+            Err(error) if is_said_by_redis(error) => *lock(&self.last_answer) = Instant::now(),
+            Err(error) if *error.kind() == ErrorKind::Timeout => self.hang_up_if_silent_since(began),
+            Err(_) => {}
+        }
+        answer
     }
 
-    /// Replaces the connection unless whoever has the key has answered somebody since `began`.
-    pub(super) fn hang_up_if_silent_since(&self, began: Instant, key: &str) {
+    /// Replaces the connection unless the server has answered somebody since `began`.
+    fn hang_up_if_silent_since(&self, began: Instant) {
         // A client that is connecting already would do it once more afterwards.
-        let lives = *self.last_answer(key) >= began || !self.client.is_connected();
+        let lives = *lock(&self.last_answer) >= began || !self.client.is_connected();
         if lives || self.hanging_up.swap(true, Ordering::SeqCst) {
             return;
         }
         warn!("a connection to the store is silent and is replaced");
-        let (client, last_answers, hanging_up) =
-            (self.client.clone(), self.last_answers.clone(), self.hanging_up.clone());
+        let (client, last_answer, hanging_up) =
+            (self.client.clone(), self.last_answer.clone(), self.hanging_up.clone());
         tokio::spawn(async move {
             let _next_attempt_tells = client.force_reconnection().await;
-            for last_answer in &*last_answers {
-                *lock(last_answer) = Instant::now();
-            }
+            *lock(&last_answer) = Instant::now();
             hanging_up.store(false, Ordering::SeqCst);
         });
     }
-
-    fn last_answer(&self, key: &str) -> MutexGuard<'_, Instant> {
-        let parts = self.last_answers.len();
-        lock(&self.last_answers[usize::from(redis_keyslot(key.as_bytes())) * parts / SLOTS])
-    }
 }
 
-fn lock(instant: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
-    instant.lock().unwrap_or_else(PoisonError::into_inner)
+/// A client with deadlines on everything, and no attempt that is not ours.
+pub(super) fn client(config: &Config, mut performance: PerformanceConfig) -> Client {
+    performance.default_command_timeout = COMMAND;
+    let connection = ConnectionConfig {
+        connection_timeout: Duration::from_secs(1),
+        internal_command_timeout: Duration::from_secs(1),
+        max_command_attempts: 1,
+        max_command_buffer_len: COMMANDS_WAITING_MAX,
+        tcp: TcpConfig {
+            nodelay: Some(true),
+            // Without it a write to a dead network waits for a quarter of an hour, and `fred` with it.
+            #[cfg(target_os = "linux")]
+            user_timeout: Some(UNACKNOWLEDGED_MAX),
+            ..Default::default()
+        },
+        // A peer that has gone silent looks like a live connection for as long as TCP is patient.
+        unresponsive: UnresponsiveConfig {
+            max_timeout: Some(Duration::from_secs(1)),
+            interval: Duration::from_millis(250),
+        },
+        ..Default::default()
+    };
+    let reconnect = ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS);
+    Client::new(config.clone(), Some(performance), Some(connection), Some(reconnect))
+}
+
+/// Keeps a client connected, and announces each connection. Never ends by itself.
+pub(super) async fn keep_connected(client: Client, connected: watch::Sender<()>) {
+    let mut connections = client.reconnect_rx();
+    let announce = async {
+        while !matches!(connections.recv().await, Err(RecvError::Closed)) {
+            connected.send_replace(());
+        }
+    };
+    let connect = async {
+        loop {
+            let end = AbortOnDropHandle::new(client.connect()).await;
+            warn!(?end, "a connection to the store was given up; it is tried again");
+            sleep(REST).await;
+        }
+    };
+    tokio::join!(announce, connect);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

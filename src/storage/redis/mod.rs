@@ -5,15 +5,18 @@
 
 mod check;
 mod claims;
+mod cluster_slots;
 mod confirmation;
 mod connection;
 mod dead_letters;
 mod due;
+mod failure;
 mod janitor;
 mod keys;
 mod lanes;
 mod layout;
 mod line;
+mod listener;
 mod messages;
 mod post_request;
 mod posts;
@@ -22,6 +25,7 @@ mod records;
 mod registers;
 mod reply;
 mod script;
+mod servers;
 mod shards;
 mod slots;
 mod subscriber;
@@ -42,6 +46,7 @@ use self::keys::QueueKeys;
 use self::posts::Posts;
 use self::reply::Reply;
 use self::script::Script;
+use self::servers::Servers;
 use self::subscriber::Subscriber;
 use crate::domain::QueueId;
 use crate::storage::Error;
@@ -66,9 +71,10 @@ impl RedisStore {
 
     /// The same, with posts put together so.
     pub fn open_with(uri: &RedisUri, batches: Batches) -> Result<Self, Error> {
-        let connection = Connection::open(uri)?;
+        let servers = Servers::open(uri);
+        let connection = Connection::new(servers.clone());
         let posts = Posts::new(connection.clone(), batches);
-        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::open(uri));
+        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers));
         let (confirmation, waiting) = Confirmation::new();
         let this = Self { connection, posts, forwarders, subscriber, confirmation, id: Uuid::new_v4() };
         tokio::spawn(this.clone().confirm_registrations(waiting));
@@ -84,16 +90,14 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Runs a script on a queue in which nothing is due.
     async fn confirm_anew_after_reconnections(self) {
-        let reconnected = self.connection.reconnected();
-        loop {
-            reconnected.notified().await;
+        let mut changes = self.connection.changes();
+        while changes.changed().await.is_ok() {
             self.confirmation.reconnected();
         }
     }
 
-    /// Runs a script on a queue that has nothing left to settle.
+    /// Runs a script on a queue in which nothing is due.
     async fn run_settled(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
         self.connection.run_settled(script, &QueueKeys::of(queue), args).await
     }

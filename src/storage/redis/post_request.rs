@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::connection::refused;
+use super::failure::refused;
 use super::keys::QueueKeys;
 use super::script::MESSAGE_POST;
 use super::{queues, reply, shards};

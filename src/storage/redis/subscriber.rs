@@ -1,82 +1,58 @@
-//! What other processes tell: one connection to each node on which nothing but news arrives, by a channel for
-//! each watched queue, which is named after the queue's first key.
+//! What other processes tell: a channel for each watched queue, which is named after the queue's first key, at the server that has the
+//! queue.
 //!
-//! News that were told while the connection was gone are lost, so when there is one again each queue is subscribed to
-//! anew and everybody who waits looks. That a connection has died without a word is noticed by its not answering.
+//! Notifications are lost while there is no connection to that server, so when there is one again each queue is subscribed to
+//! anew and everybody who waits looks; so they do when a queue has moved to another server.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use fred::clients::Client;
 use fred::error::Error as FredError;
-use fred::interfaces::{ClientLike, ClusterInterface, EventInterface, PubsubInterface};
-use fred::types::cluster::ClusterRouting;
-use fred::types::{ClusterHash, CustomCommand, Message, RespVersion, Value};
+use fred::interfaces::{ClientLike, EventInterface};
+use fred::types::Message;
+use futures::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, warn};
+use tokio::time::{Instant, sleep};
+use tracing::warn;
 
-use super::connection::manner;
+use super::failure::no_server;
 use super::keys::QueueKeys;
-use super::uri::RedisUri;
+use super::listener::Listener;
+use super::servers::{Server, Servers};
 use crate::domain::{QueueId, Rank};
 use crate::storage::Error;
 use crate::storage::watch::Watchers;
 
-/// So many news may wait to be told; if there are more, everybody looks.
-const NEWS_WAITING_MAX: usize = 8_192;
-/// How long one command may take.
-const ATTEMPT: Duration = Duration::from_secs(1);
 /// How long attempts to subscribe go on.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(5);
-/// How long a client rests that has given up.
+/// How many queues are subscribed to anew at a time.
+const SUBSCRIBED_AT_ONCE: usize = 64;
+/// How long to wait with a client that has given up.
 const REST: Duration = Duration::from_secs(1);
-/// How often the other side is asked whether it lives.
-const PULSE: Duration = Duration::from_secs(1);
-/// After so many of these the map of a cluster is read again.
-const MAP_READ_EVERY: u32 = 3;
-/// From this version on channels can be of one node of a cluster.
-const SHARDED_SINCE: u64 = 7;
 
-/// The connection for news. Clones are the same.
+/// All subscriptions of this process. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Subscriber {
-    client: Client,
-    channels: Arc<Mutex<HashMap<String, QueueId>>>,
+    servers: Servers,
+    channels: Arc<Mutex<HashMap<String, Channel>>>,
     watchers: Watchers,
     start: Arc<Once>,
 }
 
-impl Subscriber {
-    /// A connection that is made when it is needed.
-    pub(super) fn open(uri: &RedisUri) -> Self {
-        let mut config = uri.config();
-        // So that other commands than subscriptions go over a connection that has some.
-        config.version = RespVersion::RESP3;
-        let mut manner = manner();
-        manner.performance.broadcast_channel_capacity = NEWS_WAITING_MAX;
-        let client = Client::new(config, Some(manner.performance), Some(manner.connection), Some(manner.reconnect));
-        Self { client, channels: Arc::default(), watchers: Watchers::default(), start: Arc::new(Once::new()) }
-    }
+/// The channel of a queue that is watched.
+struct Channel {
+    queue: QueueId,
+    /// The server at which it was last subscribed to.
+    server: Option<Weak<Server>>,
+}
 
-    /// Begins to connect, when the first one waits.
-    fn connect(&self) {
-        self.start.call_once(|| {
-            tokio::spawn(self.clone().hear());
-            tokio::spawn(self.clone().begin_anew());
-            tokio::spawn(self.clone().feel_the_pulse());
-            let (driven, mut connecting) = (self.client.clone(), self.client.connect());
-            tokio::spawn(async move {
-                loop {
-                    let end = connecting.await;
-                    warn!(?end, "the connection for news was given up; it is tried again");
-                    sleep(REST).await;
-                    connecting = driven.connect();
-                }
-            });
-        });
+impl Subscriber {
+    /// Connects to nothing before somebody waits.
+    pub(super) fn new(servers: Servers) -> Self {
+        Self { servers, channels: Arc::default(), watchers: Watchers::default(), start: Arc::new(Once::new()) }
     }
 
     pub(super) fn watchers(&self) -> &Watchers {
@@ -85,12 +61,14 @@ impl Subscriber {
 
     /// Has the watchers told of what is published about the queue, from when this returns.
     pub(super) async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
-        self.connect();
-        let channel = channel(queue);
-        self.channels().insert(channel.clone(), queue.clone());
+        self.start.call_once(|| {
+            tokio::spawn(self.clone().follow_moves());
+        });
+        let name = QueueKeys::of(queue).queue();
+        self.channels().insert(name.clone(), Channel { queue: queue.clone(), server: None });
         let give_up = Instant::now() + PATIENCE;
         loop {
-            match self.try_to_subscribe(&channel).await {
+            match self.try_to_subscribe(&name).await {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= give_up => {
                     return Err(Error::Unavailable(format!("subscribe: {error}")));
@@ -102,53 +80,52 @@ impl Subscriber {
     }
 
     pub(super) async fn unsubscribe(&self, queue: &QueueId) {
-        let channel = channel(queue);
-        self.channels().remove(&channel);
-        let unsubscribed = if self.is_sharded() {
-            timeout(ATTEMPT, self.client.sunsubscribe(channel)).await
-        } else {
-            timeout(ATTEMPT, self.client.unsubscribe(channel)).await
-        };
-        debug!(?unsubscribed, %queue, "nobody waits here any more");
+        let name = QueueKeys::of(queue).queue();
+        let channel = self.channels().remove(&name);
+        if let Some(server) = channel.and_then(|channel| channel.server?.upgrade()) {
+            self.listener(&server).unsubscribe(&name).await;
+        }
     }
 
-    async fn try_to_subscribe(&self, channel: &str) -> Result<(), FredError> {
-        let elapsed = || FredError::new(fred::error::ErrorKind::Timeout, "no answer in time");
-        let subscribed = async {
-            self.client.wait_for_connect().await?;
-            if self.is_sharded() {
-                return self.client.ssubscribe(channel.to_owned()).await;
+    async fn try_to_subscribe(&self, name: &str) -> Result<(), FredError> {
+        let server = self.servers.of(self.servers.slot(name)).ok_or_else(no_server)?;
+        let subscribed = self.listener(&server).subscribe(name).await;
+        match &subscribed {
+            Ok(()) => {
+                if let Some(channel) = self.channels().get_mut(name) {
+                    channel.server = Some(Arc::downgrade(&server));
+                }
             }
-            self.client.subscribe(channel.to_owned()).await?;
-            // A subscription is not answered; what is asked behind it on the same connection is.
-            self.ask(legacy_slot(&self.client)).await
-        };
-        timeout(ATTEMPT, subscribed).await.unwrap_or_else(|_| Err(elapsed()))
+            Err(_) => self.servers.may_have_changed(),
+        }
+        subscribed
     }
 
-    async fn ask(&self, slot: ClusterHash) -> Result<(), FredError> {
-        let ping = CustomCommand::new_static("PING", slot, false);
-        self.client.custom::<Value, Value>(ping, Vec::new()).await.map(|_pong| ())
+    fn listener<'a>(&self, server: &'a Arc<Server>) -> &'a Listener {
+        server.listener.get_or_init(|| {
+            let (this, of) = (self.clone(), Arc::downgrade(server));
+            Listener::open(&server.config, |client| async move {
+                tokio::join!(this.hear(&client), this.subscribe_after_reconnections(&client, &of));
+            })
+        })
     }
 
-    /// Whether the server has channels that belong to a slot; the scripts that publish decide alike.
-    fn is_sharded(&self) -> bool {
-        self.client.server_version().is_some_and(|version| version.major >= SHARDED_SINCE)
-    }
-
-    fn channels(&self) -> MutexGuard<'_, HashMap<String, QueueId>> {
+    fn channels(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the watchers what is published.
-    async fn hear(self) {
-        let mut messages = self.client.message_rx();
+    async fn hear(&self, client: &Client) {
+        let mut messages = client.message_rx();
         loop {
             match messages.recv().await {
                 Ok(message) => self.tell(&message),
                 Err(RecvError::Lagged(missed)) => {
-                    warn!(missed, "news came faster than they could be told");
-                    self.tell_all();
+                    warn!(missed, "notifications came faster than they could be told");
+                    let queues: Vec<QueueId> = self.channels().values().map(|channel| channel.queue.clone()).collect();
+                    for queue in &queues {
+                        self.watchers.tell_all(queue);
+                    }
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -156,94 +133,55 @@ impl Subscriber {
     }
 
     fn tell(&self, message: &Message) {
-        let queue = self.channels().get(&*message.channel).cloned();
+        let queue = self.channels().get(&*message.channel).map(|channel| channel.queue.clone());
         let told = message.value.as_str().and_then(|payload| read_notification(&payload));
         if let (Some(queue), Some((freed, older))) = (queue, told) {
             self.watchers.tell(&queue, freed, older);
         }
     }
 
-    fn tell_all(&self) {
-        let queues: Vec<QueueId> = self.channels().values().cloned().collect();
-        for queue in &queues {
-            self.watchers.tell_all(queue);
-        }
-    }
-
-    /// Subscribes to every queue again when a connection has come back, and has everybody look.
-    async fn begin_anew(self) {
-        let mut connections = self.client.reconnect_rx();
-        let mut moves = self.client.cluster_change_rx();
-        // The first connections are none that came back.
-        while self.client.wait_for_connect().await.is_err() {
+    /// Subscribes to the queues of a server again when a connection to it has come back.
+    async fn subscribe_after_reconnections(&self, client: &Client, server: &Weak<Server>) {
+        let mut connections = client.reconnect_rx();
+        // The first connection is none that came back.
+        while client.wait_for_connect().await.is_err() {
             sleep(REST).await;
         }
-        while connections.try_recv().is_ok() || moves.try_recv().is_ok() {}
-        loop {
-            let is_over = tokio::select! {
-                connected = connections.recv() => matches!(connected, Err(RecvError::Closed)),
-                change = moves.recv() => matches!(change, Err(RecvError::Closed)),
+        while connections.try_recv().is_ok() {}
+        while !matches!(connections.recv().await, Err(RecvError::Closed)) {
+            self.subscribe_again(|_name, at| at.ptr_eq(server)).await;
+        }
+    }
+
+    /// Goes after queues that have moved to another server with their slots.
+    async fn follow_moves(self) {
+        let mut changes = self.servers.changes();
+        while changes.changed().await.is_ok() {
+            let has_moved = |name: &str, at: &Weak<Server>| {
+                let server = self.servers.of(self.servers.slot(name));
+                server.is_some_and(|server| !at.ptr_eq(&Arc::downgrade(&server)))
             };
-            if is_over {
-                return;
-            }
-            let channels: Vec<(String, QueueId)> =
-                self.channels().iter().map(|(channel, queue)| (channel.clone(), queue.clone())).collect();
-            for (channel, queue) in channels {
-                if let Err(error) = self.try_to_subscribe(&channel).await {
+            self.subscribe_again(has_moved).await;
+        }
+    }
+
+    /// Subscribes again to the concerned ones of the queues that are subscribed to at some server, and has everybody look who waits
+    /// for them.
+    async fn subscribe_again(&self, is_concerned: impl Fn(&str, &Weak<Server>) -> bool) {
+        let concerned: Vec<(String, QueueId)> = self
+            .channels()
+            .iter()
+            .filter(|(name, channel)| channel.server.as_ref().is_some_and(|at| is_concerned(name, at)))
+            .map(|(name, channel)| (name.clone(), channel.queue.clone()))
+            .collect();
+        for some in concerned.chunks(SUBSCRIBED_AT_ONCE) {
+            join_all(some.iter().map(async |(name, queue)| {
+                if let Err(error) = self.try_to_subscribe(name).await {
                     warn!(%error, %queue, "not subscribed again; whoever waits there looks now and then");
                 }
-                self.watchers.tell_all(&queue);
-            }
-        }
-    }
-
-    /// Replaces a connection that does not answer, and notices when parts of a cluster have moved.
-    async fn feel_the_pulse(self) {
-        for beat in 1_u32.. {
-            sleep(PULSE).await;
-            if self.channels().is_empty() || !self.client.is_connected() {
-                continue;
-            }
-            for slot in self.one_of_each_node() {
-                if timeout(ATTEMPT, self.ask(slot)).await.is_err() {
-                    warn!("the connection for news is silent and is replaced");
-                    let _next_pulse_tells = self.client.force_reconnection().await;
-                    break;
-                }
-            }
-            if self.client.is_clustered() && beat % MAP_READ_EVERY == 0 {
-                self.follow_the_map().await;
-            }
-        }
-    }
-
-    /// Goes after channels that have moved with their slots, of which nobody is told.
-    async fn follow_the_map(&self) {
-        let question = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
-        let answer = self.client.custom::<Value, Value>(question, vec![Value::from("SLOTS")]);
-        let Ok(Ok(Value::Array(ranges))) = timeout(ATTEMPT, answer).await else {
-            return;
-        };
-        let is: Option<HashSet<_>> = ranges.into_iter().map(read_range).collect();
-        let known = self.client.cached_cluster_state();
-        let known = known.iter().flat_map(ClusterRouting::slots);
-        let known = known.map(|range| (range.start, range.end, range.id.to_string())).collect();
-        if is.is_some_and(|is| is != known) {
-            // Which tells `begin_anew`.
-            let followed = timeout(ATTEMPT, self.client.sync_cluster()).await;
-            debug!(?followed, "the cluster has changed");
-        }
-    }
-
-    fn one_of_each_node(&self) -> Vec<ClusterHash> {
-        match self.client.cached_cluster_state() {
-            Some(state) if self.client.is_clustered() => {
-                let first_of_each: HashMap<_, _> =
-                    state.slots().iter().map(|range| (range.primary.clone(), range.start)).collect();
-                first_of_each.into_values().map(ClusterHash::Custom).collect()
-            }
-            _ => vec![ClusterHash::Random],
+                self.watchers.tell_all(queue);
+            }))
+            .await;
         }
     }
 }
@@ -256,21 +194,4 @@ fn read_notification(payload: &str) -> Option<(u64, Option<Rank>)> {
         None => (payload, None),
     };
     Some((freed.parse().ok()?, rank))
-}
-
-/// The first and last slot of a range, and the id of the node that has them.
-fn read_range(range: Value) -> Option<(u16, u16, String)> {
-    let mut parts = range.into_array().into_iter();
-    let bounds = [parts.next()?, parts.next()?].map(|bound| bound.as_u64().and_then(|bound| u16::try_from(bound).ok()));
-    let id = parts.next()?.into_array().into_iter().nth(2)?.into_string()?;
-    Some((bounds[0]?, bounds[1]?, id))
-}
-
-/// Where fred sends subscriptions to channels of no slot.
-fn legacy_slot(client: &Client) -> ClusterHash {
-    ClusterHash::Custom(fred::util::redis_keyslot(client.id().as_bytes()))
-}
-
-fn channel(queue: &QueueId) -> String {
-    QueueKeys::of(queue).queue()
 }

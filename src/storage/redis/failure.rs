@@ -1,0 +1,48 @@
+//! What a failed attempt means: whether another one may help, whether it may be made, and what the caller is told.
+
+use fred::error::{Error as FredError, ErrorKind};
+
+use crate::storage::Error;
+
+/// Whether a command that failed so has certainly not been run: Redis said no, or it was not known whom to send it to.
+pub(super) fn has_not_run(failure: &FredError) -> bool {
+    is_said_by_redis(failure) || *failure.kind() == ErrorKind::Routing
+}
+
+/// A failure before anything is sent: no server is known to have the slot.
+pub(super) fn no_server() -> FredError {
+    FredError::new(ErrorKind::Routing, "no server of the cluster is known to have this slot")
+}
+
+/// Whether Redis has answered so that another attempt would be told the same.
+pub(super) fn is_final(error: &FredError) -> bool {
+    let passing = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY ", "MOVED", "ASK "];
+    match error.kind() {
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => true,
+        _ => is_said_by_redis(error) && !passing.iter().any(|word| error.details().starts_with(word)),
+    }
+}
+
+/// Redis begins its errors with a word in capitals. `fred` has complaints of its own, of the same
+/// kinds: that it has no connection right now, for instance.
+pub(super) fn is_said_by_redis(error: &FredError) -> bool {
+    let word = error.details().split(' ').next().unwrap_or_default();
+    word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+pub(super) fn refusal(what: &str, error: &FredError) -> Error {
+    match error.kind() {
+        ErrorKind::Auth => Error::Unavailable(format!("{what}: {}", error.details())),
+        _ => refused(what, error.details()),
+    }
+}
+
+/// What Redis says when it will not write now is its operator's business; anything else is our bug.
+pub(super) fn refused(what: &str, said: &str) -> Error {
+    let passing = ["OOM ", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
+    if passing.iter().any(|word| said.contains(word)) {
+        Error::Unavailable(format!("{what}: {said}"))
+    } else {
+        Error::Corrupt(format!("{what}: {said}"))
+    }
+}

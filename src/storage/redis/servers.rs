@@ -1,0 +1,211 @@
+//! The servers of a store, and which of them has which slots.
+//!
+//! A single server and a Sentinel group count as one server that has everything. The servers of a cluster say which of them has which
+//! slots; one of them is asked at the start, after failed attempts, and every few seconds. Each server has connections of its own, so
+//! that commands to the others go on while one is away: `fred`'s client of a cluster sends nothing to any server until it
+//! is connected to all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, Server as Address, ServerConfig};
+use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::util::redis_keyslot;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::cluster_slots::{Range, read_ranges};
+use super::line::{Line, Lines};
+use super::listener::Listener;
+use super::slots::SLOTS;
+use super::uri::RedisUri;
+
+/// How often the cluster is asked which server has which slots.
+const MAP_READ_EVERY: Duration = Duration::from_secs(3);
+/// And how often at most, when attempts fail.
+const PAUSE_BETWEEN_READS: Duration = Duration::from_millis(100);
+/// How long it may take to connect to a server that the operator named.
+const SEED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// All servers of a store. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Servers(Arc<Shared>);
+
+struct Shared {
+    config: Config,
+    map: RwLock<Map>,
+    changes: watch::Sender<()>,
+    outdated: Notify,
+}
+
+/// The server of each slot; there is only slot 0 if the store is no cluster.
+#[derive(Default)]
+struct Map {
+    servers: HashMap<Address, Arc<Server>>,
+    of_slots: Vec<Option<Arc<Server>>>,
+}
+
+/// One server, with what is connected to it.
+pub(super) struct Server {
+    pub(super) config: Config,
+    pub(super) lines: Lines,
+    /// Opened when somebody first waits for a queue of this server.
+    pub(super) listener: OnceLock<Listener>,
+}
+
+impl Server {
+    fn open(config: Config, changes: &watch::Sender<()>) -> Arc<Self> {
+        let lines = Lines::open(&config, changes);
+        Arc::new(Self { config, lines, listener: OnceLock::new() })
+    }
+}
+
+impl Servers {
+    /// Begins to connect. Does not wait: a store that is not there yet is one that will come.
+    pub(super) fn open(uri: &RedisUri) -> Self {
+        let this = Self(Arc::new(Shared {
+            config: uri.config(),
+            map: RwLock::default(),
+            changes: watch::Sender::new(()),
+            outdated: Notify::new(),
+        }));
+        if this.are_clustered() {
+            tokio::spawn(this.clone().follow_cluster());
+        } else {
+            let server = Server::open(uri.config(), &this.0.changes);
+            this.0.map.write().unwrap_or_else(PoisonError::into_inner).of_slots = vec![Some(server)];
+        }
+        this
+    }
+
+    /// Whether they are those of a cluster.
+    pub(super) fn are_clustered(&self) -> bool {
+        self.0.config.server.is_clustered()
+    }
+
+    /// The slot of a key.
+    pub(super) fn slot(&self, key: &str) -> u16 {
+        if self.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
+    }
+
+    /// The server that has a slot, if that is known.
+    pub(super) fn of(&self, slot: u16) -> Option<Arc<Server>> {
+        self.map().of_slots.get(usize::from(slot)).cloned().flatten()
+    }
+
+    /// A slot of a server that is connected, or any slot.
+    pub(super) fn connected_slot(&self) -> u16 {
+        let is_connected =
+            |server: &Option<Arc<Server>>| server.as_ref().is_some_and(|server| server.lines.is_connected());
+        let slot = self.map().of_slots.iter().position(is_connected);
+        slot.and_then(|slot| u16::try_from(slot).ok()).unwrap_or_default()
+    }
+
+    /// All slots by server, without those that no server has. Empty while the cluster is not known.
+    pub(super) fn slots(&self) -> Vec<Vec<u16>> {
+        let mut by_server: HashMap<*const Server, Vec<u16>> = HashMap::new();
+        for (slot, server) in (0..).zip(&self.map().of_slots) {
+            if let Some(server) = server {
+                by_server.entry(Arc::as_ptr(server)).or_default().push(slot);
+            }
+        }
+        by_server.into_values().collect()
+    }
+
+    /// Notified after each connection to a server, and when slots have moved.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+
+    /// Has the map of a cluster read soon: an attempt has failed.
+    pub(super) fn may_have_changed(&self) {
+        self.0.outdated.notify_one();
+    }
+
+    fn map(&self) -> RwLockReadGuard<'_, Map> {
+        self.0.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the map of a cluster true. Asks another server after each failure, because the one that was asked may be cut off from
+    /// the others.
+    async fn follow_cluster(self) {
+        let mut turn = 0;
+        loop {
+            if let Some(ranges) = self.ask(&mut turn).await {
+                self.adopt(ranges);
+            }
+            if timeout(MAP_READ_EVERY, self.0.outdated.notified()).await.is_ok() {
+                turn += 1;
+            }
+            sleep(PAUSE_BETWEEN_READS).await;
+        }
+    }
+
+    /// What the first server says that answers; those that the operator named are asked if none of the others does.
+    async fn ask(&self, turn: &mut usize) -> Option<Vec<Range>> {
+        let mut servers: Vec<_> =
+            self.map().servers.iter().map(|(address, server)| (address.clone(), server.clone())).collect();
+        servers.retain(|(_, server)| server.lines.is_connected());
+        servers.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for _ in 0..servers.len() {
+            let (address, server) = &servers[*turn % servers.len()];
+            match ask(server.lines.next(), address).await {
+                Ok(ranges) => return Some(ranges),
+                Err(reason) => warn_of(address, &reason),
+            }
+            *turn += 1;
+        }
+        for address in self.0.config.server.hosts() {
+            let line = Line::open(&self.config_of(&address), watch::Sender::new(()));
+            let connected = timeout(SEED_PATIENCE, line.connected()).await;
+            debug!(%address, ?connected, "a server that the operator named is asked for the cluster");
+            match ask(&line, &address).await {
+                Ok(ranges) => return Some(ranges),
+                Err(reason) => warn_of(&address, &reason),
+            }
+        }
+        None
+    }
+
+    fn adopt(&self, ranges: Vec<Range>) {
+        let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Map { servers: HashMap::new(), of_slots: vec![None; usize::from(SLOTS)] };
+        for Range { first, last, address } in ranges {
+            let server = next.servers.entry(address.clone()).or_insert_with(|| match map.servers.get(&address) {
+                Some(server) => server.clone(),
+                None => Server::open(self.config_of(&address), &self.0.changes),
+            });
+            next.of_slots[usize::from(first)..=usize::from(last)].fill(Some(server.clone()));
+        }
+        if !pointers(&map).eq(pointers(&next)) {
+            info!(servers = next.servers.len(), "the servers of the cluster are known");
+            *map = next;
+            drop(map);
+            self.0.changes.send_replace(());
+        }
+    }
+
+    fn config_of(&self, address: &Address) -> Config {
+        Config { server: ServerConfig::Centralized { server: address.clone() }, ..self.0.config.clone() }
+    }
+}
+
+fn pointers(map: &Map) -> impl Iterator<Item = Option<*const Server>> {
+    map.of_slots.iter().map(|server| server.as_ref().map(Arc::as_ptr))
+}
+
+/// Which server has which slots, as this one says.
+async fn ask(line: &Line, address: &Address) -> Result<Vec<Range>, String> {
+    let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
+    let question = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
+    let answer = line.attempt(question).await.map_err(|error| error.to_string())?;
+    read_ranges(answer, &address.host).ok_or_else(|| "its answer to CLUSTER SLOTS is no list of ranges".to_owned())
+}
+
+fn warn_of(address: &Address, reason: &str) {
+    warn!(%address, reason, "a server of the cluster does not say where its slots are");
+}
