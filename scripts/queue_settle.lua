@@ -4,7 +4,7 @@
 -- Returns 'absent' without a queue, 'again' if more may be due, otherwise 'done'; and the number of dead letters to forward.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
-local ENTRIES_MAX = 500
+local ENTRIES_MAX = 250
 -- The next rank to visit in a block, and the earliest second in which a message before it ends.
 local VISITED = '>I8I4'
 -- A second in which no message ends.

@@ -76,9 +76,9 @@ async fn main() {
     let mut text = format!(
         "# How long one request stops the others\n\nWritten by `cargo bench --bench blocking -- --write`; clients, server and store share \
          the machine's cores. Each request is sent to a server that has just one other user: a prober of another project, which posts a tiny \
-         message and reads one, over and over. The longest step is what Redis was busy with without a pause (SLOWLOG), most often a script; \
-         the stall is the longest time that the prober waited for an answer, beside its median before. Medians of {rounds} rounds. Goals: step \
-         ≤ {SCRIPT_MAX_MS} ms, stall ≤ {STALL_MAX_MS} ms; what misses them is bold.\n\n\
+         message and reads one, over and over. *Longest step* is the longest single command in Redis' SLOWLOG, most often a script. *Longest stall* is \
+         the prober's longest response time meanwhile, *prober idle* its median before. Figures are medians of the rounds, here {rounds}. Goals: \
+         step ≤ {SCRIPT_MAX_MS} ms, stall ≤ {STALL_MAX_MS} ms; figures above them are bold.\n\n\
          | request | store | longest step, ms | prober idle, ms | longest stall, ms | the request took, ms |\n|---|---|---|---|---|---|\n"
     );
     for request in

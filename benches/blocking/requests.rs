@@ -44,17 +44,17 @@ pub(crate) const REQUESTS: [Request; 21] = [
     },
     Request {
         name: "post-many",
-        what: "post of as many tiny messages as are allowed",
+        what: "post of 1,000 tiny messages",
         prepare: |stage, _| cases::post_many(stage).boxed(),
     },
     Request {
         name: "post-tenants",
-        what: "post for as many tenants of a fair queue as are allowed, each with 4 shards",
+        what: "post of 1,000 messages for 64 tenants of a fair queue, each with 4 shards",
         prepare: |stage, _| cases::post_tenants(stage, 4).boxed(),
     },
     Request {
         name: "post-shards",
-        what: "the same, each with 1,024 shards",
+        what: "post of 1,000 messages for 64 tenants of a fair queue, each with 1,024 shards",
         prepare: |stage, _| cases::post_tenants(stage, 1_024).boxed(),
     },
     Request {
@@ -94,7 +94,7 @@ pub(crate) const REQUESTS: [Request; 21] = [
     },
     Request {
         name: "purge",
-        what: "purge of the same",
+        what: "purge of a fair queue with 1,000,000 messages",
         prepare: |stage, quick| cases::purge(stage, small(quick, 1_000_000)).boxed(),
     },
     Request {

@@ -16,6 +16,8 @@ pub const SHARDS_MAX: u16 = 1024;
 pub const SHARDS_PER_TENANT: u16 = 4;
 /// The longest name of a tenant, in characters.
 pub const TENANT_CHARS_MAX: usize = 128;
+/// How many of its tenant's shards are looked at for a message: with all, a post of 1,000 messages would look at a million.
+const CANDIDATES_MAX: usize = 16;
 
 /// One of a queue's shards, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +41,15 @@ pub struct Lot {
     pub tenant: Tenant,
     /// What; at least one, and none twice.
     pub shards: Vec<Shard>,
+}
+
+impl Lot {
+    /// The shards that a post chooses from, in the order of drawing: all, or `CANDIDATES_MAX` of them, others at each post.
+    pub fn candidates(&self) -> impl Iterator<Item = &Shard> {
+        let count = self.shards.len().min(CANDIDATES_MAX);
+        let first = if count < self.shards.len() { fastrand::usize(..self.shards.len()) } else { 0 };
+        self.shards.iter().cycle().skip(first).take(count)
+    }
 }
 
 /// Why a text names no tenant.

@@ -64,11 +64,11 @@ impl Writing<'_> {
         Ok(state.is_fair(&row.policy) && rank > state.boundary)
     }
 
-    /// Of a lot's shards the one that has the fewest messages to give, the first of those; no others are looked at if
+    /// Of a lot's candidates the one that has the fewest messages to give, the first of those; no others are looked at if
     /// one has none.
     fn shortest(&mut self, number: u64, lot: &Lot) -> Result<u16, Error> {
         let mut shortest = (u64::MAX, ANY_SHARD);
-        for shard in lot.shards.iter().map(|shard| shard.number()) {
+        for shard in lot.candidates().map(|shard| shard.number()) {
             let length = self.tally(number, shard)?.counts.length();
             if length < shortest.0 {
                 shortest = (length, shard);

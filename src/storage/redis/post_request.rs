@@ -11,13 +11,10 @@ use super::keys::QueueKeys;
 use super::script::MESSAGE_POST;
 use super::{queues, reply, shards};
 use crate::domain::message::Nonce;
-use crate::domain::{Lot, QueueId};
+use crate::domain::{Lot, QueueId, Shard};
 use crate::storage::entry::{Entry, SizeClass};
 use crate::storage::key::{self, KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::{Error, Post, Posting, record};
-
-/// How many of a tenant's shards a script chooses from, others at each post: with 1,000 messages it would look at a million else.
-const SHARDS_PER_POST_MAX: usize = 32;
 
 /// A request, ready for the script.
 pub(super) struct Request {
@@ -54,11 +51,10 @@ impl Tenants {
     fn number(&mut self, lot: &Arc<Lot>) -> u16 {
         let Self { numbers, encoded } = self;
         *numbers.entry(lot.clone()).or_insert_with(|| {
-            let count = lot.shards.len().min(SHARDS_PER_POST_MAX);
-            let first = if count < lot.shards.len() { fastrand::usize(..lot.shards.len()) } else { 0 };
-            let shards = shards::digits_of(lot.shards.iter().cycle().skip(first).take(count));
-            let drawn = u16::try_from(count).expect("there are no more shards");
-            encoded.push([&drawn.to_be_bytes(), &shards[..], lot.tenant.as_str().as_bytes()].concat().into());
+            let candidates: Vec<&Shard> = lot.candidates().collect();
+            let count = u16::try_from(candidates.len()).expect("they are few");
+            let shards = shards::digits_of(candidates);
+            encoded.push([&count.to_be_bytes(), &shards[..], lot.tenant.as_str().as_bytes()].concat().into());
             u16::try_from(encoded.len()).expect("a request has fewer tenants")
         })
     }

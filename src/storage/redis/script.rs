@@ -18,7 +18,7 @@ use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
 use crate::storage::{ANSWER_BYTES_MAX, PREFERRED_IN_A_ROW_MAX};
 
 /// Maximum number of delayed messages that one script releases at a time.
-const RELEASED_MAX: usize = 500;
+const RELEASED_MAX: usize = 250;
 
 /// A script: one atomic step.
 pub(super) struct Script {
