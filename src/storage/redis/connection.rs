@@ -28,6 +28,8 @@ use crate::storage::Error;
 const PATIENCE: Duration = Duration::from_millis(1_300);
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(30);
 const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
+/// The same when the layout was ours before the connection was lost.
+const PAUSE_BETWEEN_LAYOUT_CHECKS: Duration = Duration::from_secs(1);
 const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_secs(5);
 
 /// What a script answers when something is due in its queue.
@@ -219,6 +221,7 @@ impl Connection {
                         return;
                     }
                 }
+                Err(_away) if self.layout.is_ours() => sleep(PAUSE_BETWEEN_LAYOUT_CHECKS).await,
                 Err(_away) => sleep(PAUSE_BETWEEN_LAYOUT_READS).await,
             }
         }
@@ -226,6 +229,10 @@ impl Connection {
 
     /// The version of the layout, written if the store is empty; `None` for a store without one that is not.
     async fn read_layout(&self) -> Result<Option<String>, Error> {
+        let version = self.unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
+        if version.is_some() {
+            return Ok(version);
+        }
         // In this order: another process may be writing the version, and does so before anything else.
         let is_layout_1 = self.unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
         let version = self.unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;

@@ -4,14 +4,23 @@ use fred::error::{Error as FredError, ErrorKind};
 
 use crate::storage::Error;
 
-/// Whether a command that failed so has certainly not been run: Redis said no, or it was not known whom to send it to.
+/// Whether a command that failed so has certainly not been run: Redis said no, or it was never sent.
+///
+/// When a server says `CLUSTERDOWN` to one command, `fred` gives up the connection and tells the same to all commands on it,
+/// also to those that the server runs.
 pub(super) fn has_not_run(failure: &FredError) -> bool {
-    is_said_by_redis(failure) || *failure.kind() == ErrorKind::Routing
+    let was_refused = is_said_by_redis(failure) && !failure.details().starts_with("CLUSTERDOWN");
+    was_refused || *failure.kind() == ErrorKind::Routing
 }
 
 /// A failure before anything is sent: no server is known to have the slot.
 pub(super) fn no_server() -> FredError {
     FredError::new(ErrorKind::Routing, "no server of the cluster is known to have this slot")
+}
+
+/// A failure before anything is sent: there is no connection to the server.
+pub(super) fn not_connected() -> FredError {
+    FredError::new(ErrorKind::Routing, "there is no connection")
 }
 
 /// Whether Redis has answered so that another attempt would be told the same.

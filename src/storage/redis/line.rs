@@ -18,11 +18,11 @@ use fred::types::config::{
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::failure::is_said_by_redis;
+use super::failure::{is_said_by_redis, not_connected};
 
 /// More connections to a server gave nothing: each is multiplexed.
 const LINES: usize = 2;
@@ -89,7 +89,9 @@ impl Lines {
 impl Line {
     pub(super) fn open(config: &Config, connected: watch::Sender<()>) -> Self {
         let client = client(config, PerformanceConfig::default());
-        let connecting = keep_connected(client.clone(), connected);
+        let connecting = keep_connected(client.clone(), move || {
+            connected.send_replace(());
+        });
         Self {
             client,
             last_answer: Arc::new(Mutex::new(Instant::now())),
@@ -102,14 +104,22 @@ impl Line {
         self.client.wait_for_connect().await
     }
 
-    /// Sends what is attempted, and waits for the answer in bounded time.
+    /// Sends what is attempted when there is a connection, and waits for the answer, all in bounded time. Nothing is left to be sent
+    /// later.
     pub(super) async fn attempt<F>(&self, attempt: impl FnOnce(Client) -> F) -> Result<Value, FredError>
     where
         F: Future<Output = Result<Value, FredError>>,
     {
         let began = Instant::now();
+        let end = began + ATTEMPT;
+        if !self.client.is_connected() {
+            match timeout_at(end, self.client.wait_for_connect()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(not_connected()),
+            }
+        }
         let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
-        let answer = timeout(ATTEMPT, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
+        let answer = timeout_at(end, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
         match &answer {
             Ok(_) => *lock(&self.last_answer) = Instant::now(),
             Err(error) if is_said_by_redis(error) => *lock(&self.last_answer) = Instant::now(),
@@ -164,11 +174,11 @@ pub(super) fn client(config: &Config, mut performance: PerformanceConfig) -> Cli
 }
 
 /// Keeps a client connected, and announces each connection. Never ends by itself.
-pub(super) async fn keep_connected(client: Client, connected: watch::Sender<()>) {
+pub(super) async fn keep_connected(client: Client, connected: impl Fn()) {
     let mut connections = client.reconnect_rx();
     let announce = async {
         while !matches!(connections.recv().await, Err(RecvError::Closed)) {
-            connected.send_replace(());
+            connected();
         }
     };
     let connect = async {

@@ -2,6 +2,7 @@
 //!
 //! That it has died without a word is noticed by its not answering.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -9,7 +10,7 @@ use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::{Config, PerformanceConfig};
 use fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -17,7 +18,7 @@ use tracing::{debug, warn};
 use super::line::{client, keep_connected};
 
 /// So many notifications may wait to be told; if there are more, everybody looks.
-const NOTIFICATIONS_WAITING_MAX: usize = 8_192;
+const NOTIFICATIONS_WAITING_MAX: usize = 1_024;
 /// How long one command may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// How often the server is asked whether it lives.
@@ -28,12 +29,14 @@ const SHARDED_SINCE: u64 = 7;
 /// The connection. It ends when this is dropped.
 pub(super) struct Listener {
     client: Client,
+    /// The number of connections so far.
+    connections: watch::Receiver<u64>,
     _tasks: AbortOnDropHandle<()>,
 }
 
 impl Listener {
-    /// Begins to connect. What is heard is for `hear`, which runs for as long as this exists.
-    pub(super) fn open<F>(config: &Config, hear: impl FnOnce(Client) -> F) -> Self
+    /// Begins to connect. Each connection is announced. What is heard is for `hear`, which runs for as long as this exists.
+    pub(super) fn open<F>(config: &Config, announced: Arc<Notify>, hear: impl FnOnce(Client) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -42,28 +45,38 @@ impl Listener {
         let performance =
             PerformanceConfig { broadcast_channel_capacity: NOTIFICATIONS_WAITING_MAX, ..Default::default() };
         let client = client(&config, performance);
-        let (connected, pulse, hear) = (
-            keep_connected(client.clone(), watch::Sender::new(())),
-            feel_the_pulse(client.clone()),
-            hear(client.clone()),
-        );
+        let (counter, connections) = watch::channel(0);
+        let connected = move || {
+            counter.send_modify(|connections| *connections += 1);
+            announced.notify_one();
+        };
+        let (connected, pulse, hear) =
+            (keep_connected(client.clone(), connected), feel_the_pulse(client.clone()), hear(client.clone()));
         let tasks = tokio::spawn(async move {
             tokio::join!(hear, connected, pulse);
         });
-        Self { client, _tasks: AbortOnDropHandle::new(tasks) }
+        Self { client, connections, _tasks: AbortOnDropHandle::new(tasks) }
     }
 
-    /// Notifications of this channel are heard from when this returns.
-    pub(super) async fn subscribe(&self, channel: &str) -> Result<(), FredError> {
+    /// Which connection there is, or was last. Subscriptions are of one connection.
+    pub(super) fn connection(&self) -> u64 {
+        *self.connections.borrow()
+    }
+
+    /// Notifications of this channel are heard from when this returns, on the connection that it returns.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<u64, FredError> {
         let elapsed = || FredError::new(ErrorKind::Timeout, "no answer in time");
         let subscribed = async {
             self.client.wait_for_connect().await?;
+            let connection = *self.connections.clone().wait_for(|number| *number > 0).await.map_err(|_| elapsed())?;
             if self.is_sharded() {
-                return self.client.ssubscribe(channel.to_owned()).await;
+                self.client.ssubscribe(channel.to_owned()).await?;
+            } else {
+                self.client.subscribe(channel.to_owned()).await?;
+                // A subscription is not answered; what is asked behind it on the same connection is.
+                ask(&self.client).await?;
             }
-            self.client.subscribe(channel.to_owned()).await?;
-            // A subscription is not answered; what is asked behind it on the same connection is.
-            ask(&self.client).await
+            Ok(connection)
         };
         timeout(ATTEMPT, subscribed).await.unwrap_or_else(|_| Err(elapsed()))
     }
@@ -87,7 +100,9 @@ impl Listener {
 async fn feel_the_pulse(client: Client) {
     loop {
         sleep(PULSE).await;
-        if client.is_connected() && timeout(ATTEMPT, ask(&client)).await.is_err() {
+        // `fred` itself gives a command up earlier.
+        let is_silent = |error: &FredError| *error.kind() == ErrorKind::Timeout;
+        if client.is_connected() && ask(&client).await.is_err_and(|error| is_silent(&error)) {
             warn!("a connection for notifications is silent and is replaced");
             let _next_pulse_tells = client.force_reconnection().await;
         }

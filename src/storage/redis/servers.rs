@@ -14,6 +14,7 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Server as Address, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use fred::util::redis_keyslot;
+use futures::future::select_ok;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
@@ -26,10 +27,11 @@ use super::uri::RedisUri;
 
 /// How often the cluster is asked which server has which slots.
 const MAP_READ_EVERY: Duration = Duration::from_secs(3);
-/// And how often at most, when attempts fail.
-const PAUSE_BETWEEN_READS: Duration = Duration::from_millis(100);
+/// How soon again when attempts fail: at first, and while nothing changes.
+const PAUSE_BETWEEN_READS_MIN: Duration = Duration::from_millis(100);
+const PAUSE_BETWEEN_READS_MAX: Duration = Duration::from_secs(1);
 /// How long it may take to connect to a server that the operator named.
-const SEED_PATIENCE: Duration = Duration::from_secs(1);
+const NAMED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// All servers of a store. Clones are the same.
 #[derive(Clone)]
@@ -131,47 +133,56 @@ impl Servers {
     }
 
     /// Keeps the map of a cluster true. Asks another server after each failure, because the one that was asked may be cut off from
-    /// the others.
+    /// the others; ever less often while the map stays as it is.
     async fn follow_cluster(self) {
-        let mut turn = 0;
+        let (mut turn, mut pause, mut complaint) = (0, PAUSE_BETWEEN_READS_MIN, String::new());
         loop {
-            if let Some(ranges) = self.ask(&mut turn).await {
-                self.adopt(ranges);
-            }
+            let has_changed = match self.ask(&mut turn).await {
+                Ok(ranges) => self.adopt(ranges),
+                Err(reason) => {
+                    if reason != complaint {
+                        warn!(reason, "no server of the cluster says which slots they have");
+                        complaint = reason;
+                    }
+                    false
+                }
+            };
+            pause = if has_changed { PAUSE_BETWEEN_READS_MIN } else { (2 * pause).min(PAUSE_BETWEEN_READS_MAX) };
             if timeout(MAP_READ_EVERY, self.0.outdated.notified()).await.is_ok() {
                 turn += 1;
+                sleep(pause).await;
+            } else {
+                pause = PAUSE_BETWEEN_READS_MIN;
             }
-            sleep(PAUSE_BETWEEN_READS).await;
         }
     }
 
-    /// What the first server says that answers; those that the operator named are asked if none of the others does.
-    async fn ask(&self, turn: &mut usize) -> Option<Vec<Range>> {
+    /// What the first server says that answers. Those that the operator named are asked, all at once, if none of the others
+    /// does. The error is that of one of these.
+    async fn ask(&self, turn: &mut usize) -> Result<Vec<Range>, String> {
         let mut servers: Vec<_> =
             self.map().servers.iter().map(|(address, server)| (address.clone(), server.clone())).collect();
-        servers.retain(|(_, server)| server.lines.is_connected());
         servers.sort_by(|(one, _), (other, _)| one.cmp(other));
         for _ in 0..servers.len() {
             let (address, server) = &servers[*turn % servers.len()];
-            match ask(server.lines.next(), address).await {
-                Ok(ranges) => return Some(ranges),
-                Err(reason) => warn_of(address, &reason),
+            if server.lines.is_connected()
+                && let Ok(ranges) = ask(server.lines.next(), address).await
+            {
+                return Ok(ranges);
             }
             *turn += 1;
         }
-        for address in self.0.config.server.hosts() {
+        let named = self.0.config.server.hosts().into_iter().map(async |address| {
             let line = Line::open(&self.config_of(&address), watch::Sender::new(()));
-            let connected = timeout(SEED_PATIENCE, line.connected()).await;
+            let connected = timeout(NAMED_PATIENCE, line.connected()).await;
             debug!(%address, ?connected, "a server that the operator named is asked for the cluster");
-            match ask(&line, &address).await {
-                Ok(ranges) => return Some(ranges),
-                Err(reason) => warn_of(&address, &reason),
-            }
-        }
-        None
+            ask(&line, &address).await
+        });
+        select_ok(named.map(Box::pin)).await.map(|(ranges, _others)| ranges)
     }
 
-    fn adopt(&self, ranges: Vec<Range>) {
+    /// Returns whether that is another map than before.
+    fn adopt(&self, ranges: Vec<Range>) -> bool {
         let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Map { servers: HashMap::new(), of_slots: vec![None; usize::from(SLOTS)] };
         for Range { first, last, address } in ranges {
@@ -181,12 +192,14 @@ impl Servers {
             });
             next.of_slots[usize::from(first)..=usize::from(last)].fill(Some(server.clone()));
         }
-        if !pointers(&map).eq(pointers(&next)) {
+        let has_changed = !pointers(&map).eq(pointers(&next));
+        if has_changed {
             info!(servers = next.servers.len(), "the servers of the cluster are known");
             *map = next;
             drop(map);
             self.0.changes.send_replace(());
         }
+        has_changed
     }
 
     fn config_of(&self, address: &Address) -> Config {
@@ -202,10 +215,6 @@ fn pointers(map: &Map) -> impl Iterator<Item = Option<*const Server>> {
 async fn ask(line: &Line, address: &Address) -> Result<Vec<Range>, String> {
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
     let question = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
-    let answer = line.attempt(question).await.map_err(|error| error.to_string())?;
-    read_ranges(answer, &address.host).ok_or_else(|| "its answer to CLUSTER SLOTS is no list of ranges".to_owned())
-}
-
-fn warn_of(address: &Address, reason: &str) {
-    warn!(%address, reason, "a server of the cluster does not say where its slots are");
+    let answer = line.attempt(question).await.map_err(|error| format!("{address}: {error}"))?;
+    read_ranges(answer, &address.host).ok_or_else(|| format!("{address}: no ranges in the answer to CLUSTER SLOTS"))
 }

@@ -1,8 +1,8 @@
 //! What other processes tell: a channel for each watched queue, which is named after the queue's first key, at the server that has the
 //! queue.
 //!
-//! Notifications are lost while there is no connection to that server, so when there is one again each queue is subscribed to
-//! anew and everybody who waits looks; so they do when a queue has moved to another server.
+//! Notifications are lost while there is no connection to that server. So one task subscribes again to queues whose subscription was on
+//! an earlier connection, or at a server that does not have the queue any more, and then everybody looks who waits there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use fred::clients::Client;
 use fred::error::Error as FredError;
-use fred::interfaces::{ClientLike, EventInterface};
+use fred::interfaces::EventInterface;
 use fred::types::Message;
 use futures::future::join_all;
+use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::failure::no_server;
+use super::failure::{no_server, not_connected};
 use super::keys::QueueKeys;
 use super::listener::Listener;
 use super::servers::{Server, Servers};
@@ -25,13 +26,13 @@ use crate::domain::{QueueId, Rank};
 use crate::storage::Error;
 use crate::storage::watch::Watchers;
 
-/// How long attempts to subscribe go on.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(5);
-/// How many queues are subscribed to anew at a time.
+/// How long attempts to subscribe go on; the last may outlast it by a second.
+const PATIENCE: Duration = Duration::from_millis(900);
+const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+/// How many queues of a server are subscribed to again at a time.
 const SUBSCRIBED_AT_ONCE: usize = 64;
-/// How long to wait with a client that has given up.
-const REST: Duration = Duration::from_secs(1);
+/// How often subscriptions that failed are tried again.
+const TRIED_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// All subscriptions of this process. Clones are the same.
 #[derive(Clone)]
@@ -39,20 +40,23 @@ pub(super) struct Subscriber {
     servers: Servers,
     channels: Arc<Mutex<HashMap<String, Channel>>>,
     watchers: Watchers,
+    /// Notified after each connection of a listener.
+    connected: Arc<Notify>,
     start: Arc<Once>,
 }
 
 /// The channel of a queue that is watched.
 struct Channel {
     queue: QueueId,
-    /// The server at which it was last subscribed to.
-    server: Option<Weak<Server>>,
+    /// The server at which it was last subscribed to, and on which connection.
+    subscription: Option<(Weak<Server>, u64)>,
 }
 
 impl Subscriber {
     /// Connects to nothing before somebody waits.
     pub(super) fn new(servers: Servers) -> Self {
-        Self { servers, channels: Arc::default(), watchers: Watchers::default(), start: Arc::new(Once::new()) }
+        let (channels, watchers, connected) = (Arc::default(), Watchers::default(), Arc::default());
+        Self { servers, channels, watchers, connected, start: Arc::new(Once::new()) }
     }
 
     pub(super) fn watchers(&self) -> &Watchers {
@@ -62,10 +66,10 @@ impl Subscriber {
     /// Has the watchers told of what is published about the queue, from when this returns.
     pub(super) async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
         self.start.call_once(|| {
-            tokio::spawn(self.clone().follow_moves());
+            tokio::spawn(self.clone().keep_subscribed());
         });
         let name = QueueKeys::of(queue).queue();
-        self.channels().insert(name.clone(), Channel { queue: queue.clone(), server: None });
+        self.channels().entry(name.clone()).or_insert_with(|| Channel { queue: queue.clone(), subscription: None });
         let give_up = Instant::now() + PATIENCE;
         loop {
             match self.try_to_subscribe(&name).await {
@@ -81,32 +85,38 @@ impl Subscriber {
 
     pub(super) async fn unsubscribe(&self, queue: &QueueId) {
         let name = QueueKeys::of(queue).queue();
-        let channel = self.channels().remove(&name);
-        if let Some(server) = channel.and_then(|channel| channel.server?.upgrade()) {
+        let subscription = self.channels().remove(&name).and_then(|channel| channel.subscription);
+        if let Some(server) = subscription.and_then(|(server, _)| server.upgrade()) {
             self.listener(&server).unsubscribe(&name).await;
         }
     }
 
     async fn try_to_subscribe(&self, name: &str) -> Result<(), FredError> {
         let server = self.servers.of(self.servers.slot(name)).ok_or_else(no_server)?;
-        let subscribed = self.listener(&server).subscribe(name).await;
-        match &subscribed {
-            Ok(()) => {
-                if let Some(channel) = self.channels().get_mut(name) {
-                    channel.server = Some(Arc::downgrade(&server));
-                }
-            }
-            Err(_) => self.servers.may_have_changed(),
+        if server.lines.cut_off_for() > PATIENCE {
+            // Others have waited for it in vain.
+            self.servers.may_have_changed();
+            return Err(not_connected());
         }
-        subscribed
+        let listener = self.listener(&server);
+        let connection = listener.subscribe(name).await.inspect_err(|_| self.servers.may_have_changed())?;
+        let is_wanted = match self.channels().get_mut(name) {
+            Some(channel) => {
+                channel.subscription = Some((Arc::downgrade(&server), connection));
+                true
+            }
+            None => false,
+        };
+        if !is_wanted {
+            listener.unsubscribe(name).await;
+        }
+        Ok(())
     }
 
     fn listener<'a>(&self, server: &'a Arc<Server>) -> &'a Listener {
         server.listener.get_or_init(|| {
-            let (this, of) = (self.clone(), Arc::downgrade(server));
-            Listener::open(&server.config, |client| async move {
-                tokio::join!(this.hear(&client), this.subscribe_after_reconnections(&client, &of));
-            })
+            let this = self.clone();
+            Listener::open(&server.config, self.connected.clone(), |client| async move { this.hear(&client).await })
         })
     }
 
@@ -140,50 +150,51 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to the queues of a server again when a connection to it has come back.
-    async fn subscribe_after_reconnections(&self, client: &Client, server: &Weak<Server>) {
-        let mut connections = client.reconnect_rx();
-        // The first connection is none that came back.
-        while client.wait_for_connect().await.is_err() {
-            sleep(REST).await;
-        }
-        while connections.try_recv().is_ok() {}
-        while !matches!(connections.recv().await, Err(RecvError::Closed)) {
-            self.subscribe_again(|_name, at| at.ptr_eq(server)).await;
-        }
-    }
-
-    /// Goes after queues that have moved to another server with their slots.
-    async fn follow_moves(self) {
+    /// Subscribes again where a subscription is over.
+    async fn keep_subscribed(self) {
         let mut changes = self.servers.changes();
-        while changes.changed().await.is_ok() {
-            let has_moved = |name: &str, at: &Weak<Server>| {
-                let server = self.servers.of(self.servers.slot(name));
-                server.is_some_and(|server| !at.ptr_eq(&Arc::downgrade(&server)))
-            };
-            self.subscribe_again(has_moved).await;
+        loop {
+            tokio::select! {
+                _either_way = changes.changed() => {}
+                () = self.connected.notified() => {}
+                () = sleep(TRIED_AGAIN_EVERY) => {}
+            }
+            join_all(self.over().into_iter().map(|channels| self.subscribe_again(channels))).await;
         }
     }
 
-    /// Subscribes again to the concerned ones of the queues that are subscribed to at some server, and has everybody look who waits
-    /// for them.
-    async fn subscribe_again(&self, is_concerned: impl Fn(&str, &Weak<Server>) -> bool) {
-        let concerned: Vec<(String, QueueId)> = self
-            .channels()
-            .iter()
-            .filter(|(name, channel)| channel.server.as_ref().is_some_and(|at| is_concerned(name, at)))
-            .map(|(name, channel)| (name.clone(), channel.queue.clone()))
-            .collect();
-        for some in concerned.chunks(SUBSCRIBED_AT_ONCE) {
-            join_all(some.iter().map(async |(name, queue)| {
-                if let Err(error) = self.try_to_subscribe(name).await {
-                    warn!(%error, %queue, "not subscribed again; whoever waits there looks now and then");
-                }
-                self.watchers.tell_all(queue);
-            }))
-            .await;
+    /// The channels whose subscription is over, by the server that has their queue.
+    fn over(&self) -> Vec<Vec<(String, QueueId)>> {
+        let mut by_server: HashMap<*const Server, Vec<(String, QueueId)>> = HashMap::new();
+        for (name, channel) in &*self.channels() {
+            let server = self.servers.of(self.servers.slot(name));
+            if let (Some((at, connection)), Some(server)) = (&channel.subscription, server)
+                && !is_current(at, *connection, &server)
+            {
+                by_server.entry(Arc::as_ptr(&server)).or_default().push((name.clone(), channel.queue.clone()));
+            }
+        }
+        by_server.into_values().collect()
+    }
+
+    /// Subscribes again to queues of one server until an attempt fails, and has everybody look who waits for them.
+    async fn subscribe_again(&self, channels: Vec<(String, QueueId)>) {
+        for some in channels.chunks(SUBSCRIBED_AT_ONCE) {
+            let outcomes = join_all(some.iter().map(async |(name, queue)| {
+                self.try_to_subscribe(name).await.inspect(|()| self.watchers.tell_all(queue))
+            }));
+            if let Some(error) = outcomes.await.into_iter().find_map(Result::err) {
+                warn!(%error, queues = channels.len(), "not subscribed again yet; waiters look now and then");
+                return;
+            }
         }
     }
+}
+
+/// Whether a subscription is on the connection that there is to the server that has the queue.
+fn is_current(at: &Weak<Server>, connection: u64, server: &Arc<Server>) -> bool {
+    at.ptr_eq(&Arc::downgrade(server))
+        && server.listener.get().is_some_and(|listener| listener.connection() == connection)
 }
 
 /// Reads a notification: how many messages became available, and the lowest rank of those among them that are not
