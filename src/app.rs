@@ -128,7 +128,7 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
 pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
     match config.store.parse()? {
         StoreUri::Embedded(folder) => Ok(EmbeddedStore::compact(&folder)?),
-        StoreUri::Memory | StoreUri::Redis(_) => Err(Error::NoFile(config.store.clone())),
+        uri @ (StoreUri::Memory | StoreUri::Redis(_)) => Err(Error::NoFile(uri.to_string())),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::{broker, storage};
 
 /// How soon a client may try again after a 503, in seconds.
 const RETRY_AFTER_S: u32 = 1;
+/// The longest URL: its path and query, in bytes.
+pub const URL_BYTES_MAX: usize = 8_192;
 const DEFECT: &str = "This is a defect; it is logged.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
@@ -32,6 +34,21 @@ pub enum Error {
         /// The methods that it takes, as in `Allow`.
         allow: &'static str,
     },
+    /// The URL is longer than any that the API needs.
+    #[error("The URL has {0} bytes; at most {max} are allowed.", max = URL_BYTES_MAX)]
+    UrlTooLong(usize),
+    /// The request does not name its host, or names it twice.
+    #[error("A request of HTTP/1.1 must have one Host header.")]
+    Host,
+    /// A header that says who calls is there more than once.
+    #[error("The header {0} is given more than once.")]
+    RepeatedHeader(&'static str),
+    /// Two headers name different projects.
+    #[error("The headers {0} and {1} name different projects; send one of them.")]
+    ProjectsDiffer(&'static str, &'static str),
+    /// The body is encoded.
+    #[error("The body must be sent as it is, without a Content-Encoding.")]
+    ContentEncoding,
     /// The request claims to be a form.
     #[error("The API takes JSON, not application/x-www-form-urlencoded.")]
     FormContent,
@@ -130,6 +147,9 @@ impl Error {
         match self {
             Self::NoRoute => (StatusCode::NOT_FOUND, "404 Not Found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
+            Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
+            Self::Host => (StatusCode::BAD_REQUEST, "Invalid Host header"),
+            Self::RepeatedHeader(_) | Self::ProjectsDiffer(..) => (StatusCode::BAD_REQUEST, "Ambiguous identification"),
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
             Self::ClientIdMissing => (StatusCode::BAD_REQUEST, "Missing header value"),
@@ -146,7 +166,9 @@ impl Error {
                 (StatusCode::BAD_REQUEST, "Invalid request body")
             }
             Self::Broker(Broker::OtherContent) => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused"),
-            Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type"),
+            Self::MediaType(_) | Self::ContentEncoding => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type")
+            }
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),

@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves the API until SIGTERM or SIGINT; the same as no command at all.
+    /// Serves the API until SIGTERM, SIGINT or SIGHUP; the same as no command at all.
     Serve(serve::Options),
     /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
     Check(check::Options),

@@ -50,10 +50,13 @@ fn serve(config: &Config) -> Result<(), app::Error> {
     app::runtime(config)?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // What a terminal sends that is closed.
+        let mut hangup = signal(SignalKind::hangup())?;
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                _ = hangup.recv() => {}
             }
         };
         app::serve(config, stop).await

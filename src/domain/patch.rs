@@ -1,6 +1,8 @@
 //! Changes to metadata: the subset of JSON Patch (draft 10) that the API takes.
 
-use serde_json::Value;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::metadata::{Metadata, SHOWN_KEYS};
@@ -33,26 +35,54 @@ pub enum PatchConflict {
 
 impl MetadataPatch {
     /// The keys after the patch. Keys that every queue shows count as there even when not set.
-    pub fn apply(&self, metadata: &Metadata) -> Result<serde_json::Map<String, Value>, PatchConflict> {
-        let mut keys = metadata.keys().clone();
+    pub fn apply(&self, metadata: &Metadata) -> Result<Map<String, Value>, PatchConflict> {
+        let mut keys = Keys::default();
+        for (key, value) in metadata.keys() {
+            keys.set(key, value);
+        }
         for operation in &self.0 {
             match operation {
-                Operation::Add(key, value) => {
-                    keys.insert(key.clone(), value.clone());
-                }
+                Operation::Add(key, value) => keys.set(key, value),
                 Operation::Replace(key, value) => {
-                    if !keys.contains_key(key) && !SHOWN_KEYS.contains(&key.as_str()) {
+                    if !keys.places.contains_key(&**key) && !SHOWN_KEYS.contains(&key.as_str()) {
                         return Err(PatchConflict::Replace(key.clone()));
                     }
-                    keys.insert(key.clone(), value.clone());
+                    keys.set(key, value);
                 }
                 Operation::Remove(key) => {
-                    if keys.shift_remove(key).is_none() && !SHOWN_KEYS.contains(&key.as_str()) {
+                    if !keys.remove(key) && !SHOWN_KEYS.contains(&key.as_str()) {
                         return Err(PatchConflict::Remove(key.clone()));
                     }
                 }
             }
         }
-        Ok(keys)
+        Ok(keys.into_map())
+    }
+}
+
+/// Keys in the order in which they were first set. Unlike a map's, a removal moves nothing, so that many cost little.
+#[derive(Default)]
+struct Keys<'a> {
+    entries: Vec<Option<(&'a str, &'a Value)>>,
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Keys<'a> {
+    fn set(&mut self, key: &'a str, value: &'a Value) {
+        let place = *self.places.entry(key).or_insert(self.entries.len());
+        if place == self.entries.len() {
+            self.entries.push(None);
+        }
+        self.entries[place] = Some((key, value));
+    }
+
+    /// Whether the key was there.
+    fn remove(&mut self, key: &str) -> bool {
+        let place = self.places.remove(key);
+        place.is_some_and(|place| self.entries[place].take().is_some())
+    }
+
+    fn into_map(self) -> Map<String, Value> {
+        self.entries.into_iter().flatten().map(|(key, value)| (key.to_owned(), value.clone())).collect()
     }
 }

@@ -29,8 +29,8 @@ pub enum InvalidUri {
     #[error("\"{EMBEDDED}\" names no folder: write {EMBEDDED}PATH")]
     NoFolder,
     /// Nothing but the scheme makes sense.
-    #[error("{0:?} is no store: \"{MEMORY}\" takes nothing behind it")]
-    Memory(String),
+    #[error("\"{MEMORY}\" takes nothing behind it")]
+    Memory,
     /// It is none of the above, and no address of a Redis.
     #[error("{0}; stores in this process are {EMBEDDED}PATH and {MEMORY}")]
     Other(redis::InvalidUri),
@@ -48,7 +48,7 @@ impl FromStr for StoreUri {
         }
         match text.strip_prefix(MEMORY) {
             Some("") => Ok(Self::Memory),
-            Some(_) => Err(InvalidUri::Memory(text.to_owned())),
+            Some(_) => Err(InvalidUri::Memory),
             None if text.starts_with("redis") => text.parse().map(Self::Redis).map_err(InvalidUri::Redis),
             None => text.parse().map(Self::Redis).map_err(InvalidUri::Other),
         }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: what is under way is finished, nothing new is taken, the end comes soon.
+//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, nothing new is taken, the end comes soon.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 #[test]
 fn requests_under_way_are_answered_and_new_ones_refused() {
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "HUP"] {
         let redis = RedisServer::start();
         let mut program = start(&redis, &[]);
         let mut posting = Posting::begin(&program);

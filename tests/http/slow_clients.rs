@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::support::redis::poll_until;
@@ -50,6 +50,33 @@ async fn half_a_body_is_answered_408() {
 
     assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
     assert!(heard.contains("\"title\":\"Request timeout\""), "{heard}");
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_answered_408() {
+    let stage = Stage::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: sukkal\r\nConnection: close\r\nX-Project-ID: p";
+    let client = crate::support::sukkal::CLIENT;
+    let mut stream = TcpStream::connect(stage.sukkal.url("").replace("http://", "")).await.unwrap();
+    stream
+        .write_all(format!("{head}\r\nClient-ID: {client}\r\nContent-Length: 1000\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+
+    let (mut answer, mut writer) = stream.split();
+    let drip = async {
+        while writer.write_all(b" ").await.is_ok() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        std::future::pending().await
+    };
+    let mut heard = String::new();
+    tokio::select! {
+        read = timeout(PATIENCE, answer.read_to_string(&mut heard)) => { let _reset = read.expect("the server hangs up"); }
+        () = drip => {}
+    }
+
+    assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
 }
 
 #[tokio::test]

@@ -5,16 +5,16 @@ use std::borrow::Cow;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
 use time::OffsetDateTime;
 
-use super::stream::EVENT_STREAM;
+use super::representation::{self, accepts_events};
 use super::{Service, Settings};
 use crate::api::Error;
-use crate::api::wire::body;
+use crate::api::error::URL_BYTES_MAX;
 use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::auth::signed_url::{SignedUrl, Signer};
@@ -23,6 +23,8 @@ use crate::domain::{ClientId, ProjectId, QueueId};
 
 const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
+/// The same, as they are shown.
+const PROJECT_ID_SHOWN: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
 /// Where a stream's client names itself that can set no headers.
 const CLIENT_PARAMETER: &str = "client_id";
 const PROJECT_PARAMETER: &str = "project_id";
@@ -61,7 +63,7 @@ fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
     check_signature(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
     let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
     if !is_stream {
-        check_representation(request.headers())?;
+        representation::check(request.headers())?;
     }
     // A browser's EventSource can set no headers.
     let query = if is_stream { Query::parse(request.uri().query()) } else { Query::default() };
@@ -79,18 +81,12 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
         && method == Method::GET
 }
 
-/// Whether the client asks for events: it names them, as nobody does by chance.
-pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accept.flat_map(|value| value.split(',')).map(accepted).any(|(range, is_wanted)| is_wanted && range == EVENT_STREAM)
-}
-
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
 pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Response, Error> {
     if request.headers().contains_key(SIGNATURE) {
         return Err(Error::NoRoute);
     }
-    check_representation(request.headers())?;
+    representation::check(request.headers())?;
     Ok(next.run(request).await)
 }
 
@@ -132,18 +128,35 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     values.next().is_none().then(|| value.to_str().ok())?
 }
 
-/// Checks what the client sends and takes.
-fn check_representation(headers: &HeaderMap) -> Result<(), Error> {
-    let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
-    if body::length(headers).is_some() && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Error::FormContent);
+/// Checks the message itself, whatever it asks for.
+pub(super) fn check_message(request: &Request) -> Result<(), Error> {
+    let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
+    if url_bytes > URL_BYTES_MAX {
+        return Err(Error::UrlTooLong(url_bytes));
     }
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut accept = accept.filter(|value| !value.is_empty()).peekable();
-    if accept.peek().is_some() && !accepts_json(accept.flat_map(|value| value.split(','))) {
-        return Err(Error::NotAcceptable);
+    // RFC 9112, 3.2.
+    if request.version() == Version::HTTP_11 && request.headers().get_all(header::HOST).iter().count() != 1 {
+        return Err(Error::Host);
     }
     Ok(())
+}
+
+/// Refuses headers from which two readers could learn of different callers: a proxy adds its own behind those of its client.
+fn check_identity(headers: &HeaderMap) -> Result<(), Error> {
+    let names = [(CLIENT_ID, "Client-ID"), (ROLES, "X-Roles")].into_iter();
+    for (name, shown) in names.chain(PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN)) {
+        if headers.get_all(name).iter().count() > 1 {
+            return Err(Error::RepeatedHeader(shown));
+        }
+    }
+    let mut projects = PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN).filter(|(name, _)| headers.contains_key(*name));
+    let Some((first, first_shown)) = projects.next() else {
+        return Ok(());
+    };
+    match projects.find(|(name, _)| headers.get(*name) != headers.get(first)) {
+        Some((_, shown)) => Err(Error::ProjectsDiffer(first_shown, shown)),
+        None => Ok(()),
+    }
 }
 
 fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Caller, Error> {
@@ -154,6 +167,7 @@ fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Cal
         }
         _ => project(headers)?,
     };
+    check_identity(headers)?;
     let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
     let roles = roles.map(|role| role.trim().to_owned()).collect();
     Ok(Caller { project, client, roles })
@@ -176,29 +190,6 @@ fn client(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Cli
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-/// A media range of `Accept`, and whether its weight is above zero.
-fn accepted(range: &str) -> (String, bool) {
-    let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
-    let range = parts.next().unwrap_or_default();
-    let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
-    (range, weight.unwrap_or(1.0) > 0.0)
-}
-
-/// Whether the most specific of the accepted ranges that JSON falls into has a weight above zero.
-fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
-    let specificity = |range: &str| match range {
-        "application/json" => Some(2),
-        "application/*" => Some(1),
-        "*/*" => Some(0),
-        _ => None,
-    };
-    ranges
-        .map(accepted)
-        .filter_map(|(range, is_wanted)| Some((specificity(&range)?, is_wanted)))
-        .max_by_key(|(specificity, _)| *specificity)
-        .is_some_and(|(_, wanted)| wanted)
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -271,23 +262,5 @@ mod tests {
         assert_eq!(call("café".as_bytes(), b"me").unwrap().project.as_str(), "café");
         assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectInvalid)));
         assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid)));
-    }
-
-    #[test]
-    fn the_most_specific_range_decides() {
-        for accept in [
-            "application/json",
-            "text/xml, */*;q=0.1",
-            "application/*",
-            "Application/JSON; q=0.5",
-            "*/*;q=0, application/json",
-        ] {
-            assert!(accepts_json(accept.split(',')), "{accept}");
-        }
-        for accept in
-            ["application/xml", "text/html, text/plain", "application/json;q=0, */*", "json", ";", "application/json2"]
-        {
-            assert!(!accepts_json(accept.split(',')), "{accept}");
-        }
     }
 }

@@ -1,56 +1,113 @@
-//! Bodies are heard out before and after anything is decided: a client that is still sending when the
-//! connection is closed gets an error of the network, and never reads why it was refused.
+//! Bodies of requests are read by the handlers that need them. What a handler leaves is heard out behind it: a client that
+//! is still sending when the connection is closed gets an error of the network, and never reads why it was refused.
+//!
+//! So a request is refused before its body is collected, and costs no memory for it.
 
 use std::future::Future;
-use std::pin::pin;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header::EXPECT;
 use axum::response::Response;
-use bytes::Bytes;
-use futures::{StreamExt, stream};
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use tower_http::timeout::TimeoutBody;
-
-use crate::api::wire::body;
+use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
 /// A client that sends more than this in vain is not heard out.
 const HEARD_BYTES_MAX: usize = 1 << 20;
+/// A body has to be there after so many of the longest pauses, however short its own are.
+const PAUSES_MAX: u32 = 2;
 
-/// Handles a request with its body at hand, if any handler takes one as long as that; else without it, and
-/// hears it out afterwards. The client may pause as long as `patience` allows.
+/// The body of a request on its way. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Arriving(Arc<Mutex<State>>);
+
+struct State {
+    body: Source,
+    patience: Duration,
+    last_arrival: Option<Instant>,
+}
+
+/// No timer is started before somebody has to wait.
+enum Source {
+    AtHand(Body),
+    Awaited(Pin<Box<DeadlineBody<TimeoutBody<Body>>>>),
+}
+
+impl Arriving {
+    fn new(body: Body, patience: Duration) -> Self {
+        Self(Arc::new(Mutex::new(State { body: Source::AtHand(body), patience, last_arrival: None })))
+    }
+
+    /// When the last part of it arrived that somebody had to wait for.
+    pub(super) fn last_arrival(&self) -> Option<Instant> {
+        self.state().last_arrival
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let State { body, patience, last_arrival } = &mut *self.state();
+        if let Source::AtHand(at_hand) = body {
+            if let Poll::Ready(frame) = Pin::new(&mut *at_hand).poll_frame(cx) {
+                return Poll::Ready(frame);
+            }
+            let awaited = TimeoutBody::new(*patience, std::mem::take(at_hand));
+            *body = Source::Awaited(Box::pin(DeadlineBody::new(*patience * PAUSES_MAX, awaited)));
+        }
+        let Source::Awaited(awaited) = body else { unreachable!("it was just made so") };
+        let frame = std::task::ready!(awaited.as_mut().poll_frame(cx));
+        *last_arrival = Some(Instant::now());
+        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.state().body {
+            Source::AtHand(body) => body.is_end_stream(),
+            Source::Awaited(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state().body {
+            Source::AtHand(body) => body.size_hint(),
+            Source::Awaited(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Handles a request, and hears out what its handler has left of its body. The client may pause as long as `patience`
+/// allows.
 pub(super) async fn hear_out<F: Future<Output = Response>>(
-    request: Request,
-    bytes_max: u64,
+    mut request: Request,
     patience: Duration,
     handle: impl FnOnce(Request) -> F,
 ) -> Response {
     if request.body().is_end_stream() {
         return handle(request).await;
     }
-    let (parts, body) = request.into_parts();
-    let body = TimeoutBody::new(patience, body);
     // Who expects `100 Continue` sends nothing before it is asked for.
-    if parts.headers.contains_key(EXPECT) {
-        return handle(Request::from_parts(parts, Body::new(body))).await;
-    }
-    if body::length(&parts.headers).is_some_and(|length| length <= bytes_max) {
-        let body = match body.collect().await {
-            Ok(whole) => whole.to_bytes().into(),
-            // Whoever needs it finds out; who is refused anyway is told why.
-            Err(error) => Body::from_stream(stream::iter([Err::<Bytes, _>(error)])),
-        };
-        return handle(Request::from_parts(parts, body)).await;
-    }
-    let response = handle(Request::from_parts(parts, Body::empty())).await;
-    let mut rest = pin!(body.into_data_stream());
+    let is_sending = !request.headers().contains_key(EXPECT);
+    let mut arriving = Arriving::new(std::mem::take(request.body_mut()), patience);
+    *request.body_mut() = Body::new(arriving.clone());
+    request.extensions_mut().insert(arriving.clone());
+    let response = handle(request).await;
     let mut heard_bytes = 0;
-    while let Some(Ok(data)) = rest.next().await {
-        heard_bytes += data.len();
-        if heard_bytes > HEARD_BYTES_MAX {
-            break;
+    while is_sending && heard_bytes <= HEARD_BYTES_MAX {
+        match arriving.frame().await {
+            Some(Ok(frame)) => heard_bytes += frame.data_ref().map_or(0, Bytes::len),
+            Some(Err(_)) | None => break,
         }
     }
     response

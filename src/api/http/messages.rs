@@ -10,8 +10,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::admission::{LastSegment, accepts_events};
+use super::admission::LastSegment;
 use super::delivery::{Outbound, with_way_back};
+use super::representation::accepts_events;
 use super::resource::{Resource, resource};
 use super::stream::LAST_EVENT_ID;
 use super::view::INCLUDE_ORIGIN;

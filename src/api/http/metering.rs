@@ -12,6 +12,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::response::Response;
 
+use super::hearing::Arriving;
 use crate::api::wire::query::Query;
 use crate::metrics::{Metrics, RouteMeter};
 
@@ -40,11 +41,13 @@ impl Meters {
         let meter = path.and_then(|path| self.routes.get(path.as_str())).unwrap_or(&self.none);
         let method = name(request.method());
         let is_timed = !asks_to_wait(request.uri().query());
+        let body = request.extensions().get::<Arriving>().cloned();
         let start = Instant::now();
         let response = handle(request).await;
         meter.answered(method, response.status().as_u16());
         if is_timed {
-            meter.took(start.elapsed());
+            let arrival = body.and_then(|body| body.last_arrival());
+            meter.took(arrival.map_or(start, |arrival| arrival.max(start)).elapsed());
         }
         response
     }

@@ -10,6 +10,7 @@ mod messages;
 mod metering;
 mod outage;
 mod queues;
+mod representation;
 mod request_log;
 mod resource;
 mod server;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::FutureExt;
 
@@ -104,13 +105,15 @@ pub fn router(service: Service) -> Router {
 /// What every request goes through. One function: each layer of a router costs every request a box and a copy.
 async fn receive(State(reception): State<Arc<Reception>>, request: Request, next: Next) -> Response {
     let Reception { service, meters } = &*reception;
-    let limits = service.broker.limits();
-    let bytes_max = limits.max_messages_post_size.max(limits.max_queue_metadata).max(claims::BODY_BYTES_MAX);
     let patience = service.settings.client_timeout;
+    let handle = async |request| match admission::check_message(&request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
     let handle =
-        |request| AssertUnwindSafe(next.run(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
+        |request| AssertUnwindSafe(handle(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
     let handle = |request| meters.count(request, handle);
-    request_log::log(request, |request| hearing::hear_out(request, bytes_max, patience, handle)).await
+    request_log::log(request, |request| hearing::hear_out(request, patience, handle)).await
 }
 
 /// What every request goes through that needs a caller.

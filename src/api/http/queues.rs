@@ -22,6 +22,8 @@ use crate::domain::{Metadata, QueueId, QueueName};
 use crate::storage::Creation;
 
 const PATH: &str = "/v2/queues";
+/// Maximum number of metadata keys that one list filters by.
+const FILTERS_MAX: usize = 16;
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
@@ -150,12 +152,15 @@ async fn delete(State(broker): State<Broker>, queue: QueueId) -> Result<StatusCo
 }
 
 fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
-    let known = ["marker", "limit", "detailed", "name", "with_count"];
+    let filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
+    if filters.len() > FILTERS_MAX {
+        return Err(Error::Request(format!("there are {} filters, the most is {FILTERS_MAX}", filters.len())));
+    }
     Ok(QueueQuery {
         after: query.last("marker").map(str::to_owned),
         limit: query.integer("limit")?,
         name: query.last("name").map(str::to_owned),
-        metadata: query.others(&known).into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
+        metadata: filters.into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
     })
 }
 

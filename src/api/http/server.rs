@@ -21,6 +21,8 @@ use tracing::{debug, warn};
 
 use super::delivery::{Line, Outbound};
 
+/// The longest head of a request, in bytes; a longer one is answered 431.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when no connection can be accepted, which is when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,7 +37,7 @@ pub async fn serve(
 ) -> impl Future<Output = ()> {
     let service = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head_timeout);
+    http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
     let connections = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {

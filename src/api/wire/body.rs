@@ -1,36 +1,41 @@
-//! Request bodies: measured by `Content-Length` before a byte of them is read.
+//! Request bodies: refused by `Content-Length` before a byte of them is read, or when they turn out to be too long.
+
+use std::error::Error as StdError;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use bytes::Bytes;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::api::Error;
 
-/// How many bytes the request says it brings; `None` if it does not say.
+/// Whether the request says that it brings a body, which may be empty.
 #[must_use]
-pub fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+pub fn is_announced(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// The body, if there is one. One of more than `bytes_max` is answered by what `too_large` makes of it.
+/// The body, if there is one that is not empty. One of more than `bytes_max` is answered by what `too_large` makes of it.
 pub async fn read(
     headers: &HeaderMap,
     body: Body,
     bytes_max: u64,
     too_large: fn(String) -> Error,
 ) -> Result<Option<Bytes>, Error> {
-    match length(headers) {
-        None | Some(0) => Ok(None),
-        Some(length) if length > bytes_max => {
-            Err(too_large(format!("the body has {length} bytes, the most is {bytes_max}")))
-        }
-        Some(_) => match body.collect().await {
-            Ok(whole) => Ok(Some(whole.to_bytes())),
-            Err(_) => Err(Error::BodyCutOff),
-        },
+    let length: Option<u64> = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if let Some(length) = length.filter(|length| *length > bytes_max) {
+        return Err(too_large(format!("the body has {length} bytes, the most is {bytes_max}")));
     }
+    match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {
+        Ok(whole) => Ok(Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty())),
+        Err(error) if is_too_long(&*error) => Err(too_large(format!("the body has more than {bytes_max} bytes"))),
+        Err(_) => Err(Error::BodyCutOff),
+    }
+}
+
+fn is_too_long(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<LengthLimitError>() || error.source().is_some_and(is_too_long)
 }
 
 /// The body, where there has to be one.

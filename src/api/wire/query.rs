@@ -1,5 +1,7 @@
 //! Query parameters: repeated and comma-separated values are one list, blank ones count as absent.
 
+use std::collections::HashMap;
+
 use percent_encoding::percent_decode_str;
 
 use crate::api::Error;
@@ -56,14 +58,13 @@ impl Query {
     #[must_use]
     pub fn others(&self, known: &[&str]) -> Vec<(&str, Vec<&str>)> {
         let mut others: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (name, value) in &self.0 {
-            if known.contains(&name.as_str()) {
-                continue;
+        let mut places = HashMap::new();
+        for (name, value) in self.0.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            let place = *places.entry(name.as_str()).or_insert(others.len());
+            if place == others.len() {
+                others.push((name, Vec::new()));
             }
-            match others.iter_mut().find(|(other, _)| other == name) {
-                Some((_, values)) => values.push(value),
-                None => others.push((name, vec![value])),
-            }
+            others[place].1.push(value);
         }
         others
     }

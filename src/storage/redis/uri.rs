@@ -12,12 +12,11 @@ pub struct RedisUri {
     shown: String,
 }
 
-/// Why a text is no address of a Redis.
+/// Why a text is no address of a Redis. The text is not shown: where it is malformed, a password may be anywhere in it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{shown:?} is no Redis address: {reason}")]
+#[error("not a Redis address: {reason}; a valid one is redis://USER:PASSWORD@HOST:6379")]
 pub struct InvalidUri {
-    shown: String,
-    reason: String,
+    reason: &'static str,
 }
 
 impl RedisUri {
@@ -36,13 +35,12 @@ impl FromStr for RedisUri {
     type Err = InvalidUri;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let shown = without_password(text);
-        let invalid = |reason: String| InvalidUri { shown: shown.clone(), reason };
-        let url = as_fred_url(text).map_err(|reason| invalid(reason.to_owned()))?;
-        let mut config = Config::from_url(&url).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |reason| InvalidUri { reason };
+        let url = as_fred_url(text).map_err(invalid)?;
+        let mut config = Config::from_url(&url).map_err(|_| invalid("its host, port or database cannot be read"))?;
         // A store that is not there at the start is waited for, like one that goes later.
         config.fail_fast = false;
-        Ok(Self { config, shown })
+        Ok(Self { config, shown: without_password(text) })
     }
 }
 
@@ -73,8 +71,8 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{credentials}{first}?{}", query.join("&")))
 }
 
+/// A valid address, as it may be shown.
 fn without_password(text: &str) -> String {
-    let text = text.split('?').next().unwrap_or_default();
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &text[..scheme + 3], &text[at..]),
         _ => text.to_owned(),
@@ -83,6 +81,8 @@ fn without_password(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -98,13 +98,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_showing_the_password() {
+    fn what_is_no_address_is_refused() {
         for text in
-            ["", "redis", "redis://", "http://u:secret@h", "redis://u:secret@h1:1,h2:2", "redis-sentinel://h1:1"]
+            ["", "redis", "redis://", "http://h", "redis://h1:1,h2:2", "redis-sentinel://h1:1", "redis://h?db=1"]
         {
-            let error = text.parse::<RedisUri>().unwrap_err().to_string();
+            assert!(text.parse::<RedisUri>().is_err(), "{text}");
+        }
+    }
 
-            assert!(!error.contains("secret"), "{error}");
+    proptest! {
+        /// With the password in its place or, as in an address with a mistake, anywhere.
+        #[test]
+        fn a_password_is_never_shown(
+            before in "(redis|rediss|redis-cluster|redis-sentinel|http)?:?/{0,2}[a-z:@?,/%\\[#]{0,6}",
+            after in "[@:?,/%\\]#]{0,3}[a-z0-9.:,@?/]{0,12}",
+        ) {
+            let text = format!("{before}SECRET{after}");
+            let shown = match text.parse::<RedisUri>() {
+                Ok(uri) => uri.to_string(),
+                Err(error) => error.to_string(),
+            };
+
+            // What is behind the last @ of a valid address is a host.
+            prop_assert!(!shown.contains("SECRET") || !text.contains('@') || text.rfind('@') < text.find("SECRET"), "{shown}");
         }
     }
 }

@@ -1,0 +1,80 @@
+//! What the client sends and takes: `Content-Type`, `Content-Encoding` and `Accept`.
+
+use axum::http::{HeaderMap, header};
+
+use super::stream::EVENT_STREAM;
+use crate::api::Error;
+use crate::api::wire::body;
+
+/// Checks what the client sends and takes.
+pub(super) fn check(headers: &HeaderMap) -> Result<(), Error> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if body::is_announced(headers) && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(Error::FormContent);
+    }
+    let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(Error::ContentEncoding);
+    }
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut accept = accept.filter(|value| !value.is_empty()).peekable();
+    if accept.peek().is_some() && !accepts_json(accept.flat_map(|value| value.split(','))) {
+        return Err(Error::NotAcceptable);
+    }
+    Ok(())
+}
+
+/// Whether the client asks for events: it names them, as nobody does by chance.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept
+        .flat_map(|value| value.split(','))
+        .map(accepted)
+        .any(|(range, is_wanted)| is_wanted && range.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+/// A media range of `Accept`, and whether its weight is above zero.
+fn accepted(range: &str) -> (&str, bool) {
+    let mut parts = range.split(';').map(str::trim);
+    let range = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| {
+        let (name, weight) = part.split_once('=')?;
+        weight.parse::<f32>().ok().filter(|_| name.eq_ignore_ascii_case("q"))
+    });
+    (range, weight.unwrap_or(1.0) > 0.0)
+}
+
+/// Whether the most specific of the accepted ranges that JSON falls into has a weight above zero.
+fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
+    let specificity = |range: &str| {
+        ["*/*", "application/*", "application/json"].iter().position(|known| known.eq_ignore_ascii_case(range))
+    };
+    ranges
+        .map(accepted)
+        .filter_map(|(range, is_wanted)| Some((specificity(range)?, is_wanted)))
+        .max_by_key(|(specificity, _)| *specificity)
+        .is_some_and(|(_, wanted)| wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_range_decides() {
+        for accept in [
+            "application/json",
+            "text/xml, */*;q=0.1",
+            "application/*",
+            "Application/JSON; q=0.5",
+            "*/*;q=0, application/json",
+        ] {
+            assert!(accepts_json(accept.split(',')), "{accept}");
+        }
+        for accept in
+            ["application/xml", "text/html, text/plain", "application/json;q=0, */*", "json", ";", "application/json2"]
+        {
+            assert!(!accepts_json(accept.split(',')), "{accept}");
+        }
+    }
+}
