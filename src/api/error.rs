@@ -43,9 +43,6 @@ pub enum Error {
     /// A header that says who calls is there more than once.
     #[error("The header {0} is given more than once.")]
     RepeatedHeader(&'static str),
-    /// Two headers name different projects.
-    #[error("The headers {0} and {1} name different projects; send one of them.")]
-    ProjectsDiffer(&'static str, &'static str),
     /// The body is encoded.
     #[error("The body must be sent as it is, without a Content-Encoding.")]
     ContentEncoding,
@@ -149,7 +146,7 @@ impl Error {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
             Self::Host => (StatusCode::BAD_REQUEST, "Invalid Host header"),
-            Self::RepeatedHeader(_) | Self::ProjectsDiffer(..) => (StatusCode::BAD_REQUEST, "Ambiguous identification"),
+            Self::RepeatedHeader(_) => (StatusCode::BAD_REQUEST, "Ambiguous identification"),
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
             Self::ClientIdMissing => (StatusCode::BAD_REQUEST, "Missing header value"),

@@ -67,27 +67,16 @@ async fn all_spellings_of_a_client_id_are_one_client() {
 
 /// A proxy adds its own header behind those of its client, so the first one may be the client's.
 #[tokio::test]
-async fn headers_that_contradict_each_other_name_nobody() {
+async fn a_header_that_says_who_calls_comes_once() {
     let api = tenant();
 
-    for (more, words) in [
-        (vec![("X-Project-ID", "q")], "The header X-Project-ID is given more than once."),
-        (vec![("X-Tenant-Id", "p"), ("X-Tenant-Id", "p")], "The header X-Tenant-Id is given more than once."),
-        (vec![("Client-ID", CLIENT)], "The header Client-ID is given more than once."),
-        (vec![("X-Roles", "a"), ("X-Roles", "admin")], "The header X-Roles is given more than once."),
-        (
-            vec![("X-Tenant-Id", "q")],
-            "The headers X-Project-ID and X-Tenant-Id name different projects; send one of them.",
-        ),
-        (vec![("X-Tenant", "q")], "The headers X-Project-ID and X-Tenant name different projects; send one of them."),
-    ] {
+    for (name, second) in [("X-Project-ID", "q"), ("Client-ID", CLIENT), ("X-Roles", "admin")] {
         let request = api.bare(Method::GET, "/v2/queues").header("Client-ID", CLIENT).header("X-Project-ID", "p");
-        let request = more.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.header("X-Roles", "member").header(name, second);
 
-        assert_eq!(refused(request, 400, "Ambiguous identification").await, words);
+        let description = refused(request, 400, "Ambiguous identification").await;
+        assert_eq!(description, format!("The header {name} is given more than once."));
     }
-    let request = api.bare(Method::GET, "/v2/queues").header("Client-ID", CLIENT);
-    answered(request.header("X-Project-ID", "p").header("X-Tenant-Id", "p"), 200).await;
 }
 
 #[tokio::test]
@@ -112,7 +101,7 @@ async fn a_project_may_come_under_its_older_names() {
     for headers in [
         &[("X-Project-ID", project.as_str())][..],
         &[("X-Tenant", &project)],
-        &[("X-Tenant", &project), ("X-Tenant-Id", &project), ("X-Project-ID", &project)],
+        &[("X-Tenant", "other"), ("X-Tenant-Id", "other"), ("X-Project-ID", &project)],
     ] {
         let list = headers.iter().fold(request(Method::GET, "/v2/queues"), |list, (name, id)| list.header(*name, *id));
 

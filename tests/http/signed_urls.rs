@@ -246,7 +246,7 @@ async fn a_header_that_comes_twice_is_not_found() {
         if name == "X-Project-ID" {
             refused(second, 404, NO_ROUTE).await;
         } else {
-            refused(second, 400, "Ambiguous identification").await;
+            assert_eq!(answered(second, 200).await.json()["messages"], json!([]), "{name}");
         }
         let first =
             tenant.bare(Method::GET, MESSAGES).header("Client-ID", CLIENT).header("X-Project-ID", &victim.project);

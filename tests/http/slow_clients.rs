@@ -68,15 +68,15 @@ async fn a_body_that_drips_is_answered_408() {
         while writer.write_all(b" ").await.is_ok() {
             sleep(Duration::from_millis(100)).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
-    let mut heard = String::new();
+    let mut said = String::new();
     tokio::select! {
-        read = timeout(PATIENCE, answer.read_to_string(&mut heard)) => { let _reset = read.expect("the server hangs up"); }
+        read = timeout(PATIENCE, answer.read_to_string(&mut said)) => { let _reset = read.expect("the server hangs up"); }
         () = drip => {}
     }
 
-    assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+    assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
 }
 
 #[tokio::test]

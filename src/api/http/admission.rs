@@ -141,7 +141,8 @@ pub(super) fn check_message(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses headers from which two readers could learn of different callers: a proxy adds its own behind those of its client.
+/// Refuses headers from which two readers could learn of different callers: a proxy adds its own behind those of its client. Headers of
+/// different names may differ, because published clients send such; the first of `PROJECT_ID` counts.
 fn check_identity(headers: &HeaderMap) -> Result<(), Error> {
     let names = [(CLIENT_ID, "Client-ID"), (ROLES, "X-Roles")].into_iter();
     for (name, shown) in names.chain(PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN)) {
@@ -149,14 +150,7 @@ fn check_identity(headers: &HeaderMap) -> Result<(), Error> {
             return Err(Error::RepeatedHeader(shown));
         }
     }
-    let mut projects = PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN).filter(|(name, _)| headers.contains_key(*name));
-    let Some((first, first_shown)) = projects.next() else {
-        return Ok(());
-    };
-    match projects.find(|(name, _)| headers.get(*name) != headers.get(first)) {
-        Some((_, shown)) => Err(Error::ProjectsDiffer(first_shown, shown)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Caller, Error> {
