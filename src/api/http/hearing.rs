@@ -13,8 +13,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header::EXPECT;
 use axum::response::Response;
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
 /// A client that sends more than this in vain is not heard out.

@@ -16,21 +16,22 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Error> {
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(Error::ContentEncoding);
     }
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut accept = accept.filter(|value| !value.is_empty()).peekable();
-    if accept.peek().is_some() && !accepts_json(accept.flat_map(|value| value.split(','))) {
+    let mut ranges = ranges(headers).peekable();
+    if ranges.peek().is_some() && !accepts_json(ranges) {
         return Err(Error::NotAcceptable);
     }
     Ok(())
 }
 
+/// The media ranges that the client accepts; none if it does not say.
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept.filter(|value| !value.is_empty()).flat_map(|value| value.split(','))
+}
+
 /// Whether the client asks for events: it names them, as nobody does by chance.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accept
-        .flat_map(|value| value.split(','))
-        .map(accepted)
-        .any(|(range, is_wanted)| is_wanted && range.eq_ignore_ascii_case(EVENT_STREAM))
+    ranges(headers).map(accepted).any(|(range, is_wanted)| is_wanted && range.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// A media range of `Accept`, and whether its weight is above zero.
