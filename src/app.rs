@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::api::http::{self, Service, Settings};
+use crate::api::http::{self, Service, Serving, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
 use crate::config::{self, Config};
+use crate::descriptors;
 use crate::janitor;
 use crate::metrics::Metrics;
 pub use crate::storage::Check;
@@ -80,7 +81,16 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     };
     let metrics = Arc::new(Metrics::new());
     let broker = Broker::new(store, config.transport.limits.clone(), cipher, metrics.clone());
-    Service { broker, settings: Arc::new(settings), metrics }
+    Service::new(broker, settings, metrics)
+}
+
+/// How connections of clients are served, as far as the limit on open files allows, which this raises.
+#[must_use]
+pub fn serving(config: &Config) -> Serving {
+    Serving {
+        head_timeout: Duration::from_secs(config.client_timeout_s),
+        connections_max: descriptors::connections_max(config.max_connections),
+    }
 }
 
 /// When the store's maintenance is done.
@@ -140,7 +150,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
     let store = open(&uri, config)?;
     let service = service(config, store.clone());
-    let (broker, client_timeout) = (service.broker.clone(), service.settings.client_timeout);
+    let broker = service.broker.clone();
 
     info!(address = %listener.local_addr()?, store = %uri, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
@@ -156,7 +166,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         }
         waited_on.stop_waiting();
     };
-    let unfinished = http::serve(listener, http::router(service), client_timeout, stop).await;
+    let unfinished = http::serve(listener, http::router(service), serving(config), stop).await;
     info!("draining");
     let drained = async {
         unfinished.await;

@@ -36,6 +36,8 @@ pub struct Config {
     /// How long a client may pause while it sends a request, in seconds.
     #[serde(rename = "client_timeout")]
     pub client_timeout_s: u64,
+    /// Maximum number of open connections of clients.
+    pub max_connections: usize,
     /// Limits and defaults of the API.
     pub transport: Transport,
     /// Pre-signed URLs.
@@ -197,8 +199,12 @@ impl Config {
             ("max_messages_per_post", limits.max_messages_per_post.into(), (1, POST_MESSAGES_MAX)),
             ("max_messages_post_size", limits.max_messages_post_size, (1, BODY_BYTES_MAX)),
             ("idempotency_key_ttl", limits.idempotency_key_ttl.into(), (1, YEAR_S)),
+            ("max_waits_per_project", limits.max_waits_per_project.into(), (1, CONNECTIONS_MAX)),
+            ("max_streams_per_project", limits.max_streams_per_project.into(), (1, CONNECTIONS_MAX)),
+            ("max_queueing", limits.max_queueing.into(), (1, QUEUEING_S_MAX)),
             ("max_queue_metadata", limits.max_queue_metadata, (1, BODY_BYTES_MAX)),
             ("threads", self.threads as u64, (0, THREADS_MAX)),
+            ("max_connections", self.max_connections as u64, (1, CONNECTIONS_MAX)),
             ("client_timeout", self.client_timeout_s, (1, YEAR_S)),
             ("janitor.pause", self.janitor.pause_s, (1, YEAR_S)),
             ("janitor.walk", self.janitor.walk_s, (1, YEAR_S)),
@@ -225,6 +231,9 @@ const PAGE_MAX: u64 = 1000;
 const POST_MESSAGES_MAX: u64 = 1000;
 /// The largest body that may be configured, in bytes: all of it goes to the store in one script.
 const BODY_BYTES_MAX: u64 = 4 << 20;
+/// Largest value of `max_queueing`, in seconds: clients give up long before.
+const QUEUEING_S_MAX: u64 = 60;
+const CONNECTIONS_MAX: u64 = 1_000_000;
 const THREADS_MAX: u64 = 1024;
 const YEAR_S: u64 = 366 * 24 * 3600;
 

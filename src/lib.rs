@@ -6,6 +6,7 @@ pub mod auth;
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod descriptors;
 pub mod domain;
 pub mod janitor;
 pub mod metrics;

@@ -30,6 +30,8 @@ pub struct Metrics {
     pickup_delay: Histogram,
     requests: Family<RequestLabels, Total>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    operations_in_flight: Gauge,
+    requests_waiting: Gauge,
 }
 
 /// The metrics of one route, at hand for each request.
@@ -103,8 +105,25 @@ impl Metrics {
             "How long requests took that did not ask to wait, until their answer began, by path template",
             durations.clone(),
         );
+        let (operations_in_flight, requests_waiting) = (Gauge::default(), Gauge::default());
+        registry.register(
+            "sukkal_store_operations_in_flight",
+            "Operations of requests that are in flight in the store",
+            operations_in_flight.clone(),
+        );
+        registry.register(
+            "sukkal_store_requests_waiting",
+            "Requests that wait until the store can serve them",
+            requests_waiting.clone(),
+        );
         registry.register("sukkal_build_info", "1, with the version", build);
-        Self { registry, pickup_delay, requests, durations }
+        Self { registry, pickup_delay, requests, durations, operations_in_flight, requests_waiting }
+    }
+
+    /// Records how busy the store is.
+    pub fn store_load(&self, in_flight: usize, waiting: usize) {
+        self.operations_in_flight.set(i64::try_from(in_flight).unwrap_or(i64::MAX));
+        self.requests_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
     /// Notes how long messages were there to be had that somebody has now, for the first time.

@@ -169,13 +169,16 @@ impl Error {
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
+            Self::Broker(Broker::Share { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
             Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
             Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_)) => {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             // Another process may have the key, or this one's operator may give it one.
-            Self::Broker(Broker::Store(storage::Error::Unavailable(_)) | Broker::Key(_)) => UNAVAILABLE,
+            Self::Broker(
+                Broker::Store(storage::Error::Unavailable(_) | storage::Error::Overloaded) | Broker::Key(_),
+            ) => UNAVAILABLE,
             Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
@@ -186,7 +189,9 @@ impl Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, title) = self.parts();
-        if status.is_server_error() {
+        let is_refused = matches!(self, Self::Broker(broker::Error::Store(storage::Error::Overloaded)));
+        // A line for each of thousands of refused requests would make the overload worse.
+        if status.is_server_error() && !is_refused {
             tracing::error!(error = %self, status = status.as_u16(), "request failed");
         }
         let description = match &self {
@@ -195,13 +200,14 @@ impl IntoResponse for Error {
                 return unavailable("The message store cannot be reached.");
             }
             Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
+            error if is_refused => Some(format!("{error}. Please try again in a few seconds.")),
             error => Some(error.to_string()),
         };
         let mut response = document(status, title, description);
         let headers = response.headers_mut();
         if let Self::Method { allow } = self {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
-        } else if status == StatusCode::SERVICE_UNAVAILABLE {
+        } else if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         }
         response

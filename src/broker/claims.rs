@@ -1,7 +1,7 @@
 //! Operations on claims.
 
 use super::taken::{Taken, WayBack};
-use super::{Broker, Error, check_range};
+use super::{Admitted, Broker, Error, check_range};
 use crate::domain::limits::CLAIM_TERM_S_MIN;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
 use crate::storage::ClaimChange;
@@ -51,21 +51,22 @@ impl Broker {
             None => Vec::new(),
         };
         let new = NewClaim { limit: limit as usize, term, prefer };
-        let look = || {
+        let look = |store| {
             let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
-            self.to_the_end(async move { this.claim_once(&queue, new, !wait.is_zero()).await })
+            self.to_the_end(async move { this.claim_once(&store, &queue, new, !wait.is_zero()).await })
         };
         self.look_in_turn(&queue, wait, look).await
     }
 
     async fn claim_once(
         &self,
+        store: &Admitted,
         queue: &QueueId,
         new: NewClaim,
         may_go_back: bool,
     ) -> Result<Option<Taken<Claim>>, Error> {
-        let new = NewClaim { limit: self.look_ahead(queue, new.limit).await?, ..new };
-        let Some(claim) = self.store.create_claim(queue, &new).await? else {
+        let new = NewClaim { limit: self.look_ahead(store, queue, new.limit).await?, ..new };
+        let Some(claim) = store.create_claim(queue, &new).await? else {
             return Ok(None);
         };
         // Also if it goes back: what has been under a claim is never again claimed for the first time.
@@ -81,7 +82,7 @@ impl Broker {
             Preference::Shard(shard) => return Ok(vec![*shard]),
             Preference::Tenant(tenant) => tenant,
         };
-        let queue = self.store.get_queue(queue).await?;
+        let queue = self.admitted(queue).await?.get_queue(queue).await?;
         let sharding = queue.and_then(|queue| queue.metadata.sharding());
         Ok(sharding.map(|sharding| sharding.draw(tenant).shards).unwrap_or_default())
     }
@@ -90,10 +91,10 @@ impl Broker {
     pub async fn get_claim(&self, queue: &QueueId, id: &str) -> Result<Claim, Error> {
         let missing = || no_claim(queue, id);
         let Some(id) = ClaimId::parse(id) else {
-            self.ping().await?;
+            self.ping_for(queue).await?;
             return Err(missing());
         };
-        let mut claim = self.store.get_claim(queue, id).await?.ok_or_else(missing)?;
+        let mut claim = self.admitted(queue).await?.get_claim(queue, id).await?.ok_or_else(missing)?;
         claim.messages = self.sealing.open_all(queue, claim.messages)?;
         Ok(claim)
     }
@@ -104,10 +105,10 @@ impl Broker {
         let term = self.admit_term(term, 0)?;
         let missing = no_claim(&queue, id);
         let Some(id) = ClaimId::parse(id) else {
-            self.ping().await?;
+            self.ping_for(&queue).await?;
             return Err(missing);
         };
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         match self.to_the_end(async move { store.renew_claim(&queue, id, term).await }).await? {
             ClaimChange::Done => Ok(()),
             ClaimChange::Gone => Err(missing),
@@ -126,10 +127,10 @@ impl Broker {
         let delay_s = check_range("delay", delay_s.unwrap_or(0), 0, self.limits.max_claim_ttl)?;
         let missing = no_claim(&queue, claim);
         let Some(claim) = ClaimId::parse(claim) else {
-            self.ping().await?;
+            self.ping_for(&queue).await?;
             return Err(missing);
         };
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         let change = match MessageId::parse(id, &queue) {
             Some(id) => self.to_the_end(async move { store.return_message(&queue, claim, id, delay_s).await }).await?,
             // It names no message here, so there is nothing to give back.
@@ -145,9 +146,9 @@ impl Broker {
     /// Ends the claim, if it is live: what it still holds is free again.
     pub async fn release_claim(&self, queue: QueueId, id: &str) -> Result<(), Error> {
         let Some(id) = ClaimId::parse(id) else {
-            return self.ping().await;
+            return self.ping_for(&queue).await;
         };
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         self.to_the_end(async move { Ok(store.release_claim(&queue, id).await?) }).await
     }
 

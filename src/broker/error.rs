@@ -53,6 +53,14 @@ pub enum Error {
     /// A message is not what was stored, so nobody can read it.
     #[error("{0}")]
     Damaged(String),
+    /// The project has as many of these as it may have at the same time.
+    #[error("The project has {max} {kind}, which is the maximum for one project. Please try again later.")]
+    Share {
+        /// What there are too many of.
+        kind: &'static str,
+        /// How many there may be.
+        max: u32,
+    },
     /// The caller's roles do not allow it.
     #[error("You are not authorized to complete this action.")]
     Forbidden,

@@ -7,10 +7,11 @@ use tracing::debug;
 
 use super::looks::Place;
 use super::messages::{MessageQuery, Start};
+use super::shares::Share;
 use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::client::Poster;
-use crate::domain::{Message, QueueId};
+use crate::domain::{Message, QueueId, Rank};
 use crate::storage::watch::Receiver;
 use crate::storage::{self, Watch};
 
@@ -26,6 +27,9 @@ pub struct Feed {
     not_from: Option<Poster>,
     news: Option<News>,
     is_at_end: bool,
+    /// Where the page began that was read last.
+    previous: Option<Rank>,
+    _share: Share,
 }
 
 struct News {
@@ -42,8 +46,9 @@ impl Broker {
         let start = query.start(&queue)?.ok_or_else(|| {
             Error::Limit("the position to start from is the id of no message of this queue".to_owned())
         })?;
+        let share = self.streams.take(queue.project())?;
         let position = match start {
-            Start::Now => self.position(&queue, start).await.ok().flatten(),
+            Start::Now => self.position_of(&queue, start).await.ok().flatten(),
             Start::Oldest | Start::Behind(_) => None,
         };
         let start = position.map_or(start, Start::Behind);
@@ -54,7 +59,15 @@ impl Broker {
             not_from: (!query.echo).then(|| caller.client.poster()),
             news: None,
             is_at_end: false,
+            previous: None,
+            _share: share,
         })
+    }
+}
+
+impl Broker {
+    async fn position_of(&self, queue: &QueueId, start: Start) -> Result<Option<Rank>, Error> {
+        start.position(&self.admitted(queue).await?, queue).await
     }
 }
 
@@ -65,6 +78,12 @@ impl Feed {
         &self.place.queue
     }
 
+    /// Has the messages read again that [`Self::next`] has returned last.
+    pub fn unread(&mut self) {
+        self.place.after = self.previous;
+        self.is_at_end = false;
+    }
+
     /// The next messages, at least one; `None` when the service stops. Waits for them however long, also for a store
     /// that is away. If it is given up half-way, nothing is skipped.
     pub async fn next(&mut self) -> Result<Option<Vec<Message>>, Error> {
@@ -73,8 +92,8 @@ impl Feed {
                 return Ok(None);
             }
             match self.try_next().await {
-                Err(Error::Store(storage::Error::Unavailable(reason))) => {
-                    debug!(reason, queue = %self.place.queue, "a followed feed waits for the store");
+                Err(Error::Store(reason @ (storage::Error::Unavailable(_) | storage::Error::Overloaded))) => {
+                    debug!(%reason, queue = %self.place.queue, "a followed feed waits for the store");
                     tokio::select! {
                         () = sleep(REST) => {}
                         () = self.broker.closing.cancelled() => {}
@@ -87,7 +106,7 @@ impl Feed {
 
     async fn try_next(&mut self) -> Result<Option<Vec<Message>>, Error> {
         if let Some(start) = self.start {
-            self.place.after = self.broker.position(&self.place.queue, start).await?;
+            self.place.after = self.broker.position_of(&self.place.queue, start).await?;
             self.start = None;
         }
         let news = match &mut self.news {
@@ -106,6 +125,7 @@ impl Feed {
                 }
             }
             self.is_at_end = false;
+            self.previous = self.place.after;
             // A stream goes on behind what it has read, so older positions are none of its.
             let _older = news.told.catch_up();
             let page = self.broker.look_together(self.place.clone()).await?;

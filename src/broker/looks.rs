@@ -66,6 +66,11 @@ impl Broker {
         told.await.unwrap_or_else(|_| Err(Error::Unavailable("nobody looks any more".to_owned())))
     }
 
+    async fn look(&self, place: &Place) -> Result<Page, Error> {
+        let listing = Listing { after: place.after, limit: place.limit, not_from: None, scope: place.scope };
+        self.admitted(&place.queue).await?.list_messages(&place.queue, &listing).await
+    }
+
     async fn look_for_all(self, place: Place) {
         loop {
             // Those who were called with the first one are on their way.
@@ -78,8 +83,7 @@ impl Broker {
             if waiting.is_empty() {
                 return;
             }
-            let listing = Listing { after: place.after, limit: place.limit, not_from: None, scope: place.scope };
-            let page = self.store.list_messages(&place.queue, &listing).await.map(Arc::new);
+            let page = self.look(&place).await.map(Arc::new);
             self.store.looked(&place.queue);
             for tell in waiting {
                 let _gone_meanwhile = tell.send(page.clone());

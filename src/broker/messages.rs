@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::taken::{Taken, WayBack};
-use super::{Broker, Error, check_range};
+use super::{Admitted, Broker, Error, check_range};
 use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
@@ -111,6 +111,17 @@ pub struct Listed {
     pub position: Option<Rank>,
 }
 
+impl Start {
+    /// The position behind which reading starts; `None` for the oldest message.
+    pub(super) async fn position(self, store: &Admitted, queue: &QueueId) -> Result<Option<Rank>, Error> {
+        Ok(match self {
+            Self::Oldest => None,
+            Self::Behind(rank) => Some(rank),
+            Self::Now => Some(store.sight(queue).await?.position()),
+        })
+    }
+}
+
 impl MessageQuery {
     /// Where reading starts; `None` for behind something that is no id of this queue.
     pub(super) fn start(&self, queue: &QueueId) -> Result<Option<Start>, Error> {
@@ -139,11 +150,12 @@ impl Broker {
             return Err(Error::Limit(format!("the request has {count} messages; it must have between 1 and {most}")));
         }
         // A queue that is as it was last seen takes one step, which a store does to its end by itself.
+        let store = self.admitted(&queue).await?;
         let seen = self.seen.get(&queue);
         if let Some(known) = &seen
             && let Ok(messages) = self.prepare(caller, &queue, &known.metadata, &request)
         {
-            match self.try_to_post(caller, &queue, known.revision, &messages, &request).await? {
+            match self.try_to_post(&store, caller, &queue, known.revision, &messages, &request).await? {
                 Posting::Posted(ids) => return Ok(ids),
                 Posting::Stale(_) => {}
                 Posting::OtherContent => return Err(Error::OtherContent),
@@ -151,28 +163,29 @@ impl Broker {
         }
         let this = self.clone();
         let caller = caller.clone();
-        self.to_the_end(async move { this.post_until_known(&caller, queue, &request).await }).await
+        self.to_the_end(async move { this.post_until_known(&store, &caller, queue, &request).await }).await
     }
 
     /// Posts to a queue that has changed since it was last seen, or was not seen before.
     async fn post_until_known(
         &self,
+        store: &Admitted,
         caller: &Caller,
         queue: QueueId,
         request: &PostRequest,
     ) -> Result<Vec<MessageId>, Error> {
-        let mut known = self.store.get_queue(&queue).await?;
+        let mut known = store.get_queue(&queue).await?;
         let unset = Metadata::default();
         for _ in 0..TRIES_MAX {
             let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
             // Before the queue is created: a refused request changes nothing.
             let messages = self.prepare(caller, &queue, metadata, request)?;
             let Some(current) = known else {
-                self.store.create_queue(&queue, &unset).await?;
-                known = self.store.get_queue(&queue).await?;
+                store.create_queue(&queue, &unset).await?;
+                known = store.get_queue(&queue).await?;
                 continue;
             };
-            match self.try_to_post(caller, &queue, current.revision, &messages, request).await? {
+            match self.try_to_post(store, caller, &queue, current.revision, &messages, request).await? {
                 Posting::Posted(ids) => {
                     self.seen.insert(queue, Arc::new(current));
                     return Ok(ids);
@@ -186,6 +199,7 @@ impl Broker {
 
     async fn try_to_post(
         &self,
+        store: &Admitted,
         caller: &Caller,
         queue: &QueueId,
         seen: Revision,
@@ -193,7 +207,7 @@ impl Broker {
         request: &PostRequest,
     ) -> Result<Posting, Error> {
         let once = request.once.as_ref().map(|once| (once, self.limits.idempotency_key_ttl));
-        Ok(self.store.post_messages(queue, &Post { seen, client: &caller.client, messages, once }).await?)
+        Ok(store.post_messages(queue, &Post { seen, client: &caller.client, messages, once }).await?)
     }
 
     /// A page of the feed. Empty only if none that the query lets through is left, and none turns up while the caller
@@ -205,12 +219,14 @@ impl Broker {
         let Some(start) = query.start(queue)? else {
             return Ok(Listed::default());
         };
-        let after = self.position(queue, start).await?;
+        let store = self.admitted(queue).await?;
+        let after = start.position(&store, queue).await?;
         let listing =
             Listing { after, limit, not_from: (!query.echo).then(|| caller.client.clone()), scope: query.scope };
         let page = if wait.is_zero() {
-            self.store.list_messages(queue, &listing).await?
+            store.list_messages(queue, &listing).await?
         } else {
+            drop(store);
             self.look_until(queue, &listing, Instant::now() + wait).await?
         };
         let page = self.sealing.open_page(queue, page)?;
@@ -225,15 +241,6 @@ impl Broker {
             None => self.limits.messages_per_page(),
         };
         Ok(limit as usize)
-    }
-
-    /// The position that reading starts behind; nothing for the oldest message.
-    pub(super) async fn position(&self, queue: &QueueId, start: Start) -> Result<Option<Rank>, Error> {
-        Ok(match start {
-            Start::Oldest => None,
-            Start::Behind(rank) => Some(rank),
-            Start::Now => Some(self.store.sight(queue).await?.position()),
-        })
     }
 
     /// The message with that id.
@@ -260,18 +267,19 @@ impl Broker {
 
     async fn find_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
         if ids.is_empty() {
-            self.ping().await?;
+            self.ping_for(queue).await?;
+            return Ok(Vec::new());
         }
-        self.sealing.open_all(queue, self.store.get_messages(queue, ids).await?)
+        self.sealing.open_all(queue, self.admitted(queue).await?.get_messages(queue, ids).await?)
     }
 
     /// Deletes the message with that id, if it is there: a claimed one by its claim, a free one by none.
     pub async fn delete_message(&self, queue: QueueId, id: &str, claim: Option<&str>) -> Result<(), Error> {
         let Some(id) = MessageId::parse(id, &queue) else {
-            return self.ping().await;
+            return self.ping_for(&queue).await;
         };
         let claim = claim.map(|claim| ClaimId::parse(claim).map_or(GivenClaim::Malformed, GivenClaim::Id));
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         let deletion = self.to_the_end(async move { store.delete_message(&queue, id, claim).await }).await?;
         outcome(deletion)
     }
@@ -285,9 +293,9 @@ impl Broker {
     ) -> Result<Taken<Vec<Message>>, Error> {
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
         let wait = self.admit_wait(wait_s)?;
-        let look = || {
+        let look = |store| {
             let (this, queue) = (self.clone(), queue.clone());
-            self.to_the_end(async move { this.pop_once(&queue, limit as usize, !wait.is_zero()).await })
+            self.to_the_end(async move { this.pop_once(&store, &queue, limit as usize, !wait.is_zero()).await })
         };
         let popped = self.look_in_turn(&queue, wait, look).await?;
         Ok(popped.unwrap_or_else(|| Taken { value: Vec::new(), way_back: WayBack::none() }))
@@ -295,12 +303,13 @@ impl Broker {
 
     async fn pop_once(
         &self,
+        store: &Admitted,
         queue: &QueueId,
         limit: usize,
         may_go_back: bool,
     ) -> Result<Option<Taken<Vec<Message>>>, Error> {
-        let limit = self.look_ahead(queue, limit).await?;
-        let popped = self.store.pop_messages(queue, limit).await?;
+        let limit = self.look_ahead(store, queue, limit).await?;
+        let popped = store.pop_messages(queue, limit).await?;
         if popped.is_empty() {
             return Ok(None);
         }
@@ -327,9 +336,9 @@ impl Broker {
             return Err(Error::Limit("here \"ids\" takes \"claim_ids\" too".to_owned()));
         }
         if ids.is_empty() {
-            return self.ping().await;
+            return self.ping_for(&queue).await;
         }
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         if !takes_claims {
             return self.to_the_end(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await;
         }

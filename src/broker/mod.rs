@@ -10,6 +10,7 @@ mod looks;
 pub mod messages;
 pub mod queues;
 mod sealing;
+mod shares;
 pub mod taken;
 mod waiting;
 
@@ -17,6 +18,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +31,10 @@ pub use error::Error;
 use self::looks::Looks;
 use self::queues::FilterTurns;
 use self::sealing::Sealing;
-use crate::domain::{Limits, Queue, QueueId};
+use self::shares::Shares;
+use crate::domain::{Limits, ProjectId, Queue, QueueId};
 use crate::metrics::Metrics;
-use crate::storage::Driver;
+use crate::storage::{self, Admission, Driver, Permit};
 
 /// How many queues' metadata a process remembers.
 const REMEMBERED_QUEUES_MAX: usize = 10_000;
@@ -52,8 +55,24 @@ pub struct Shared {
     writes: TaskTracker,
     looks: Looks,
     filter_turns: FilterTurns,
+    waits: Shares,
+    streams: Shares,
     /// Nobody waits any more.
     closing: CancellationToken,
+}
+
+/// The store for one operation, which is in flight for as long as this exists.
+struct Admitted {
+    store: Arc<dyn Driver>,
+    _permit: Permit,
+}
+
+impl Deref for Admitted {
+    type Target = dyn Driver;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
 }
 
 impl fmt::Debug for Broker {
@@ -74,9 +93,13 @@ impl Broker {
     /// A broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
     pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
+        let waits = Shares::new("requests that wait", limits.max_waits_per_project);
+        let streams = Shares::new("event streams", limits.max_streams_per_project);
         Self(Arc::new(Shared {
             store,
             limits,
+            waits,
+            streams,
             metrics,
             seen: Cache::new(REMEMBERED_QUEUES_MAX),
             sealing: Sealing::new(cipher),
@@ -93,10 +116,40 @@ impl Broker {
         &self.limits
     }
 
-    /// Succeeds if the store answers. Also done where an id can name nothing, because no caller shall
-    /// be told what a store holds that cannot be reached.
+    /// Succeeds if the store answers.
     pub async fn ping(&self) -> Result<(), Error> {
         Ok(self.store.ping().await?)
+    }
+
+    /// The same for a client whose request names an id that can be nobody's: no client is told what a store holds that
+    /// cannot be reached.
+    async fn ping_for(&self, queue: &QueueId) -> Result<(), Error> {
+        Ok(self.admitted(queue).await?.ping().await?)
+    }
+
+    /// Returns the store for one operation on this queue, when it is the turn of the queue's project. Whatever a
+    /// client's request does in the store goes through this; [`Shared::store`] is for what Sukkal does by itself.
+    async fn admitted(&self, queue: &QueueId) -> Result<Admitted, storage::Error> {
+        self.admitted_by(&self.store.queue_admission(queue), queue.project()).await
+    }
+
+    /// The same for one operation on the project's list of queues.
+    async fn admitted_to_list(&self, project: &ProjectId) -> Result<Admitted, storage::Error> {
+        self.admitted_by(&self.store.project_admission(project), project).await
+    }
+
+    async fn admitted_by(&self, admission: &Arc<Admission>, project: &ProjectId) -> Result<Admitted, storage::Error> {
+        let wait_max = Duration::from_secs(self.limits.max_queueing.into());
+        let permit = admission.enter(project, wait_max).await?;
+        Ok(Admitted { store: self.store.clone(), _permit: permit })
+    }
+
+    /// The metrics of the process, as they are now.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let load = self.store.load();
+        self.metrics.store_load(load.in_flight, load.waiting);
+        self.metrics.exposition()
     }
 
     /// Waits until every write that has begun is at its end.

@@ -81,29 +81,30 @@ impl Broker {
     pub async fn create_queue(&self, queue: QueueId, metadata: Map<String, Value>) -> Result<Creation, Error> {
         let metadata = Metadata::new(metadata, &self.limits)?;
         self.sealing.check(&Metadata::default(), &metadata)?;
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         self.to_the_end(async move { Ok(store.create_queue(&queue, &metadata).await?) }).await
     }
 
     /// The queue's metadata with all defaults; that of an empty queue when it does not exist.
     pub async fn get_queue(&self, queue: &QueueId) -> Result<Map<String, Value>, Error> {
-        let metadata = self.store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
+        let metadata =
+            self.admitted(queue).await?.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
         Ok(metadata.with_defaults(&self.limits))
     }
 
     /// Patches the queue's metadata, all operations or none, and returns it with all defaults.
     pub async fn update_queue(&self, queue: QueueId, patch: MetadataPatch) -> Result<Map<String, Value>, Error> {
-        let this = self.clone();
+        let (this, store) = (self.clone(), self.admitted(&queue).await?);
         self.to_the_end(async move {
             for _ in 0..TRIES_MAX {
-                let Some(current) = this.store.get_queue(&queue).await? else {
+                let Some(current) = store.get_queue(&queue).await? else {
                     return Err(Error::NoQueue(queue));
                 };
                 let keys = patch.apply(&current.metadata)?;
                 this.check_size(&keys)?;
                 let metadata = Metadata::new(keys, &this.limits)?;
                 this.sealing.check(&current.metadata, &metadata)?;
-                if this.store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
+                if store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
                     return Ok(metadata.with_defaults(&this.limits));
                 }
             }
@@ -124,7 +125,7 @@ impl Broker {
 
     /// Deletes the queue with all it holds.
     pub async fn delete_queue(&self, queue: QueueId) -> Result<(), Error> {
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         self.to_the_end(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
@@ -149,7 +150,8 @@ impl Broker {
                 name_part: query.name.as_deref(),
                 examined_max: step.min(left),
             };
-            let examined = self.store.list_queues(&caller.project, &listing).await?;
+            let store = self.admitted_to_list(&caller.project).await?;
+            let examined = store.list_queues(&caller.project, &listing).await?;
             left -= listing.examined_max;
             let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
             page.extend(matching.map(|(name, queue)| (name, queue.metadata)).take(limit - page.len()));
@@ -165,18 +167,18 @@ impl Broker {
 
     /// Deletes all messages of the queue, claimed ones too, and its claims.
     pub async fn purge_messages(&self, queue: QueueId) -> Result<(), Error> {
-        let store = self.store.clone();
+        let store = self.admitted(&queue).await?;
         self.to_the_end(async move { Ok(store.purge_messages(&queue).await?) }).await
     }
 
     /// What the queue holds, on demand shard by shard; nothing, when it does not exist.
     pub async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-        Ok(self.store.get_stats(queue, detailed).await?)
+        Ok(self.admitted(queue).await?.get_stats(queue, detailed).await?)
     }
 
     /// How many queues the project has.
     pub async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
-        Ok(self.store.count_queues(project).await?)
+        Ok(self.admitted_to_list(project).await?.count_queues(project).await?)
     }
 }
 
@@ -215,6 +217,9 @@ mod tests {
             message_delete_with_claim_id: false,
             max_queues_per_page: 10,
             max_wait: 0,
+            max_queueing: 1,
+            max_waits_per_project: 1,
+            max_streams_per_project: 1,
             max_messages_per_claim_or_pop: 1,
             max_messages_per_page: 1,
         };

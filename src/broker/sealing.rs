@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::cipher::{Cipher, Failure};
-use super::{Broker, Error};
+use super::{Admitted, Broker, Error};
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::{Body, Claim, Message, MessageId, Metadata, NewMessage, QueueId};
 use crate::storage::{Listing, Page, Popped, Scope};
@@ -111,12 +111,12 @@ impl Broker {
     /// How many messages to take from the head of the queue: `limit`, or fewer where this process is wary
     /// and cannot open them all. An error if it cannot open the first. Which one is next in a fair queue the store alone
     /// knows, so there it is one at a time, and one that cannot be opened takes the turn of its shard only.
-    pub(super) async fn look_ahead(&self, queue: &QueueId, limit: usize) -> Result<usize, Error> {
+    pub(super) async fn look_ahead(&self, store: &Admitted, queue: &QueueId, limit: usize) -> Result<usize, Error> {
         if !self.sealing.wary.load(Ordering::Relaxed) {
             return Ok(limit);
         }
         let head = Listing { after: None, limit, not_from: None, scope: Scope::default() };
-        let head = self.store.list_messages(queue, &head).await?;
+        let head = store.list_messages(queue, &head).await?;
         if head.is_fair {
             return Ok(1);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Broker, Error, check_range};
+use super::{Admitted, Broker, Error, check_range};
 use crate::domain::{QueueId, Rank};
 use crate::storage::{Listing, Page, Scope, Watch};
 
@@ -65,6 +65,7 @@ impl Broker {
     /// Returns a page of the feed. While it is empty, waits for notifications until the given time, and runs the query
     /// again.
     pub(super) async fn look_until(&self, queue: &QueueId, listing: &Listing, until: Instant) -> Result<Page, Error> {
+        let _share = self.waits.take(queue.project())?;
         let watch = self.store.watch(queue).await?;
         let mut notifications = watch.reader(listing.scope.delayed);
         let mut progress = Progress::new(listing.after);
@@ -73,7 +74,7 @@ impl Broker {
                 progress.go_back_to(older);
             }
             let listing = Listing { after: progress.next, ..listing.clone() };
-            let page = self.store.list_messages(queue, &listing).await?;
+            let page = self.admitted(queue).await?.list_messages(queue, &listing).await?;
             if !page.messages.is_empty() {
                 return Ok(page);
             }
@@ -93,18 +94,19 @@ impl Broker {
         &self,
         queue: &QueueId,
         wait: Duration,
-        look: impl Fn() -> F,
+        look: impl Fn(Admitted) -> F,
     ) -> Result<Option<T>, Error> {
         if wait.is_zero() {
-            return look().await;
+            return look(self.admitted(queue).await?).await;
         }
         let until = Instant::now() + wait;
+        let _share = self.waits.take(queue.project())?;
         let watch = self.store.watch(queue).await?;
         let mut call = Call(None);
         loop {
             let mut called = pin!(watch.claimer());
             called.as_mut().enable();
-            let found = look().await?;
+            let found = look(self.admitted(queue).await?).await?;
             call.0 = None;
             self.store.looked(queue);
             if found.is_some() {

@@ -44,6 +44,12 @@ pub struct Limits {
     pub max_queues_per_page: u32,
     /// The longest that a request may wait for messages.
     pub max_wait: u32,
+    /// Maximum number of requests of one project that wait for messages at the same time.
+    pub max_waits_per_project: u32,
+    /// Maximum number of event streams of one project at the same time.
+    pub max_streams_per_project: u32,
+    /// The longest that a request may wait until the store can serve it.
+    pub max_queueing: u32,
     /// The most messages that one request takes out of a queue.
     pub max_messages_per_claim_or_pop: u32,
     /// The longest page of messages, and the most ids in one request.

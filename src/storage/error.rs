@@ -9,6 +9,9 @@ pub enum Error {
     /// was asked for may or may not have happened.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// More requests wait for the store than it can serve in time. Nothing was sent to it.
+    #[error("The service has more requests than it can serve in time")]
+    Overloaded,
     /// The store holds or said something that this version cannot read: a defect.
     #[error("the store's answer makes no sense: {0}")]
     Corrupt(String),

@@ -5,6 +5,7 @@
 //! the store's own clock; a message that has ended is gone for every method at once. The suite in
 //! `tests/conformance` holds every driver to these words.
 
+pub mod admission;
 pub mod embedded;
 mod entry;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod uri;
 pub mod watch;
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +24,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use uuid::Uuid;
 
+pub use admission::{Admission, Load, Permit};
 pub use error::Error;
 pub use uri::StoreUri;
 pub use watch::Watch;
@@ -32,9 +35,22 @@ use crate::domain::{
 };
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep {}
+pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep + Bounded {}
 
-impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep> Driver for T {}
+impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Upkeep + Bounded> Driver for T {}
+
+/// Says what bounds the operations in flight. The broker enters there before it calls an operation for a client;
+/// drivers do not.
+pub trait Bounded: Send + Sync {
+    /// Bounds operations on this queue.
+    fn queue_admission(&self, queue: &QueueId) -> Arc<Admission>;
+
+    /// Bounds operations on the project's list of queues.
+    fn project_admission(&self, project: &ProjectId) -> Arc<Admission>;
+
+    /// How busy the store is, all its servers together.
+    fn load(&self) -> Load;
+}
 
 /// Keeps queues and their metadata.
 #[async_trait]

@@ -16,6 +16,7 @@ mod layout;
 mod lost_replies;
 mod options;
 mod outage;
+mod overload;
 mod power_cut;
 mod process;
 mod registration;

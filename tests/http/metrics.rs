@@ -51,8 +51,14 @@ async fn metrics_are_for_everybody_and_in_the_format_of_prometheus() {
 
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let metrics = Exposition::read(&answer.text);
-    let kinds =
-        [("sukkal_build_info", "gauge"), (DURATIONS, "histogram"), (REQUESTS, "counter"), (PICKUPS, "histogram")];
+    let kinds = [
+        ("sukkal_build_info", "gauge"),
+        (DURATIONS, "histogram"),
+        (REQUESTS, "counter"),
+        (PICKUPS, "histogram"),
+        ("sukkal_store_operations_in_flight", "gauge"),
+        ("sukkal_store_requests_waiting", "gauge"),
+    ];
     let kinds = kinds.map(|(metric, kind)| (metric.to_owned(), kind.to_owned()));
     assert_eq!(Vec::from_iter(metrics.kinds.clone()), kinds);
     let build = format!("sukkal_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));

@@ -103,8 +103,8 @@ impl Here {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
             tokio::spawn(janitor::run(store.clone(), app::schedule(&config)));
             let service = app::service(&config, store);
-            let client_timeout = service.settings.client_timeout;
-            http::serve(listener, http::router(service), client_timeout, pending()).await.await;
+            let serving = app::serving(&config);
+            http::serve(listener, http::router(service), serving, pending()).await.await;
         });
         Self { runtime: Some(runtime), address }
     }

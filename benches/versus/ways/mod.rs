@@ -17,8 +17,9 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{Batches, RedisStore};
 use sukkal::storage::{
-    Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, MessageStore, Page, Popped,
-    Post, Posting, QueueListing, QueuePage, QueueStore, Schedule, Sight, Stats, Update, Upkeep, Watch, WatchStore,
+    Admission, Bounded, Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, Load,
+    MessageStore, Page, Popped, Post, Posting, QueueListing, QueuePage, QueueStore, Schedule, Sight, Stats, Update,
+    Upkeep, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -47,10 +48,9 @@ async fn serve_with(config: &Config, way: &str, store_url: &str) {
     let batches = if way == "one-script" { Batches::SINGLE } else { Batches::default() };
     let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
     let service = app::service(config, driver(way, store, store_url).await);
-    let client_timeout = service.settings.client_timeout;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    http::serve(listener, http::router(service), client_timeout, std::future::pending()).await.await;
+    http::serve(listener, http::router(service), app::serving(config), std::future::pending()).await.await;
 }
 
 async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
@@ -63,6 +63,20 @@ async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
         ("two-steps", _) => Arc::new(Front { store, poster: two_steps::TwoSteps::open(url).await }),
         ("one-script" | "group-commit", _) => Arc::new(store),
         _ => panic!("there is no way {way:?}"),
+    }
+}
+
+impl<P: Poster> Bounded for Front<P> {
+    fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
+        self.store.queue_admission(queue)
+    }
+
+    fn project_admission(&self, project: &ProjectId) -> Arc<Admission> {
+        self.store.project_admission(project)
+    }
+
+    fn load(&self) -> Load {
+        self.store.load()
     }
 }
 

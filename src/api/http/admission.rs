@@ -2,7 +2,9 @@
 //! meant. Handlers get both as values that are valid.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Version, header};
@@ -11,6 +13,7 @@ use axum::response::Response;
 use percent_encoding::percent_decode_str;
 use time::OffsetDateTime;
 
+use super::memory::Counted;
 use super::representation::{self, accepts_events};
 use super::{Service, Settings};
 use crate::api::Error;
@@ -50,7 +53,12 @@ pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 /// Lets a request through to its handler, or answers what it lacks.
 pub(super) async fn admit(service: &Service, mut request: Request, next: Next) -> Result<Response, Error> {
     let admitted = admitted(&request, &service.settings)?;
+    let share = (!request.body().is_end_stream()).then(|| Arc::new(service.bodies.share(&admitted.caller.project)));
     request.extensions_mut().insert(admitted);
+    if let Some(share) = &share {
+        request = request.map(|body| Body::new(Counted { body, share: share.clone() }));
+    }
+    // The share lasts until the request is answered, because messages are parts of the body.
     Ok(next.run(request).await)
 }
 

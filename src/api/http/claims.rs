@@ -1,5 +1,7 @@
 //! `/v2/queues/{queue_name}/claims`: lease messages, look at the lease, renew it, give it back.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -10,7 +12,8 @@ use axum::routing::{delete, get, post};
 
 use super::admission::{ClaimedMessage, LastSegment};
 use super::answer;
-use super::delivery::{Outbound, with_way_back};
+use super::connections::Connection;
+use super::delivery::with_way_back;
 use super::resource::{Resource, resource};
 use crate::api::Error;
 use crate::api::wire::body;
@@ -48,7 +51,7 @@ async fn create(
     view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
-    outbound: Option<Extension<Outbound>>,
+    connection: Option<Extension<Arc<Connection>>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -65,7 +68,7 @@ async fn create(
             let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };
             let list = answer::json(&document, messages::documents_bytes(&claim.messages));
             let response = (StatusCode::CREATED, location, list).into_response();
-            with_way_back(response, way_back, outbound)
+            with_way_back(response, way_back, connection)
         }
         None => StatusCode::NO_CONTENT.into_response(),
     })

@@ -20,6 +20,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::connections::Connection;
 use crate::broker::taken::WayBack;
 
 /// What a connection has been given to write and was taken out of queues.
@@ -41,11 +42,15 @@ impl Outbound {
 }
 
 /// The response with a way back for what is in it, unless it goes out over this connection.
-pub(super) fn with_way_back(response: Response, way_back: WayBack, outbound: Option<Extension<Outbound>>) -> Response {
+pub(super) fn with_way_back(
+    response: Response,
+    way_back: WayBack,
+    connection: Option<Extension<Arc<Connection>>>,
+) -> Response {
     if !way_back.is_open() {
         return response;
     }
-    let outbound = outbound.map(|Extension(outbound)| outbound).unwrap_or_default();
+    let outbound = connection.map(|Extension(connection)| connection.outbound.clone()).unwrap_or_default();
     response.map(|body| Body::new(Guarded { body, way_back: Some(way_back), outbound }))
 }
 

@@ -61,8 +61,8 @@ async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(service): State<Service>) -> Response {
-    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], service.metrics.exposition()).into_response()
+async fn metrics(State(broker): State<Broker>) -> Response {
+    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], broker.metrics()).into_response()
 }
 
 async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {

@@ -1,6 +1,7 @@
 //! `/v2/queues/{queue_name}/messages`: post messages, follow the feed, get and delete by id.
 
 use std::slice;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
@@ -11,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::admission::LastSegment;
-use super::delivery::{Outbound, with_way_back};
+use super::connections::Connection;
+use super::delivery::with_way_back;
 use super::representation::accepts_events;
 use super::resource::{Resource, resource};
 use super::stream::LAST_EVENT_ID;
@@ -65,7 +67,7 @@ async fn post(
 
 /// A page of the feed behind a marker, or the feed itself as a stream of events; with `ids`, just those messages.
 async fn list(
-    State(Service { broker, settings, .. }): State<Service>,
+    State(Service { broker, settings, events, .. }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,
@@ -97,7 +99,7 @@ async fn list(
             (wanted.marker, wanted.since) = (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
         let feed = broker.follow(&caller, queue, &wanted).await?;
-        return Ok(stream::respond(feed, view, settings.stream_heartbeat));
+        return Ok(stream::respond(feed, view, settings.stream_heartbeat, &events));
     }
     let Listed { page, position } = broker.list_messages(&caller, &queue, &wanted).await?;
     let parameters = [
@@ -154,7 +156,7 @@ async fn delete_many(
     view: View,
     queue: QueueId,
     RawQuery(query): RawQuery,
-    outbound: Option<Extension<Outbound>>,
+    connection: Option<Extension<Arc<Connection>>>,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
@@ -167,7 +169,7 @@ async fn delete_many(
             let Taken { value: popped, way_back } = broker.pop_messages(queue, count, query.integer("wait")?).await?;
             let document = ListDocument { messages: messages::popped(&popped, view), links: None };
             let response = answer::json(&document, messages::documents_bytes(&popped));
-            Ok(with_way_back(response, way_back, outbound))
+            Ok(with_way_back(response, way_back, connection))
         }
         None if !ids.is_empty() => {
             broker.delete_messages(queue, &ids, &claims).await?;

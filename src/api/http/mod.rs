@@ -3,9 +3,11 @@
 mod admission;
 mod answer;
 mod claims;
+mod connections;
 mod delivery;
 mod discovery;
 mod hearing;
+mod memory;
 mod messages;
 mod metering;
 mod outage;
@@ -24,15 +26,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::FutureExt;
 
+use self::connections::Connection;
+use self::memory::MemoryBudget;
 use self::metering::Meters;
 use self::resource::Resource;
-pub use self::server::serve;
+pub use self::server::{Serving, serve};
 use super::Error;
 use super::error::internal;
 use super::wire::checksum::Checksums;
@@ -40,6 +45,11 @@ use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::ClientIdRule;
 use crate::metrics::Metrics;
+
+/// Maximum size in bytes of the bodies of all requests that are under way, as far as they have arrived.
+const BODIES_BYTES_MAX: usize = 256 << 20;
+/// Maximum size in bytes of the events that all streams hold because their clients do not read, beside the buffers of their connections.
+const EVENTS_BYTES_MAX: usize = 64 << 20;
 
 /// What handlers work with.
 #[derive(Clone)]
@@ -50,6 +60,17 @@ pub struct Service {
     pub settings: Arc<Settings>,
     /// What the process counts about itself.
     pub metrics: Arc<Metrics>,
+    bodies: MemoryBudget,
+    events: MemoryBudget,
+}
+
+impl Service {
+    /// A service that works with these.
+    #[must_use]
+    pub fn new(broker: Broker, settings: Settings, metrics: Arc<Metrics>) -> Self {
+        let (bodies, events) = (MemoryBudget::new(BODIES_BYTES_MAX), MemoryBudget::new(EVENTS_BYTES_MAX));
+        Self { broker, settings: Arc::new(settings), metrics, bodies, events }
+    }
 }
 
 impl FromRef<Service> for Broker {
@@ -113,7 +134,13 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
     let handle =
         |request| AssertUnwindSafe(handle(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
     let handle = |request| meters.count(request, handle);
-    request_log::log(request, |request| hearing::hear_out(request, patience, handle)).await
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let response = request_log::log(request, |request| hearing::hear_out(request, patience, handle)).await;
+    // An event stream keeps its connection busy for as long as it lasts.
+    if let Some(connection) = connection.filter(|_| response.body().size_hint().exact().is_some()) {
+        connection.end_request();
+    }
+    response
 }
 
 /// What every request goes through that needs a caller.

@@ -3,6 +3,8 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,64 +13,94 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::delivery::{Line, Outbound};
+use super::connections::{Connection, Connections};
+use super::delivery::Line;
 
 /// The longest head of a request, in bytes; a longer one is answered 431.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when no connection can be accepted, which is when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How connections are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Serving {
+    /// How long a client may take to send a request's head, or to begin with the next one.
+    pub head_timeout: Duration,
+    /// Maximum number of open connections.
+    pub connections_max: usize,
+}
+
 /// Serves connections until `stop` is over. Then takes no more, and returns what waits for the requests
-/// that are under way. A client that takes longer than `head_timeout` to send a request's head, or to
-/// begin with the next one, is hung up on.
+/// that are under way. While as many connections are open as may be, a new one takes the place of the one that has been
+/// idle for longest, or waits until one is idle.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    head_timeout: Duration,
+    serving: Serving,
     stop: impl Future<Output = ()>,
 ) -> impl Future<Output = ()> {
+    let Serving { head_timeout, connections_max } = serving;
     let service = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
-    let connections = GracefulShutdown::new();
+    let connections = Connections::new(connections_max);
     tokio::pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+    for number in 0.. {
+        let accepted = async {
+            let stream = accept(&listener).await;
+            (stream, connections.place().await)
+        };
+        let (stream, place) = tokio::select! {
+            accepted = accepted => accepted,
             () = &mut stop => break,
         };
-        match accepted {
-            Ok((stream, _peer)) => {
-                set_up(&stream, head_timeout);
-                let outbound = Outbound::default();
-                let line = Line { stream, outbound: outbound.clone() };
-                let service = Attended { service: service.clone(), outbound };
-                let connection = http.serve_connection(TokioIo::new(line), service);
-                let connection = connections.watch(connection);
-                tokio::spawn(async move {
-                    if let Err(error) = connection.await {
-                        debug!(%error, "connection ended early");
-                    }
-                });
-            }
+        set_up(&stream, head_timeout);
+        connections.serve(number, place, |connection, close| {
+            let line = Line { stream, outbound: connection.outbound.clone() };
+            let service = Attended { service: service.clone(), connection };
+            attend(http.serve_connection(TokioIo::new(line), service), close)
+        });
+    }
+    connections.close()
+}
+
+/// The next connection.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _peer)) => return stream,
             Err(error) => pause(&error).await,
         }
     }
-    connections.shutdown()
 }
 
-/// The service as one connection has it, whose requests know how to put back what they have taken in vain.
+/// Serves one connection until it ends, or has no request after it was asked to close.
+async fn attend(connection: http1::Connection<TokioIo<Line>, Attended>, close: CancellationToken) {
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = close.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "connection ended early");
+    }
+}
+
+/// The service as one connection has it.
 struct Attended {
     service: TowerToHyperService<Router>,
-    outbound: Outbound,
+    connection: Arc<Connection>,
 }
 
 impl Service<Request<Incoming>> for Attended {
@@ -77,7 +109,8 @@ impl Service<Request<Incoming>> for Attended {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.outbound.clone());
+        self.connection.begin_request();
+        request.extensions_mut().insert(self.connection.clone());
         self.service.call(request)
     }
 }

@@ -1,7 +1,9 @@
 //! A feed as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): each event is a
 //! message, and its id the message's, so that a reader which comes back names its marker in `Last-Event-ID`.
 //!
-//! The next page is read when the client has taken the one before, so a slow reader costs a page of memory and no more.
+//! The next page is read when the client has taken the one before. A page that is large takes its share of a budget first, so
+//! many clients that do not read cost little memory each. Clients that take nothing for too long are hung up on: see
+//! `server.rs`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::answer;
+use super::memory::{MemoryBudget, MemoryShare};
 use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
@@ -33,17 +36,23 @@ const HEARTBEAT: &[u8] = b":\n\n";
 /// About how many bytes an event has beside its document.
 const FRAME_BYTES: usize = 64;
 
+/// Maximum size in bytes of the events that a stream may hold without a share of the budget, beside what its connection
+/// buffers.
+const FREE_BYTES: usize = 8 * 1024;
+
 /// A stream that has not ended yet.
 struct Open {
     feed: Feed,
+    share: MemoryShare,
     view: View,
     heartbeat: Duration,
 }
 
 /// The feed as a stream of events without end.
-pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration) -> Response {
+pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &MemoryBudget) -> Response {
+    let share = budget.share(feed.queue().project());
     let greeting = stream::iter([Ok::<_, Infallible>(Bytes::from_static(GREETING))]);
-    let events = stream::unfold(Some(Open { feed, view, heartbeat }), |open| async {
+    let events = stream::unfold(Some(Open { feed, share, view, heartbeat }), |open| async {
         let mut open = open?;
         let (part, is_open) = next_part(&mut open).await?;
         Some((Ok(part), is_open.then_some(open)))
@@ -59,14 +68,32 @@ pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration) -> Response {
 
 /// The next part of a stream, and whether more follows.
 async fn next_part(open: &mut Open) -> Option<(Bytes, bool)> {
-    let Ok(next) = timeout(open.heartbeat, open.feed.next()).await else {
+    // The connection has taken the part before this one.
+    open.share.release();
+    let Ok(next) = timeout(open.heartbeat, next_events(open)).await else {
         return Some((Bytes::from_static(HEARTBEAT), true));
     };
-    let events = match next {
-        Ok(messages) => events(open, &messages?),
-        Err(error) => Err(error.into()),
-    };
-    Some(events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
+    next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
+}
+
+/// The next events, as soon as there is memory for them; `None` when the service stops.
+async fn next_events(open: &mut Open) -> Result<Option<Bytes>, Error> {
+    loop {
+        let Some(messages) = open.feed.next().await? else {
+            return Ok(None);
+        };
+        let events = events(open, &messages)?;
+        let bytes = events.len();
+        let missing = bytes.saturating_sub(open.share.bytes());
+        if bytes <= FREE_BYTES || open.share.take(missing).is_ok() {
+            return Ok(Some(events));
+        }
+        // They are read again when there is memory for them.
+        open.feed.unread();
+        drop((events, messages));
+        open.share.release();
+        open.share.take_when_possible(bytes).await;
+    }
 }
 
 fn events(open: &Open, messages: &[Message]) -> Result<Bytes, Error> {

@@ -7,8 +7,15 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use thiserror::Error;
 
 use crate::api::Error;
+use crate::{broker, storage};
+
+/// The error of a body for which there is no memory, because of other requests.
+#[derive(Debug, Error)]
+#[error("the bodies of other requests take all the memory that there is for bodies")]
+pub struct BudgetExceeded;
 
 /// Whether the request says that it brings a body, which may be empty.
 #[must_use]
@@ -29,13 +36,18 @@ pub async fn read(
     }
     match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {
         Ok(whole) => Ok(Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty())),
-        Err(error) if is_too_long(&*error) => Err(too_large(format!("the body has more than {bytes_max} bytes"))),
+        Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
+            Err(too_large(format!("the body has more than {bytes_max} bytes")))
+        }
+        Err(error) if is_caused_by::<BudgetExceeded>(&*error) => {
+            Err(broker::Error::from(storage::Error::Overloaded).into())
+        }
         Err(_) => Err(Error::BodyCutOff),
     }
 }
 
-fn is_too_long(error: &(dyn StdError + 'static)) -> bool {
-    error.is::<LengthLimitError>() || error.source().is_some_and(is_too_long)
+fn is_caused_by<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<E>() || error.source().is_some_and(is_caused_by::<E>)
 }
 
 /// The body, where there has to be one.

@@ -51,9 +51,12 @@ use self::state::{Row, State};
 use self::view::View;
 use self::writer::{Step, Writer};
 use self::writing::Writing;
-use crate::domain::QueueId;
-use crate::storage::Error;
+use crate::domain::{ProjectId, QueueId};
 use crate::storage::watch::Watchers;
+use crate::storage::{Admission, Bounded, Error, Load};
+
+/// Maximum number of operations in flight: two full batches of the writer, one of which is being written.
+const IN_FLIGHT_MAX: usize = 512;
 
 /// When what was acknowledged is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +92,7 @@ struct Parts {
     writer: Writer,
     clock: Arc<Clock>,
     watchers: Watchers,
+    admission: Arc<Admission>,
 }
 
 type Reading = View<ReadOnlyTable<Slice, Slice>>;
@@ -127,7 +131,8 @@ impl EmbeddedStore {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
         let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), fsync)
             .map_err(|reason| OpenError::Io { place: "the store's writer".to_owned(), reason })?;
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers }) })
+        let admission = Admission::new(IN_FLIGHT_MAX);
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, admission }) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's.
@@ -254,6 +259,20 @@ impl EmbeddedStore {
             }
             self.write_settled(queue, (), |_store, _number, _now_us| Ok(())).await?;
         }
+    }
+}
+
+impl Bounded for EmbeddedStore {
+    fn queue_admission(&self, _queue: &QueueId) -> Arc<Admission> {
+        self.parts.admission.clone()
+    }
+
+    fn project_admission(&self, _project: &ProjectId) -> Arc<Admission> {
+        self.parts.admission.clone()
+    }
+
+    fn load(&self) -> Load {
+        self.parts.admission.load()
     }
 }
 

@@ -5,6 +5,7 @@
 //! the cluster then says. One that is handing the slot over (`ASK`) is asked until it is done.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use super::layout::{KEY_OF_LAYOUT_1, LAYOUT, Layout};
 use super::reply::Reply;
 use super::script::{QUEUE_SETTLE, Script};
 use super::servers::Servers;
-use crate::storage::Error;
+use crate::storage::{Admission, Error, Load};
 
 /// How long attempts go on; the last may outlast it by its own time, which stays below two seconds.
 const PATIENCE: Duration = Duration::from_millis(1_300);
@@ -65,6 +66,18 @@ impl Connection {
     /// cluster is not known.
     pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
         self.servers.slots()
+    }
+
+    /// What bounds the operations on a key.
+    pub(super) fn admission_of(&self, key: impl FnOnce() -> String) -> Arc<Admission> {
+        // The key of a single server's only slot is not needed, and costs more than the rest of this.
+        let slot = if self.servers.are_clustered() { self.slot(&key()) } else { 0 };
+        self.servers.admission(slot)
+    }
+
+    /// How busy all servers are.
+    pub(super) fn load(&self) -> Load {
+        self.servers.load()
     }
 
     /// Which part of the store has keys with that hash tag: what is in one can be touched by one script.
@@ -200,7 +213,7 @@ impl Connection {
         let patience = PATIENCE.saturating_sub(self.cut_off_for(self.slot(keys::LAYOUT)));
         self.layout.admit(patience).await.map_err(|error| match error {
             Error::Unavailable(reason) => Error::Unavailable(format!("{what}: {reason}")),
-            error @ Error::Corrupt(_) => error,
+            error => error,
         })
     }
 
@@ -259,9 +272,10 @@ impl Connection {
             self.servers.may_have_changed();
             return Err(Error::Unavailable(format!("{what}: there is no connection")));
         }
-        let give_up = Instant::now() + PATIENCE;
+        let began = Instant::now();
         loop {
-            let answer = match self.servers.of(slot) {
+            let server = self.servers.of(slot);
+            let answer = match &server {
                 Some(server) => server.lines.next().attempt(&attempt).await,
                 None => Err(no_server()),
             };
@@ -271,8 +285,13 @@ impl Connection {
                 Err(error) => error,
             };
             self.servers.may_have_changed();
-            if Instant::now() >= give_up || !may_repeat(&failure) {
-                return Err(Error::Unavailable(format!("{what}: {failure}")));
+            let is_given_up = began.elapsed() >= PATIENCE;
+            if is_given_up || !may_repeat(&failure) {
+                let error = Error::Unavailable(format!("{what}: {failure}"));
+                if is_given_up && server.is_none_or(|server| server.lines.are_silent_since(began)) {
+                    self.servers.admission(slot).refuse_waiting(&error);
+                }
+                return Err(error);
             }
             sleep(PAUSE_BETWEEN_ATTEMPTS).await;
         }

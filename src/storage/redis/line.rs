@@ -74,6 +74,11 @@ impl Lines {
         self.all.iter().any(|line| line.client.is_connected())
     }
 
+    /// Whether the server has answered nobody since that moment.
+    pub(super) fn are_silent_since(&self, moment: Instant) -> bool {
+        self.all.iter().all(|line| *lock(&line.last_answer) < moment)
+    }
+
     /// For how long there has been no connection at all, as far as anybody has asked.
     pub(super) fn cut_off_for(&self) -> Duration {
         let mut since = lock(&self.cut_off_since);

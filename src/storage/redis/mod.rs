@@ -33,6 +33,8 @@ mod upkeep;
 mod uri;
 mod watch;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -48,8 +50,8 @@ use self::reply::Reply;
 use self::script::Script;
 use self::servers::Servers;
 use self::subscriber::Subscriber;
-use crate::domain::QueueId;
-use crate::storage::Error;
+use crate::domain::{ProjectId, QueueId};
+use crate::storage::{Admission, Bounded, Error, Load};
 
 /// A store in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -100,5 +102,19 @@ impl RedisStore {
     /// Runs a script on a queue in which nothing is due.
     async fn run_settled(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
         self.connection.run_settled(script, &QueueKeys::of(queue), args).await
+    }
+}
+
+impl Bounded for RedisStore {
+    fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
+        self.connection.admission_of(|| QueueKeys::of(queue).queue())
+    }
+
+    fn project_admission(&self, project: &ProjectId) -> Arc<Admission> {
+        self.connection.admission_of(|| keys::queue_names(project))
+    }
+
+    fn load(&self) -> Load {
+        self.connection.load()
     }
 }

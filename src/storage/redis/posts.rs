@@ -30,6 +30,9 @@ const PLAIN_PARTS: usize = 6;
 /// Maximum number of tenants of the requests in one script.
 const TENANTS_MAX: usize = 64;
 
+/// Maximum number of posts that wait in a slot. Fewer are admitted; the others are of clients that disconnected meanwhile.
+const WAITING_MAX: usize = 1_024;
+
 /// How posts are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batches {
@@ -80,6 +83,9 @@ impl Posts {
         let (tell, told) = oneshot::channel();
         let request = Request::new(queue, post, tell);
         let slot = self.connection.slot(request.keys.prefix());
+        if self.groups().get(&slot).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
+            return Err(Error::Overloaded);
+        }
         self.enqueue(slot, request);
         told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())))
     }

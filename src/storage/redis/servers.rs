@@ -24,7 +24,11 @@ use super::line::{Line, Lines};
 use super::listener::Listener;
 use super::slots::SLOTS;
 use super::uri::RedisUri;
+use crate::storage::{Admission, Load};
 
+/// Maximum number of operations in flight on a server. The longest scripts take 15 ms, so the last of these is served
+/// long before it is given up.
+const IN_FLIGHT_MAX: usize = 64;
 /// How often the cluster is asked which server has which slots.
 const MAP_READ_EVERY: Duration = Duration::from_secs(3);
 /// How soon again when attempts fail: at first, and while nothing changes.
@@ -42,6 +46,8 @@ struct Shared {
     map: RwLock<Map>,
     changes: watch::Sender<()>,
     outdated: Notify,
+    /// For slots of which no server is known.
+    unknown: Arc<Admission>,
 }
 
 /// The server of each slot; there is only slot 0 if the store is no cluster.
@@ -55,6 +61,7 @@ struct Map {
 pub(super) struct Server {
     pub(super) config: Config,
     pub(super) lines: Lines,
+    pub(super) admission: Arc<Admission>,
     /// Opened when somebody first waits for a queue of this server.
     pub(super) listener: OnceLock<Listener>,
 }
@@ -62,7 +69,7 @@ pub(super) struct Server {
 impl Server {
     fn open(config: Config, changes: &watch::Sender<()>) -> Arc<Self> {
         let lines = Lines::open(&config, changes);
-        Arc::new(Self { config, lines, listener: OnceLock::new() })
+        Arc::new(Self { config, lines, admission: Admission::new(IN_FLIGHT_MAX), listener: OnceLock::new() })
     }
 }
 
@@ -74,6 +81,7 @@ impl Servers {
             map: RwLock::default(),
             changes: watch::Sender::new(()),
             outdated: Notify::new(),
+            unknown: Admission::new(IN_FLIGHT_MAX),
         }));
         if this.are_clustered() {
             tokio::spawn(this.clone().follow_cluster());
@@ -97,6 +105,20 @@ impl Servers {
     /// The server that has a slot, if that is known.
     pub(super) fn of(&self, slot: u16) -> Option<Arc<Server>> {
         self.map().of_slots.get(usize::from(slot)).cloned().flatten()
+    }
+
+    /// What bounds the operations on a slot: those of its server.
+    pub(super) fn admission(&self, slot: u16) -> Arc<Admission> {
+        let map = self.map();
+        let server = map.of_slots.get(usize::from(slot)).and_then(Option::as_ref);
+        server.map_or(&self.0.unknown, |server| &server.admission).clone()
+    }
+
+    /// How busy all servers are.
+    pub(super) fn load(&self) -> Load {
+        let map = self.map();
+        let single = map.servers.is_empty().then(|| map.of_slots.first().and_then(Option::as_ref)).flatten();
+        map.servers.values().chain(single).map(|server| server.admission.load()).sum()
     }
 
     /// A slot of a server that is connected, or any slot.

@@ -1,0 +1,190 @@
+//! Budgets for memory that clients can make the process hold: bodies that are arriving, and events that are not read.
+//!
+//! A project may hold at most as much as is left for the others. So one project alone gets half of a budget, and clients
+//! that never finish leave room for those of other projects.
+
+use std::collections::HashMap;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::Notify;
+
+use crate::api::wire::body::BudgetExceeded;
+use crate::domain::ProjectId;
+
+/// A number of bytes that requests share. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryBudget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes_max: usize,
+    held: Mutex<Held>,
+    released: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    by_project: HashMap<ProjectId, usize>,
+}
+
+/// What one request holds of a budget, until it is dropped.
+#[derive(Debug)]
+pub(super) struct MemoryShare {
+    budget: MemoryBudget,
+    project: ProjectId,
+    bytes: Mutex<usize>,
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Shared { bytes_max, held: Mutex::default(), released: Notify::new() }))
+    }
+
+    /// A share for a request of this project; nothing at first.
+    pub(super) fn share(&self, project: &ProjectId) -> MemoryShare {
+        MemoryShare { budget: self.clone(), project: project.clone(), bytes: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn of(&self, project: &ProjectId) -> usize {
+        self.by_project.get(project).copied().unwrap_or_default()
+    }
+}
+
+impl MemoryShare {
+    /// Takes more of the budget, if this project may.
+    pub(super) fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let mut held = self.budget.held();
+        let (of_project, all) = (held.of(&self.project) + bytes, held.bytes + bytes);
+        // Whoever is alone gets what it asks for: what is larger than the budget would never be served.
+        if of_project > self.budget.0.bytes_max.saturating_sub(all) && held.bytes > 0 {
+            return Err(BudgetExceeded);
+        }
+        held.bytes = all;
+        held.by_project.insert(self.project.clone(), of_project);
+        *self.own() += bytes;
+        Ok(())
+    }
+
+    /// The same, as soon as this project may.
+    pub(super) async fn take_when_possible(&self, bytes: usize) {
+        loop {
+            let mut released = pin!(self.budget.0.released.notified());
+            released.as_mut().enable();
+            if self.take(bytes).is_ok() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// What it holds now, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        *self.own()
+    }
+
+    /// Gives everything back.
+    pub(super) fn release(&self) {
+        let bytes = std::mem::take(&mut *self.own());
+        if bytes == 0 {
+            return;
+        }
+        let mut held = self.budget.held();
+        held.bytes -= bytes;
+        match held.of(&self.project) - bytes {
+            0 => held.by_project.remove(&self.project),
+            left => held.by_project.insert(self.project.clone(), left),
+        };
+        drop(held);
+        self.budget.0.released.notify_waiters();
+    }
+
+    fn own(&self) -> MutexGuard<'_, usize> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A body that takes its bytes of a share as they arrive.
+pub(super) struct Counted {
+    pub(super) body: Body,
+    pub(super) share: Arc<MemoryShare>,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Err(exceeded) = self.share.take(frame.data_ref().map_or(0, Bytes::len))
+        {
+            return Poll::Ready(Some(Err(axum::Error::new(exceeded))));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_project_holds_no_more_than_is_left_for_the_others() {
+        let budget = MemoryBudget::new(100);
+        let [greedy, other] = ["greedy", "other"].map(|name| budget.share(&ProjectId::new(name).unwrap()));
+
+        greedy.take(50).unwrap();
+        greedy.take(1).unwrap_err();
+        other.take(25).unwrap();
+        other.take(1).unwrap_err();
+        drop(greedy);
+        other.take(1).unwrap();
+        drop(other);
+
+        assert_eq!(budget.held().bytes, 0);
+        assert!(budget.held().by_project.is_empty());
+    }
+
+    #[test]
+    fn a_share_that_waits_is_served_when_another_one_is_released() {
+        let budget = MemoryBudget::new(100);
+        let project = ProjectId::new("p").unwrap();
+        let (first, second) = (budget.share(&project), budget.share(&project));
+        first.take(200).unwrap();
+
+        let mut waiting = pin!(second.take_when_possible(10));
+        assert_eq!(waiting.as_mut().now_or_never(), None);
+        first.release();
+
+        assert_eq!(waiting.now_or_never(), Some(()));
+        assert_eq!(budget.held().bytes, 10);
+    }
+}

@@ -1,0 +1,142 @@
+//! More requests than the store can serve: they wait in the process, projects take turns, and what cannot be served is
+//! refused in time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use crate::support::exposition::Exposition;
+use crate::support::proxy::Proxy;
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, Sukkal};
+
+/// Maximum number of operations in flight on a Redis server.
+const IN_FLIGHT_MAX: usize = 64;
+const WAITING: usize = 200;
+const REQUESTS_WAITING: &str = "sukkal_store_requests_waiting";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server over a Redis behind a proxy.
+struct Scene {
+    proxy: Proxy,
+    sukkal: Sukkal,
+    _redis: RedisServer,
+}
+
+impl Scene {
+    fn start(environment: &[(&str, &str)]) -> Self {
+        let redis = RedisServer::start();
+        let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+        let sukkal = Sukkal::start_with(&proxy.url("redis"), environment);
+        Self { proxy, sukkal, _redis: redis }
+    }
+
+    /// A project with a queue that has a message.
+    async fn project(&self, name: &str) -> Api {
+        let api = self.sukkal.project(name);
+        let posted = api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": 1 }] })).send().await.unwrap();
+        assert_eq!(posted.status(), 201);
+        api
+    }
+
+    /// Waits until a metric has at least this value.
+    async fn reaches(&self, metric: &str, value: usize) {
+        let reached = async {
+            while Exposition::of(&self.sukkal.url("")).await.value(metric).unwrap() < value as f64 {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{metric} does not reach {value}"));
+    }
+}
+
+/// Sends a request for the feed in a task, which says by this name when it was answered, and with which status.
+fn list(api: &Api, name: &'static str, answered: &mpsc::UnboundedSender<(&'static str, u16)>) {
+    let (api, answered) = (api.clone(), answered.clone());
+    tokio::spawn(async move {
+        let response = api.get("/v2/queues/q/messages?echo=true").send().await.unwrap();
+        let _nobody_counts_any_more = answered.send((name, response.status().as_u16()));
+    });
+}
+
+#[tokio::test]
+async fn a_project_does_not_wait_for_the_flood_of_another_one() {
+    let scene = Scene::start(&[]);
+    let (busy, quiet) = (scene.project("busy").await, scene.project("quiet").await);
+    let (sender, mut answers) = mpsc::unbounded_channel();
+
+    scene.proxy.black_hole();
+    for _ in 0..IN_FLIGHT_MAX + WAITING {
+        list(&busy, "busy", &sender);
+    }
+    scene.reaches(REQUESTS_WAITING, WAITING).await;
+    list(&quiet, "quiet", &sender);
+    scene.reaches(REQUESTS_WAITING, WAITING + 1).await;
+    scene.proxy.restore();
+    drop(sender);
+
+    let mut order = Vec::new();
+    while let Some((name, status)) = answers.recv().await {
+        assert_eq!(status, 200);
+        order.push(name);
+    }
+    let place = order.iter().position(|name| *name == "quiet").unwrap();
+    assert!(place <= 2 * IN_FLIGHT_MAX, "{place} of {} were answered before", order.len());
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_a_silent_store_are_refused_together() {
+    let scene = Scene::start(&[]);
+    let busy = scene.project("busy").await;
+    let (sender, mut answers) = mpsc::unbounded_channel();
+
+    scene.proxy.black_hole();
+    let start = Instant::now();
+    for _ in 0..IN_FLIGHT_MAX + WAITING {
+        list(&busy, "busy", &sender);
+    }
+    drop(sender);
+
+    while let Some((_, status)) = answers.recv().await {
+        assert_eq!(status, 503);
+    }
+    // One after the other they would take seven seconds.
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_post_that_waited_for_too_long_is_not_stored_later() {
+    let scene = Scene::start(&[("SUKKAL_TRANSPORT__MAX_QUEUEING", "1")]);
+    let (busy, quiet) = (scene.project("busy").await, scene.project("quiet").await);
+    let (sender, _answers) = mpsc::unbounded_channel();
+
+    scene.proxy.black_hole();
+    for _ in 0..IN_FLIGHT_MAX {
+        list(&busy, "busy", &sender);
+    }
+    scene.reaches("sukkal_store_operations_in_flight", IN_FLIGHT_MAX).await;
+    let message = json!({ "messages": [{ "body": "late" }] });
+    let posts = join_all((0..10).map(|_| quiet.post("/v2/queues/late/messages", &message).send())).await;
+    scene.proxy.restore();
+
+    for response in posts {
+        let response = response.unwrap();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "1");
+    }
+    let listed = async {
+        loop {
+            let response = quiet.get("/v2/queues/late/messages?echo=true").send().await.unwrap();
+            if response.status() == 200 {
+                return response.json::<Value>().await.unwrap();
+            }
+        }
+    };
+    let listed = timeout(PATIENCE, listed).await.expect("the store is back");
+    assert_eq!(listed["messages"], json!([]));
+}
