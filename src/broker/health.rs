@@ -77,7 +77,7 @@ impl Broker {
             tracing::warn!(%error, "what earlier health checks have left is still there");
         }
         let post = tried("post_messages", async {
-            ids = self.post_messages(caller, queue.clone(), request).await?;
+            ids = self.post_messages(caller, queue.clone(), request).await?.value;
             Ok(())
         })
         .await;

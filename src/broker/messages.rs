@@ -11,7 +11,7 @@ use crate::auth::Caller;
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
     Body, ClaimId, ClientId, Lot, Message, MessageId, Metadata, NewMessage, Once, QueueId, Rank, Revision, Sharding,
-    Tenant,
+    Tenant, Warned, Warning,
 };
 use crate::storage::{self, Deletion, GivenClaim, Listing, Page, Post, Posting, Scope};
 
@@ -144,7 +144,7 @@ impl Broker {
         caller: &Caller,
         queue: QueueId,
         request: PostRequest,
-    ) -> Result<Vec<MessageId>, Error> {
+    ) -> Result<Warned<Vec<MessageId>>, Error> {
         let (count, most) = (request.drafts.len(), self.limits.max_messages_per_post);
         if !(1..=most as usize).contains(&count) {
             return Err(Error::Limit(format!("the request has {count} messages; it must have between 1 and {most}")));
@@ -156,7 +156,7 @@ impl Broker {
             && let Ok(messages) = self.prepare(caller, &queue, &known.metadata, &request)
         {
             match self.try_to_post(&store, caller, &queue, known.revision, &messages, &request).await? {
-                Posting::Posted(ids) => return Ok(ids),
+                Posting::Posted(ids) => return Ok(warned(ids, &known.metadata, &request)),
                 Posting::Stale(_) => {}
                 Posting::OtherContent => return Err(Error::OtherContent),
             }
@@ -173,7 +173,7 @@ impl Broker {
         caller: &Caller,
         queue: QueueId,
         request: &PostRequest,
-    ) -> Result<Vec<MessageId>, Error> {
+    ) -> Result<Warned<Vec<MessageId>>, Error> {
         let mut known = store.get_queue(&queue).await?;
         let unset = Metadata::default();
         for _ in 0..TRIES_MAX {
@@ -187,8 +187,9 @@ impl Broker {
             };
             match self.try_to_post(store, caller, &queue, current.revision, &messages, request).await? {
                 Posting::Posted(ids) => {
+                    let posted = warned(ids, &current.metadata, request);
                     self.seen.insert(queue, Arc::new(current));
-                    return Ok(ids);
+                    return Ok(posted);
                 }
                 Posting::Stale(now) => known = now,
                 Posting::OtherContent => return Err(Error::OtherContent),
@@ -421,6 +422,13 @@ fn draw_lots(
         message.lot = Some(lots.entry(tenant).or_insert_with(|| Arc::new(sharding.draw(tenant))).clone());
     }
     Ok(())
+}
+
+/// What was posted to a queue with this metadata, with a warning if delays were named in vain. A delay of 0 is none.
+fn warned(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> Warned<Vec<MessageId>> {
+    let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
+    let is_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
+    Warned { value: ids, warnings: is_ignored.then_some(Warning::DelayIgnored).into_iter().collect() }
 }
 
 fn outcome(deletion: Deletion) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 
 use super::{Broker, Error, check_range};
 use crate::auth::Caller;
-use crate::domain::{Metadata, MetadataPatch, ProjectId, Queue, QueueId, QueueName};
+use crate::domain::{Metadata, MetadataPatch, ProjectId, Queue, QueueId, QueueName, Warned};
 use crate::storage::{self, Creation, QueueListing, Stats, Update};
 
 /// How often a change is tried again when others change the same queue meanwhile. Each time one of
@@ -78,11 +78,15 @@ impl FilterTurns {
 
 impl Broker {
     /// Creates the queue unless it exists; then its metadata stays as it is.
-    pub async fn create_queue(&self, queue: QueueId, metadata: Map<String, Value>) -> Result<Creation, Error> {
+    pub async fn create_queue(&self, queue: QueueId, metadata: Map<String, Value>) -> Result<Warned<Creation>, Error> {
         let metadata = Metadata::new(metadata, &self.limits)?;
         self.sealing.check(&Metadata::default(), &metadata)?;
         let store = self.admitted(&queue).await?;
-        self.to_the_end(async move { Ok(store.create_queue(&queue, &metadata).await?) }).await
+        let create = async move {
+            let value = store.create_queue(&queue, &metadata).await?;
+            Ok(Warned { value, warnings: metadata.warnings() })
+        };
+        self.to_the_end(create).await
     }
 
     /// The queue's metadata with all defaults; that of an empty queue when it does not exist.
@@ -93,7 +97,11 @@ impl Broker {
     }
 
     /// Patches the queue's metadata, all operations or none, and returns it with all defaults.
-    pub async fn update_queue(&self, queue: QueueId, patch: MetadataPatch) -> Result<Map<String, Value>, Error> {
+    pub async fn update_queue(
+        &self,
+        queue: QueueId,
+        patch: MetadataPatch,
+    ) -> Result<Warned<Map<String, Value>>, Error> {
         let (this, store) = (self.clone(), self.admitted(&queue).await?);
         self.to_the_end(async move {
             for _ in 0..TRIES_MAX {
@@ -105,7 +113,8 @@ impl Broker {
                 let metadata = Metadata::new(keys, &this.limits)?;
                 this.sealing.check(&current.metadata, &metadata)?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
-                    return Ok(metadata.with_defaults(&this.limits));
+                    let value = metadata.with_defaults(&this.limits);
+                    return Ok(Warned { value, warnings: metadata.warnings() });
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())

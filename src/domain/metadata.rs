@@ -8,7 +8,7 @@ use super::integer::integer;
 use super::limits::MESSAGE_TTL_S_MIN;
 use super::queue::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
-use super::{Limits, QueueName, Sharding};
+use super::{Limits, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
@@ -24,6 +24,20 @@ const OWN_SHARDS: &str = "_shards_per_tenant";
 /// The keys that every queue shows, set or not.
 pub const SHOWN_KEYS: [&str; 7] =
     [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
+
+/// The keys that mean something to the service.
+const KNOWN_KEYS: [&str; 10] = [
+    MAX_POST_SIZE,
+    DEFAULT_TTL,
+    DEFAULT_DELAY,
+    DEAD_LETTER_QUEUE,
+    DEAD_LETTER_TTL,
+    MAX_CLAIM_COUNT,
+    ENCRYPT,
+    RETRY_POLICY,
+    SHARDS,
+    OWN_SHARDS,
+];
 
 /// What the owner of a queue has set, in the order of setting.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,6 +109,16 @@ impl Metadata {
             return Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" });
         }
         Ok(Self(keys))
+    }
+
+    /// The warnings about keys that have no effect.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Warning::of_unknown_keys(self.0.keys().map(String::as_str), &KNOWN_KEYS);
+        if set(&self.0, MAX_CLAIM_COUNT).is_some() && set(&self.0, DEAD_LETTER_QUEUE).is_none() {
+            warnings.push(Warning::NoDeadLetterQueue);
+        }
+        warnings
     }
 
     /// Metadata that a store kept: it was checked when it came in.

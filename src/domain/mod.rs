@@ -14,6 +14,7 @@ pub mod project;
 pub mod queue;
 pub mod retry_policy;
 pub mod secret;
+pub mod warning;
 
 pub use body::Body;
 pub use claim::{Claim, ClaimId, NewClaim, Term};
@@ -27,3 +28,4 @@ pub use patch::MetadataPatch;
 pub use project::ProjectId;
 pub use queue::{Queue, QueueId, QueueName, Revision};
 pub use secret::Secret;
+pub use warning::{Warned, Warning};

@@ -48,6 +48,7 @@ mod slow_clients;
 mod store_down;
 mod tenants;
 mod waiting;
+mod warnings;
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, Weak};

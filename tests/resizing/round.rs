@@ -120,7 +120,7 @@ impl Round {
                 self.backlog.fetch_add(i64::try_from(drafts.len()).unwrap(), Ordering::Relaxed);
                 let request = PostRequest { drafts, bytes: 0, once: None };
                 let broker = self.broker(&mut choices);
-                posted.extend(broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap());
+                posted.extend(broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap().value);
             }
             pause(&mut choices, PAUSE_US_MAX).await;
         }

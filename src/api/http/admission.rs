@@ -7,14 +7,15 @@ use std::sync::Arc;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use time::OffsetDateTime;
 
 use super::memory::Counted;
 use super::representation::{self, accepts_events};
+use super::warnings::Warnings;
 use super::{Service, Settings};
 use crate::api::Error;
 use crate::api::error::URL_BYTES_MAX;
@@ -22,7 +23,7 @@ use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::auth::signed_url::{SignedUrl, Signer};
 use crate::domain::queue::InvalidQueueId;
-use crate::domain::{ClientId, ProjectId, QueueId};
+use crate::domain::{ClientId, ProjectId, QueueId, Warning};
 
 const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
@@ -52,17 +53,21 @@ pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 
 /// Lets a request through to its handler, or answers what it lacks.
 pub(super) async fn admit(service: &Service, mut request: Request, next: Next) -> Result<Response, Error> {
-    let admitted = admitted(&request, &service.settings)?;
+    let (admitted, warning) = admitted(&request, &service.settings)?;
     let share = (!request.body().is_end_stream()).then(|| Arc::new(service.bodies.share(&admitted.caller.project)));
     request.extensions_mut().insert(admitted);
     if let Some(share) = &share {
         request = request.map(|body| Body::new(Counted { body, share: share.clone() }));
     }
     // The share lasts until the request is answered, because messages are parts of the body.
-    Ok(next.run(request).await)
+    let response = next.run(request).await;
+    Ok(match warning {
+        None => response,
+        Some(warning) => (Warnings(vec![warning]), response).into_response(),
+    })
 }
 
-fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
+fn admitted(request: &Request, settings: &Settings) -> Result<(Admitted, Option<Warning>), Error> {
     let segments: Vec<Cow<'_, str>> = request.uri().path().split('/').skip(1).map(decoded).collect();
     // A slash that came in disguise makes it a path of its own, and there is none like that.
     if segments.iter().any(|segment| segment.contains('/')) {
@@ -75,12 +80,12 @@ fn admitted(request: &Request, settings: &Settings) -> Result<Admitted, Error> {
     }
     // A browser's EventSource can set no headers.
     let query = if is_stream { Query::parse(request.uri().query()) } else { Query::default() };
-    let caller = caller(request.headers(), &query, settings)?;
+    let (caller, warning) = caller(request.headers(), &query, settings)?;
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(caller.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok(Admitted { caller, queue })
+    Ok((Admitted { caller, queue }, warning))
 }
 
 /// Whether it is the messages of a queue that are asked for.
@@ -150,18 +155,28 @@ pub(super) fn check_message(request: &Request) -> Result<(), Error> {
 }
 
 /// Refuses headers from which two readers could learn of different callers: a proxy adds its own behind those of its client. Headers of
-/// different names may differ, because published clients send such; the first of `PROJECT_ID` counts.
-fn check_identity(headers: &HeaderMap) -> Result<(), Error> {
-    let names = [(CLIENT_ID, "Client-ID"), (ROLES, "X-Roles")].into_iter();
-    for (name, shown) in names.chain(PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN)) {
-        if headers.get_all(name).iter().count() > 1 {
-            return Err(Error::RepeatedHeader(shown));
+/// different names may name different projects, because published clients send such; the first of `PROJECT_ID` counts.
+fn check_identity(headers: &HeaderMap) -> Result<Option<Warning>, Error> {
+    single(headers, CLIENT_ID, "Client-ID")?;
+    single(headers, ROLES, "X-Roles")?;
+    let (mut used, mut differ) = (None, false);
+    for (name, shown) in PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN) {
+        if let Some(project) = single(headers, name, shown)? {
+            let (_, counts) = used.get_or_insert((shown, project));
+            differ |= *counts != project;
         }
     }
-    Ok(())
+    Ok(used.filter(|_| differ).map(|(used, _)| Warning::ProjectsDiffer { used }))
 }
 
-fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Caller, Error> {
+/// The value of a header that may be there once.
+fn single<'a>(headers: &'a HeaderMap, name: &str, shown: &'static str) -> Result<Option<&'a HeaderValue>, Error> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() { Err(Error::RepeatedHeader(shown)) } else { Ok(value) }
+}
+
+fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<(Caller, Option<Warning>), Error> {
     let client = client(headers, query, settings)?;
     let project = match query.last(PROJECT_PARAMETER) {
         Some(project) if PROJECT_ID.iter().all(|name| !headers.contains_key(*name)) => {
@@ -169,10 +184,10 @@ fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<Cal
         }
         _ => project(headers)?,
     };
-    check_identity(headers)?;
+    let warning = check_identity(headers)?;
     let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
     let roles = roles.map(|role| role.trim().to_owned()).collect();
-    Ok(Caller { project, client, roles })
+    Ok((Caller { project, client, roles }, warning))
 }
 
 fn project(headers: &HeaderMap) -> Result<ProjectId, Error> {
@@ -235,8 +250,6 @@ impl<S: Sync> FromRequestParts<S> for QueueId {
 mod tests {
     use std::time::Duration;
 
-    use axum::http::HeaderValue;
-
     use super::*;
     use crate::api::wire::checksum::Checksums;
     use crate::domain::ClientIdRule;
@@ -261,7 +274,7 @@ mod tests {
             caller(&HeaderMap::from_iter(headers), &Query::default(), &settings)
         };
 
-        assert_eq!(call("café".as_bytes(), b"me").unwrap().project.as_str(), "café");
+        assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");
         assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectInvalid)));
         assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid)));
     }

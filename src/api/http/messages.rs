@@ -18,6 +18,7 @@ use super::representation::accepts_events;
 use super::resource::{Resource, resource};
 use super::stream::LAST_EVENT_ID;
 use super::view::INCLUDE_ORIGIN;
+use super::warnings::Warnings;
 use super::{Service, answer, stream};
 use crate::api::Error;
 use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
@@ -28,7 +29,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest};
 use crate::broker::taken::Taken;
-use crate::domain::{Once, QueueId};
+use crate::domain::{Once, QueueId, Warned};
 use crate::storage::Scope;
 
 /// About how many bytes the path of a message takes in an answer.
@@ -59,10 +60,10 @@ async fn post(
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
     let once = headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
     let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, once };
-    let ids = broker.post_messages(&caller, queue.clone(), request).await?;
+    let Warned { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
     let posted = answer::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
-    Ok((StatusCode::CREATED, location, posted).into_response())
+    Ok((StatusCode::CREATED, location, Warnings(warnings), posted).into_response())
 }
 
 /// A page of the feed behind a marker, or the feed itself as a stream of events; with `ids`, just those messages.

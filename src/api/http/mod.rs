@@ -19,6 +19,7 @@ mod server;
 mod share;
 mod stream;
 mod view;
+mod warnings;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

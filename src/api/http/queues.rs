@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 
 use super::resource::{Resource, resource};
+use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::purge::Kind;
 use crate::api::wire::query::Query;
@@ -18,7 +19,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::queues::QueueQuery;
 use crate::domain::queue::InvalidQueueId;
-use crate::domain::{Metadata, QueueId, QueueName};
+use crate::domain::{Metadata, QueueId, QueueName, Warned};
 use crate::storage::Creation;
 
 const PATH: &str = "/v2/queues";
@@ -88,11 +89,12 @@ async fn create(
         Some(_) => return Err(Error::Body("Document type not supported.".to_owned())),
     };
     let location = [(LOCATION, href(queue.name()))];
-    let status = match broker.create_queue(queue, metadata).await? {
+    let Warned { value: creation, warnings } = broker.create_queue(queue, metadata).await?;
+    let status = match creation {
         Creation::Created => StatusCode::CREATED,
         Creation::Existed => StatusCode::NO_CONTENT,
     };
-    Ok((status, location).into_response())
+    Ok((status, location, Warnings(warnings), ()).into_response())
 }
 
 /// A queue's metadata with all defaults, whether it exists or not.
@@ -106,7 +108,7 @@ async fn update(
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Map<String, Value>>, Error> {
+) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_queue_metadata;
     let body = body::read(&headers, body, bytes_max, Error::Body).await?;
     if headers.get(CONTENT_TYPE).is_none_or(|given| given != metadata_patch::MEDIA_TYPE) {
@@ -114,7 +116,7 @@ async fn update(
     }
     let body = body.ok_or_else(|| Error::Body("PATCH body could not be empty for update.".to_owned()))?;
     match broker.update_queue(queue, metadata_patch::parse(&body)?).await {
-        Ok(metadata) => Ok(Json(metadata)),
+        Ok(Warned { value: metadata, warnings }) => Ok((Warnings(warnings), Json(metadata)).into_response()),
         Err(crate::broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
         Err(error) => Err(error.into()),
     }
