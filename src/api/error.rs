@@ -8,9 +8,10 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 use thiserror::Error;
 
+use crate::domain::ClientIdRule;
 use crate::domain::once::InvalidKey;
 use crate::domain::queue::InvalidQueueId;
 use crate::{broker, storage};
@@ -19,6 +20,8 @@ use crate::{broker, storage};
 const RETRY_AFTER_S: u32 = 1;
 /// The longest URL: its path and query, in bytes.
 pub const URL_BYTES_MAX: usize = 8_192;
+/// What a client of an event stream can do if it cannot set headers, as a browser's `EventSource` cannot.
+const STREAM_HINT: &str = " An event stream may have client_id= and project_id= in its query instead.";
 const DEFECT: &str = "This is a defect; it is logged.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
@@ -26,10 +29,13 @@ const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Servi
 #[derive(Debug, Error)]
 pub enum Error {
     /// No such path.
-    #[error("no such route")]
+    #[error("There is no such path. The API begins at /v2/, and GET / lists its versions.")]
     NoRoute,
+    /// The request has a signature that does not allow it. Which part does not fit is not said.
+    #[error("The URL-Signature does not allow this request.")]
+    NotSigned,
     /// The path does not take the method.
-    #[error("the method is not allowed here")]
+    #[error("The methods of this path are {allow}.")]
     Method {
         /// The methods that it takes, as in `Allow`.
         allow: &'static str,
@@ -44,23 +50,34 @@ pub enum Error {
     #[error("The header {0} is given more than once.")]
     RepeatedHeader(&'static str),
     /// The body is encoded.
-    #[error("The body must be sent as it is, without a Content-Encoding.")]
+    #[error("The Content-Encoding of a body must be identity.")]
     ContentEncoding,
     /// The request claims to be a form.
     #[error("The API takes JSON, not application/x-www-form-urlencoded.")]
     FormContent,
     /// The client takes no JSON.
-    #[error("This API only serves application/json; accept it.")]
+    #[error("This API serves application/json only; the Accept header must allow it.")]
     NotAcceptable,
     /// `Client-ID` is missing.
-    #[error("The \"Client-Id\" header is required.")]
-    ClientIdMissing,
-    /// `Client-ID` is no client id.
-    #[error("Malformed hexadecimal UUID.")]
-    ClientIdInvalid,
+    #[error("The \"Client-Id\" header is required.{}", .is_stream.then_some(STREAM_HINT).unwrap_or_default())]
+    ClientIdMissing {
+        /// Whether the request is for an event stream.
+        is_stream: bool,
+    },
+    /// The client id is not one.
+    #[error("Malformed hexadecimal UUID. {carrier} must be {accepted}.")]
+    ClientIdInvalid {
+        /// Where it stands in the request.
+        carrier: &'static str,
+        /// What it must be.
+        accepted: ClientIdRule,
+    },
     /// `X-Project-ID` is missing.
-    #[error("The header X-Project-ID was missing.")]
-    ProjectMissing,
+    #[error("The header X-Project-ID was missing.{}", .is_stream.then_some(STREAM_HINT).unwrap_or_default())]
+    ProjectMissing {
+        /// Whether the request is for an event stream.
+        is_stream: bool,
+    },
     /// `X-Project-ID` is empty.
     #[error("The header X-Project-ID is empty.")]
     ProjectEmpty,
@@ -107,7 +124,7 @@ pub enum Error {
 /// What a request gets when the code behind it broke down.
 #[must_use]
 pub fn internal() -> Response {
-    document(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", Some(DEFECT.to_owned()))
+    document(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", DEFECT)
 }
 
 /// Marks an answer that the store could not give.
@@ -119,7 +136,7 @@ pub struct StoreAway;
 pub fn unavailable(loss: &str) -> Response {
     let description = format!("{loss} Please try again in a few seconds.");
     let (status, title) = UNAVAILABLE;
-    let mut response = document(status, title, Some(description));
+    let mut response = document(status, title, &description);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
     response.extensions_mut().insert(StoreAway);
     response
@@ -142,16 +159,16 @@ impl Error {
     fn parts(&self) -> (StatusCode, &'static str) {
         use broker::Error as Broker;
         match self {
-            Self::NoRoute => (StatusCode::NOT_FOUND, "404 Not Found"),
+            Self::NoRoute | Self::NotSigned => (StatusCode::NOT_FOUND, "404 Not Found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
             Self::Host => (StatusCode::BAD_REQUEST, "Invalid Host header"),
             Self::RepeatedHeader(_) => (StatusCode::BAD_REQUEST, "Ambiguous identification"),
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
-            Self::ClientIdMissing => (StatusCode::BAD_REQUEST, "Missing header value"),
-            Self::ClientIdInvalid => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
-            Self::ProjectMissing => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
+            Self::ClientIdMissing { .. } => (StatusCode::BAD_REQUEST, "Missing header value"),
+            Self::ClientIdInvalid { .. } => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
+            Self::ProjectMissing { .. } => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
             Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),
             Self::ProjectInvalid => (StatusCode::BAD_REQUEST, "Invalid project identification"),
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
@@ -194,16 +211,14 @@ impl IntoResponse for Error {
         if status.is_server_error() && !is_refused {
             tracing::error!(error = %self, status = status.as_u16(), "request failed");
         }
-        let description = match &self {
-            Self::NoRoute | Self::Method { .. } => None,
+        match &self {
             Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
                 return unavailable("The message store cannot be reached.");
             }
             Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
-            error if is_refused => Some(format!("{error}. Please try again in a few seconds.")),
-            error => Some(error.to_string()),
-        };
-        let mut response = document(status, title, description);
+            _ => {}
+        }
+        let mut response = document(status, title, &self.to_string());
         let headers = response.headers_mut();
         if let Self::Method { allow } = self {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
@@ -214,11 +229,8 @@ impl IntoResponse for Error {
     }
 }
 
-fn document(status: StatusCode, title: &str, description: Option<String>) -> Response {
-    let mut body = json!({ "title": title });
-    if let Some(description) = description {
-        body["description"] = Value::String(description);
-    }
+fn document(status: StatusCode, title: &str, description: &str) -> Response {
+    let mut body = json!({ "title": title, "description": description });
     if status == StatusCode::NOT_ACCEPTABLE {
         body["link"] = json!({ "text": "API documentation", "href": "/v2/", "rel": "help" });
     }

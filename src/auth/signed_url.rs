@@ -41,16 +41,16 @@ pub struct Signer(Hmac<Sha256>);
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidSignedUrl {
     /// What stands for a method is none.
-    #[error("{0:?} is no HTTP method")]
+    #[error("{0:?} is not an HTTP method")]
     Method(String),
     /// What stands for a path is none.
-    #[error("{0:?} is no path")]
+    #[error("{0:?} is not a path")]
     Path(String),
     /// What stands for a time is none.
-    #[error("{0:?} is no time; one looks like 2030-01-01T00:00:00, in UTC, or with an offset like +02:00")]
+    #[error("expires is {0:?}; it must be a time such as 2030-01-01T00:00:00, in UTC or with an offset such as +02:00")]
     Time(String),
     /// It would not be good for a moment.
-    #[error("{0} is over; expires must be in the future")]
+    #[error("expires is {0}; it must be in the future")]
     Expired(Expiry),
 }
 

@@ -21,7 +21,7 @@ pub enum Error {
     #[error("The value of the \"tenant\" field must be a text of 1 to {TENANT_CHARS_MAX} characters.")]
     TenantType,
     /// An idempotency key was given to another request before.
-    #[error("the idempotency key came with another request before: give each request one of its own")]
+    #[error("this Idempotency-Key came with another request before; each request needs a key of its own")]
     OtherContent,
     /// A reserved metadata key has a value that it does not take.
     #[error("{0}")]

@@ -43,9 +43,9 @@ impl Broker {
     /// away, when that is back.
     pub async fn follow(&self, caller: &Caller, queue: QueueId, query: &MessageQuery) -> Result<Feed, Error> {
         let limit = self.admit_page(query.limit)?;
-        let start = query.start(&queue)?.ok_or_else(|| {
-            Error::Limit("the position to start from is the id of no message of this queue".to_owned())
-        })?;
+        let start = query
+            .start(&queue)?
+            .ok_or_else(|| Error::Limit("the marker or Last-Event-ID is not a message id of this queue".to_owned()))?;
         let share = self.streams.take(queue.project())?;
         let position = match start {
             Start::Now => self.position_of(&queue, start).await.ok().flatten(),

@@ -127,7 +127,7 @@ impl MessageQuery {
     pub(super) fn start(&self, queue: &QueueId) -> Result<Option<Start>, Error> {
         match (&self.marker, self.since) {
             (Some(_), Some(_)) => {
-                Err(Error::Limit("\"marker\" and \"since\" are two places to start from: give one".to_owned()))
+                Err(Error::Limit("\"marker\" and \"since\" cannot be combined; give one of them".to_owned()))
             }
             (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::Behind(id.rank()))),
             (None, Some(Since::Now)) => Ok(Some(Start::Now)),
@@ -334,7 +334,9 @@ impl Broker {
         let ids = self.parse_ids(&queue, ids)?;
         let takes_claims = self.limits.message_delete_with_claim_id;
         if takes_claims && claims.is_empty() {
-            return Err(Error::Limit("here \"ids\" takes \"claim_ids\" too".to_owned()));
+            return Err(Error::Limit(
+                "this server deletes \"ids\" only with \"claim_ids\"; name the claims of the messages".to_owned(),
+            ));
         }
         if ids.is_empty() {
             return self.ping_for(&queue).await;
@@ -366,7 +368,7 @@ impl Broker {
     fn admit(&self, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
         let (bytes, most) = (request.bytes, metadata.post_bytes_max(&self.limits));
         if bytes > most {
-            return Err(Error::Limit(format!("the request has {bytes} bytes, the most is {most}")));
+            return Err(Error::Limit(format!("the request has {bytes} bytes; at most {most} are allowed")));
         }
         let default_ttl_s = metadata.default_message_ttl_s(&self.limits);
         let default_delay_s = metadata.default_message_delay_s();
@@ -391,7 +393,7 @@ impl Broker {
     fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
         let most = self.limits.max_messages_per_page;
         if ids.is_empty() || ids.len() > most as usize {
-            return Err(Error::Limit(format!("{} ids, it must be 1 to {most}", ids.len())));
+            return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {most}", ids.len())));
         }
         Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
     }

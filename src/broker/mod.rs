@@ -172,6 +172,6 @@ impl Broker {
 fn check_range(what: &str, value: i64, min: u32, max: u32) -> Result<u32, Error> {
     match u32::try_from(value) {
         Ok(value) if (min..=max).contains(&value) => Ok(value),
-        _ => Err(Error::Limit(format!("{what} is {value}, it must be {min} to {max}"))),
+        _ => Err(Error::Limit(format!("{what} is {value}; it must be between {min} and {max}"))),
     }
 }

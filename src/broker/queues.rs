@@ -127,7 +127,7 @@ impl Broker {
         let (bytes, most) =
             (serde_json::to_string(keys).map_or(0, |text| text.len() as u64), self.limits.max_queue_metadata);
         if bytes > most {
-            return Err(Error::Limit(format!("the metadata would have {bytes} bytes, the most is {most}")));
+            return Err(Error::Limit(format!("the metadata would have {bytes} bytes; at most {most} are allowed")));
         }
         Ok(())
     }

@@ -92,19 +92,19 @@ impl Sealing {
         match cipher.open(queue.project(), inside) {
             Ok(plain) => Ok(Body::from_msgpack(plain.into())),
             Err(Failure::OtherKey) => Err(Error::Key(format!(
-                "message {id} is encrypted with another key than this server's: its operator must set the \
-                 message_encryption_key that it was posted with"
+                "message {id} is encrypted with another key than this server's; its operator must set the \
+                 message_encryption_key that the message was posted with"
             ))),
             Err(Failure::Damaged) => Err(Error::Damaged(format!(
-                "message {id} is encrypted and was damaged in the store, so nobody can read it any more: \
-                 delete it, or go on behind it"
+                "message {id} is encrypted and was damaged in the store, so it cannot be read any more; \
+                 delete it, or list with its id as the marker"
             ))),
         }
     }
 }
 
 fn no_key(what: &str) -> Error {
-    Error::Key(format!("{what}, and this server has no key: its operator must set message_encryption_key"))
+    Error::Key(format!("{what}, and this server has no key; its operator must set message_encryption_key"))
 }
 
 impl Broker {

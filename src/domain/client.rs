@@ -49,6 +49,16 @@ impl ClientIdRule {
     }
 }
 
+impl fmt::Display for ClientIdRule {
+    /// Writes what the rule accepts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid => f.write_str("a UUID such as 3381af92-2b9e-11e3-b191-71861300734c"),
+            Self::Text(length) => write!(f, "a text of {} to {} characters", length.start(), length.end()),
+        }
+    }
+}
+
 impl ClientId {
     /// The id as text.
     #[must_use]

@@ -66,7 +66,7 @@ pub enum InvalidMetadata {
         expected: &'static str,
     },
     /// A reserved key has a value out of range.
-    #[error("{key} is {value}, it must be {min} to {max}")]
+    #[error("{key} is {value}; it must be between {min} and {max}")]
     Range {
         /// The reserved key.
         key: &'static str,
@@ -78,13 +78,13 @@ pub enum InvalidMetadata {
         max: u64,
     },
     /// There can be no such queue for dead letters.
-    #[error("{DEAD_LETTER_QUEUE} names no queue: {0}")]
+    #[error("{DEAD_LETTER_QUEUE} must be the name of a queue: {0}")]
     DeadLetterQueue(InvalidQueueId),
     /// Nothing can be retried so.
     #[error("{RETRY_POLICY}: {0}")]
     RetryPolicy(#[from] InvalidRetryPolicy),
     /// Messages shall be encrypted, and there is nothing to do it with.
-    #[error("{ENCRYPT} is true, but this server has no key: leave it unset, or have message_encryption_key configured")]
+    #[error("{ENCRYPT} is true, but this server has no key; its operator must set message_encryption_key")]
     NoKey,
 }
 

@@ -21,7 +21,7 @@ pub struct Once {
 
 /// Why a text is no idempotency key.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("an idempotency key is 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters")]
+#[error("the Idempotency-Key must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters")]
 pub struct InvalidKey;
 
 impl Once {

@@ -44,10 +44,10 @@ pub struct Queue {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidQueueId {
     /// The name is empty, too long, or has other characters.
-    #[error("a queue name is 1 to {QUEUE_NAME_CHARS_MAX} of A-Z a-z 0-9 _ - .")]
+    #[error("a queue name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .")]
     Name,
     /// The project id is too long to own a queue.
-    #[error("a project id has at most {PROJECT_ID_CHARS_MAX} characters")]
+    #[error("a project id must have at most {PROJECT_ID_CHARS_MAX} characters")]
     Project,
 }
 

@@ -31,7 +31,7 @@ pub enum InvalidRetryPolicy {
     },
     /// The delays leave no room for steps in between.
     #[error(
-        "{MAXIMUM_DELAY} is {maximum_s}, it must be {DELAYS_APART_S} or more above {MINIMUM_DELAY}, which is {minimum_s}"
+        "{MAXIMUM_DELAY} is {maximum_s}; it must be at least {DELAYS_APART_S} above {MINIMUM_DELAY}, which is {minimum_s}"
     )]
     Delays {
         /// The delay of the first retries.
@@ -44,7 +44,7 @@ pub enum InvalidRetryPolicy {
 /// Checks a policy; keys that it does not know are nobody's business.
 pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
     let Value::Object(policy) = policy else {
-        return Err(InvalidRetryPolicy::Value { what: "it", expected: "an object" });
+        return Err(InvalidRetryPolicy::Value { what: "the policy", expected: "an object" });
     };
     for count in COUNTS {
         expect(policy, count, "an integer", |value| integer(value).is_some())?;

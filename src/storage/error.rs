@@ -10,7 +10,7 @@ pub enum Error {
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// More requests wait for the store than it can serve in time. Nothing was sent to it.
-    #[error("The service has more requests than it can serve in time")]
+    #[error("The service has more requests than it can serve in time. Please try again in a few seconds.")]
     Overloaded,
     /// The store holds or said something that this version cannot read: a defect.
     #[error("the store's answer makes no sense: {0}")]

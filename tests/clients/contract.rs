@@ -29,6 +29,8 @@ fn the_contract_has_each_route_and_no_other() {
 
     let served: BTreeSet<String> = routes(&settings)
         .into_iter()
+        // Which serves the same without the slash.
+        .filter(|(path, _)| *path != "/v2/")
         .flat_map(|(path, allow)| allow.split(", ").map(move |method| format!("{method} {path}")))
         .filter(|operation| !operation.starts_with("OPTIONS "))
         .collect();

@@ -140,7 +140,7 @@ async fn a_chunked_body_is_limited_as_any_other() {
         (api.head("POST", "/v2/queues/q/claims"), INVALID_REQUEST, 65_536),
     ] {
         let description = api.send_slowly(format!("{head}{document}")).await.refusal(400, title);
-        assert_eq!(description, format!("the body has more than {most} bytes"));
+        assert_eq!(description, format!("the body has more than {most} bytes, which is the maximum"));
     }
     assert_eq!(api.everything().await, before);
 }
@@ -154,7 +154,7 @@ async fn a_compressed_body_is_refused() {
 
     for encoding in ["gzip", "br, gzip"] {
         let description = refused(post(encoding), 415, "415 Unsupported Media Type").await;
-        assert_eq!(description, "The body must be sent as it is, without a Content-Encoding.");
+        assert_eq!(description, "The Content-Encoding of a body must be identity.");
     }
     assert_eq!(api.everything().await, before);
     answered(post("Identity"), 201).await;
@@ -179,7 +179,7 @@ async fn a_list_has_few_filters() {
     assert_eq!(send(api.get(&format!("/v2/queues?{}", filters(16)))).await.status, 200);
     let description = refused(api.get(&format!("/v2/queues?{}", filters(17))), 400, INVALID_REQUEST).await;
 
-    assert_eq!(description, "there are 17 filters, the most is 16");
+    assert_eq!(description, "there are 17 filters; at most 16 are allowed");
 }
 
 /// RFC 9112, 3.2.

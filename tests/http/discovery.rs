@@ -3,7 +3,7 @@
 //! | row | test |
 //! |---|---|
 //! | 3.1 `/` 300 | `the_root_names_the_versions` |
-//! | 3.2 `/v2/` | `the_home_document_lists_what_is_served` |
+//! | 3.2 `/v2/`, also `/v2` (3.1) | `the_home_document_lists_what_is_served` |
 //! | 3.3 ping | `ping_answers_nothing`, `probes_need_no_headers` |
 //! | 3.3 health 404, 403, 200 | `health_is_there_for_operators_only` |
 
@@ -34,7 +34,9 @@ async fn the_home_document_lists_what_is_served() {
     let api = tenant();
 
     let home = answered(api.get("/v2/"), 200).await;
+    let without_slash = answered(api.get("/v2"), 200).await;
 
+    assert_eq!(without_slash.text, home.text);
     assert_eq!(home.header("content-type"), Some("application/json-home"));
     assert_eq!(home.header("cache-control"), Some("max-age=86400"));
     let resources = &home.json()["resources"];

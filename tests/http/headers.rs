@@ -43,7 +43,8 @@ async fn what_is_no_uuid_is_no_client() {
     for client in ["", "me", "3381af92-2b9e-11e3-b191-7186130073", "zzzzaf92-2b9e-11e3-b191-71861300734c"] {
         let description = refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;
 
-        assert_eq!(description, "Malformed hexadecimal UUID.");
+        let accepted = "The header Client-ID must be a UUID such as 3381af92-2b9e-11e3-b191-71861300734c.";
+        assert_eq!(description, format!("Malformed hexadecimal UUID. {accepted}"));
     }
 }
 

@@ -130,9 +130,9 @@ async fn metadata_is_an_object() {
     for (body, description) in [
         ("[]", "Document type not supported."),
         (r#"[{"k": 1}]"#, "Document type not supported."),
-        ("null", "Request body could not be parsed."),
-        ("{", "Request body could not be parsed."),
-        (" ", "Request body could not be parsed."),
+        ("null", "Request body could not be parsed. It must be an object or an array."),
+        ("{\n  \"k\": yes\n}", "Request body could not be parsed. Line 2, column 8: expected value."),
+        (" ", "Request body could not be parsed. Line 1, column 1: EOF while parsing a value."),
         (r#"{"k": 9223372036854775808}"#, "JSON contains integer that is too large."),
     ] {
         assert_eq!(refused(api.put("/v2/queues/q").body(body), 400, INVALID_BODY).await, description, "{body}");

@@ -173,7 +173,7 @@ async fn true_is_one_in_effect_too() {
 
     let description = refused(api.post(MESSAGES, &json!({"messages": [{"body": 1}]})), 400, INVALID_REQUEST).await;
 
-    assert!(description.ends_with("the most is 1"), "{description}");
+    assert!(description.ends_with("at most 1 are allowed"), "{description}");
 }
 
 /// Rows 5-5, 5-7.

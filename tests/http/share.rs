@@ -86,7 +86,7 @@ async fn expires_is_a_time_to_come() {
     {
         let description = refusal(&tenant, &json!({ "expires": expires })).await;
 
-        assert!(description.contains("is no time"), "{expires}: {description}");
+        assert!(description.contains("it must be a time"), "{expires}: {description}");
     }
     for expires in ["2020-01-01T00:00:00", &now] {
         let description = refusal(&tenant, &json!({ "expires": expires })).await;
@@ -116,9 +116,9 @@ async fn what_cannot_be_shared_is_refused() {
         (json!({"methods": "GET"}), "methods"),
         (json!({"methods": ["GET", 1]}), "methods"),
         (json!({"methods": ["GET,POST"]}), "GET,POST"),
-        (json!({"methods": ["GET\\nother"]}), "no HTTP method"),
-        (json!({"methods": ["GET\n"]}), "no HTTP method"),
-        (json!({"methods": [""]}), "no HTTP method"),
+        (json!({"methods": ["GET\\nother"]}), "not an HTTP method"),
+        (json!({"methods": ["GET\n"]}), "not an HTTP method"),
+        (json!({"methods": [""]}), "not an HTTP method"),
     ] {
         let description = refusal(&tenant, &wish).await;
 

@@ -23,7 +23,7 @@ use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::auth::signed_url::{SignedUrl, Signer};
 use crate::domain::queue::InvalidQueueId;
-use crate::domain::{ClientId, ProjectId, QueueId, Warning};
+use crate::domain::{ClientId, ClientIdRule, ProjectId, QueueId, Warning};
 
 const CLIENT_ID: &str = "client-id";
 const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
@@ -79,8 +79,8 @@ fn admitted(request: &Request, settings: &Settings) -> Result<(Admitted, Option<
         representation::check(request.headers())?;
     }
     // A browser's EventSource can set no headers.
-    let query = if is_stream { Query::parse(request.uri().query()) } else { Query::default() };
-    let (caller, warning) = caller(request.headers(), &query, settings)?;
+    let query = is_stream.then(|| Query::parse(request.uri().query()));
+    let (caller, warning) = caller(request.headers(), query.as_ref(), settings)?;
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(caller.project.clone(), name.parse()?)?),
         _ => None,
@@ -97,7 +97,7 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
 pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Response, Error> {
     if request.headers().contains_key(SIGNATURE) {
-        return Err(Error::NoRoute);
+        return Err(Error::NotSigned);
     }
     representation::check(request.headers())?;
     Ok(next.run(request).await)
@@ -122,7 +122,7 @@ fn check_signature(
         let url = presented_url(headers)?;
         Some(signer?.has_signed(&url, only(headers, SIGNATURE)?) && url.allows(method.as_str(), segments))
     };
-    if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NoRoute) }
+    if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
 }
 
 /// The URL that the headers describe. The project is the one that the request will work on.
@@ -176,13 +176,13 @@ fn single<'a>(headers: &'a HeaderMap, name: &str, shown: &'static str) -> Result
     if values.next().is_some() { Err(Error::RepeatedHeader(shown)) } else { Ok(value) }
 }
 
-fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<(Caller, Option<Warning>), Error> {
-    let client = client(headers, query, settings)?;
-    let project = match query.last(PROJECT_PARAMETER) {
-        Some(project) if PROJECT_ID.iter().all(|name| !headers.contains_key(*name)) => {
-            ProjectId::new(project).ok_or(Error::ProjectEmpty)?
-        }
-        _ => project(headers)?,
+/// Who calls. The query of an event stream may say so where the headers do not.
+fn caller(headers: &HeaderMap, query: Option<&Query>, settings: &Settings) -> Result<(Caller, Option<Warning>), Error> {
+    let client = client(headers, query, &settings.client_id)?;
+    let project = match (project(headers), query.and_then(|query| query.last(PROJECT_PARAMETER))) {
+        (Err(Error::ProjectMissing { .. }), Some(project)) => ProjectId::new(project).ok_or(Error::ProjectEmpty)?,
+        (Err(Error::ProjectMissing { .. }), None) => return Err(Error::ProjectMissing { is_stream: query.is_some() }),
+        (project, _) => project?,
     };
     let warning = check_identity(headers)?;
     let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
@@ -191,18 +191,23 @@ fn caller(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<(Ca
 }
 
 fn project(headers: &HeaderMap) -> Result<ProjectId, Error> {
-    let project = PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing)?;
+    let project =
+        PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing { is_stream: false })?;
     // Two ids that are no text must not become one by being mended.
     let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
     ProjectId::new(project).ok_or(Error::ProjectEmpty)
 }
 
-fn client(headers: &HeaderMap, query: &Query, settings: &Settings) -> Result<ClientId, Error> {
-    let client = match headers.get(CLIENT_ID) {
-        Some(client) => str::from_utf8(client.as_bytes()).map_err(|_| Error::ClientIdInvalid)?,
-        None => query.last(CLIENT_PARAMETER).ok_or(Error::ClientIdMissing)?,
+fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Result<ClientId, Error> {
+    let (carrier, client) = match headers.get(CLIENT_ID) {
+        Some(client) => ("The header Client-ID", client.as_bytes()),
+        None => match query.and_then(|query| query.last(CLIENT_PARAMETER)) {
+            Some(client) => ("The parameter client_id", client.as_bytes()),
+            None => return Err(Error::ClientIdMissing { is_stream: query.is_some() }),
+        },
     };
-    settings.client_id.parse(client).ok_or(Error::ClientIdInvalid)
+    let client = str::from_utf8(client).ok().and_then(|client| rule.parse(client));
+    client.ok_or_else(|| Error::ClientIdInvalid { carrier, accepted: rule.clone() })
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -252,7 +257,6 @@ mod tests {
 
     use super::*;
     use crate::api::wire::checksum::Checksums;
-    use crate::domain::ClientIdRule;
 
     #[test]
     fn ids_that_are_not_utf_8_are_refused_not_mixed_up() {
@@ -271,11 +275,11 @@ mod tests {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];
             let headers = headers.map(|(name, value)| (header::HeaderName::from_static(name), value));
-            caller(&HeaderMap::from_iter(headers), &Query::default(), &settings)
+            caller(&HeaderMap::from_iter(headers), None, &settings)
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");
         assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectInvalid)));
-        assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid)));
+        assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! What the service is and whether it works: `/`, `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`,
+//! What the service is and whether it works: `/`, `/v2` and `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`,
 //! `/metrics`.
 
 use axum::Json;
@@ -20,6 +20,7 @@ use crate::metrics;
 /// The routes that need a caller.
 pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
     let mut routes = vec![
+        resource("/v2", "GET, OPTIONS", get(home)),
         resource("/v2/", "GET, OPTIONS", get(home)),
         resource("/v2/ping", "GET, HEAD, OPTIONS", get(ping).head(alive)),
     ];

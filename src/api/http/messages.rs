@@ -164,7 +164,7 @@ async fn delete_many(
     let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
     match query.integer("pop")? {
         Some(_) if broker.limits().message_delete_with_claim_id && !claims.is_empty() => {
-            Err(Error::Request("\"claim_ids\" goes with \"ids\", not with \"pop\".".to_owned()))
+            Err(Error::Request("\"claim_ids\" cannot be combined with \"pop\", only with \"ids\".".to_owned()))
         }
         Some(count) if ids.is_empty() => {
             let Taken { value: popped, way_back } = broker.pop_messages(queue, count, query.integer("wait")?).await?;

@@ -156,7 +156,7 @@ async fn delete(State(broker): State<Broker>, queue: QueueId) -> Result<StatusCo
 fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
     let filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
     if filters.len() > FILTERS_MAX {
-        return Err(Error::Request(format!("there are {} filters, the most is {FILTERS_MAX}", filters.len())));
+        return Err(Error::Request(format!("there are {} filters; at most {FILTERS_MAX} are allowed", filters.len())));
     }
     Ok(QueueQuery {
         after: query.last("marker").map(str::to_owned),
@@ -169,7 +169,7 @@ fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
 /// `key=value` for a metadata key; the value is an integer if it reads as one.
 fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), Error> {
     let [value] = values[..] else {
-        return Err(Error::Request(format!("the filter {key:?} takes one value")));
+        return Err(Error::Request(format!("the filter {key:?} has {} values; it takes one", values.len())));
     };
     let value = value.parse::<i64>().map_or_else(|_| json!(value), |integer| json!(integer));
     Ok((key.to_owned(), value))

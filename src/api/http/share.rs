@@ -30,7 +30,8 @@ async fn share(
     let bytes_max = service.broker.limits().max_queue_metadata;
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
     let url = wire::share::parse(&body, &queue, OffsetDateTime::now_utc())?;
-    let unsigned = || Error::Request("nothing is signed here: the operator has set no secret_key".to_owned());
+    let unsigned =
+        || Error::Request("this server signs no URLs, because its operator has set no secret_key".to_owned());
     let signer = service.settings.signer.as_ref().ok_or_else(unsigned)?;
     Ok(Json(wire::share::document(&url, &signer.sign(&url))))
 }

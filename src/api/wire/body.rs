@@ -32,12 +32,12 @@ pub async fn read(
 ) -> Result<Option<Bytes>, Error> {
     let length: Option<u64> = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if let Some(length) = length.filter(|length| *length > bytes_max) {
-        return Err(too_large(format!("the body has {length} bytes, the most is {bytes_max}")));
+        return Err(too_large(format!("the body has {length} bytes; at most {bytes_max} are allowed")));
     }
     match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {
         Ok(whole) => Ok(Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty())),
         Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
-            Err(too_large(format!("the body has more than {bytes_max} bytes")))
+            Err(too_large(format!("the body has more than {bytes_max} bytes, which is the maximum")))
         }
         Err(error) if is_caused_by::<BudgetExceeded>(&*error) => {
             Err(broker::Error::from(storage::Error::Overloaded).into())

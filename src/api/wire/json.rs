@@ -15,7 +15,7 @@ const SUSPICIOUS_DIGITS: usize = 19;
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     match serde_json::from_slice(bytes) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) if !has_oversized_integer(bytes) => Ok(value),
-        _ => Err(refusal(bytes)),
+        parsed => Err(refusal(bytes, parsed.err())),
     }
 }
 
@@ -29,16 +29,25 @@ pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
         {
             Ok(msgpack)
         }
-        _ => Err(refusal(bytes)),
+        converted => Err(refusal(bytes, converted.err())),
     }
 }
 
-/// Why the bytes are refused.
-fn refusal(bytes: &[u8]) -> Error {
-    let oversized = has_oversized_integer(bytes);
-    let reason =
-        if oversized { "JSON contains integer that is too large." } else { "Request body could not be parsed." };
-    Error::Body(reason.to_owned())
+/// Why the bytes are refused: with what the parser says, or, where it says nothing, because they are a single value.
+fn refusal(bytes: &[u8], error: Option<serde_json::Error>) -> Error {
+    if has_oversized_integer(bytes) {
+        return Error::Body("JSON contains integer that is too large.".to_owned());
+    }
+    let reason = error.map_or_else(
+        || "It must be an object or an array.".to_owned(),
+        |error| {
+            let (line, column) = (error.line(), error.column());
+            let text = error.to_string();
+            let what = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+            format!("Line {line}, column {column}: {what}.")
+        },
+    );
+    Error::Body(format!("Request body could not be parsed. {reason}"))
 }
 
 /// The tree of a value that was just written as `MessagePack`.
@@ -142,10 +151,29 @@ mod tests {
         for text in
             ["", "null", "5", "\"x\"", "[1", "[NaN]", "[Infinity]", "[1e400]", "[\"\\ud800\"]", "[\"a\nb\"]", "[1]x"]
         {
-            assert_eq!(refusal(text), "Request body could not be parsed.", "{text}");
+            let refusal = refusal(text);
+            assert!(refusal.starts_with("Request body could not be parsed. "), "{text}: {refusal}");
         }
         assert!(parse(b"[\"\xff\"]").is_err());
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_where_the_error_is() {
+        for (text, reason) in [
+            ("{\"a\": 1,\n \"b\": tru}", "Line 2, column 9: expected ident."),
+            ("{\"a\": 1", "Line 1, column 7: EOF while parsing an object."),
+            ("{'a': 1}", "Line 1, column 2: key must be a string."),
+            ("[1,]", "Line 1, column 4: trailing comma."),
+            ("[1]x", "Line 1, column 4: trailing characters."),
+            ("[1e400]", "Line 1, column 6: number out of range."),
+            ("", "Line 1, column 0: EOF while parsing a value."),
+            ("5", "It must be an object or an array."),
+        ] {
+            let expected = format!("Request body could not be parsed. {reason}");
+            assert_eq!(refusal(text), expected);
+            assert_eq!(parse_to_msgpack(text.as_bytes()).unwrap_err().to_string(), expected);
+        }
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Kind>, Error> {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
     let Some(Value::Array(kinds)) = fields.get("resource_types") else {
-        return Err(Error::Request("\"resource_types\" must be a list of messages and subscriptions.".to_owned()));
+        return Err(Error::Request(
+            "\"resource_types\" must be a list of \"messages\" and \"subscriptions\".".to_owned(),
+        ));
     };
     kinds.iter().map(parse_kind).collect()
 }
@@ -32,6 +34,6 @@ fn parse_kind(kind: &Value) -> Result<Kind, Error> {
     match kind.as_str() {
         Some("messages") => Ok(Kind::Messages),
         Some("subscriptions") => Ok(Kind::Subscriptions),
-        _ => Err(Error::Request(format!("{kind} is no resource type: messages and subscriptions are"))),
+        _ => Err(Error::Request(format!("{kind} is not a resource type; use \"messages\" or \"subscriptions\""))),
     }
 }

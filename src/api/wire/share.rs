@@ -18,11 +18,11 @@ pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<Signe
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
     if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(Error::Request(format!("there is no {key:?} here, only methods, expires and paths")));
+        return Err(Error::Request(format!("unknown key {key:?}; the keys are methods, expires and paths")));
     }
     let paths = list(&fields, "paths", "messages")?;
     if let Some(path) = paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
-        return Err(Error::Request(format!("{path:?} cannot be shared: messages, subscriptions and claims can")));
+        return Err(Error::Request(format!("{path:?} cannot be shared; use messages, subscriptions or claims")));
     }
     let paths = paths.iter().map(|path| format!("/v2/queues/{}/{path}", queue.name())).collect();
     let methods = list(&fields, "methods", "GET")?;
@@ -48,7 +48,7 @@ pub fn document(url: &SignedUrl, signature: &str) -> Value {
 
 /// The texts of a list; without any the default.
 fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<String>, Error> {
-    let invalid = || Error::Request(format!("\"{key}\" must be a list of texts"));
+    let invalid = || Error::Request(format!("\"{key}\" must be a list of strings"));
     match fields.get(key) {
         None | Some(Value::Null) => Ok(vec![default.to_owned()]),
         Some(Value::Array(items)) if items.is_empty() => Ok(vec![default.to_owned()]),
