@@ -60,8 +60,9 @@ fn places(api: &Tenant, text: &str) -> i64 {
     api.stage.redis.command(&["EVAL", FIND, "0", &keys, text]).as_int()
 }
 
-fn damage(api: &Tenant, place: &str) {
-    let key = |part| format!("sukkal:{{{}/q}}:{part}", api.project);
+/// Damages the record of a queue's message, by its place among those that are available.
+pub(super) fn damage(api: &Tenant, queue: &str, place: &str) {
+    let key = |part| format!("sukkal:{{{}/{queue}}}:{part}", api.project);
     let damaged = ["EVAL", DAMAGE, "2", &key("messages"), &key("ready"), place];
     assert_eq!(api.stage.redis.command(&damaged).as_int(), 0);
 }
@@ -255,7 +256,7 @@ async fn a_pop_that_cannot_read_puts_back() {
 async fn a_damaged_message_is_refused_by_name_and_never_lost() {
     let api = encrypting().await;
     let ids = api.post_bodies("q", &[json!("hello")]).await;
-    damage(&api, "0");
+    damage(&api, "q", "0");
 
     let server = on_server_with(&api, KEY);
     hands_out_nothing(&server, &ids[0], 500, INTERNAL).await;
@@ -269,7 +270,7 @@ async fn a_damaged_message_is_refused_by_name_and_never_lost() {
 async fn one_damaged_message_stops_nobody_before_it() {
     let api = encrypting().await;
     let ids = api.post_bodies("q", &(0..6).map(Value::from).collect::<Vec<_>>()).await;
-    damage(&api, "4");
+    damage(&api, "q", "4");
     let server = on_server_with(&api, KEY);
 
     // A page ends before it, and its reader is told; then goes on behind it.
@@ -293,7 +294,7 @@ async fn one_damaged_message_stops_nobody_before_it() {
 async fn a_pop_hands_out_what_it_can_and_puts_back_the_rest() {
     let api = encrypting().await;
     let ids = api.post_bodies("q", &(0..4).map(Value::from).collect::<Vec<_>>()).await;
-    damage(&api, "1");
+    damage(&api, "q", "1");
     let server = on_server_with(&api, KEY);
 
     let popped = answered(server.delete(&format!("{PATH}?pop=3")), 200).await.json();

@@ -15,6 +15,7 @@ mod dead_letters;
 mod delayed_messages;
 mod discovery;
 mod encryption;
+mod error_texts;
 mod events;
 mod fair;
 mod headers;

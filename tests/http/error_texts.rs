@@ -1,0 +1,228 @@
+//! Every error text of the API: what was sent, and the status, title and description that came back.
+//!
+//! `errors.txt` is the table. A case is a request line, header lines and a body, and then the answer: its status with
+//! its title, and its description. A request has the headers that each one needs; `- Name` leaves one out. A line `# Variant`
+//! names the variant of `api::Error` or `broker::Error` that the cases below it reach. `@ server` sends the cases below
+//! it to another server. Words in `<>` stand for what the test puts there.
+//!
+//! What could not be done while the store is away, operation by operation, is in `store_down.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::encryption::damage;
+use super::{KEY, KEY_OPTION, Stage, Tenant, answered};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Sukkal;
+
+const TABLE: &str = include_str!("errors.txt");
+const EVERYTHING: [(&str, &str); 4] = [
+    (KEY_OPTION, KEY),
+    ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
+    ("SUKKAL_CLIENT_TIMEOUT", "1"),
+];
+
+/// A request of the table, with the answer that it must get.
+struct Case {
+    server: &'static str,
+    request: String,
+    without: Vec<&'static str>,
+    status: u16,
+    title: String,
+    description: String,
+}
+
+/// The names of the table's variants, and its cases, with words replaced.
+fn read_table(word: &dyn Fn(&str) -> String) -> (BTreeSet<String>, Vec<Case>) {
+    let (mut variants, mut cases, mut server) = (BTreeSet::new(), Vec::new(), "");
+    for block in TABLE.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
+        let (directives, lines): (Vec<&str>, Vec<&str>) = block.lines().partition(|line| line.starts_with(['#', '@']));
+        variants.extend(directives.iter().filter_map(|line| Some(line.strip_prefix("# ")?.to_owned())));
+        server = directives.iter().find_map(|line| line.strip_prefix("@ ")).unwrap_or(server);
+        let [request @ .., answer, description] = &lines[..] else { continue };
+        let (status, title) = answer.split_once(' ').expect("an answer has a status and a title");
+        let (without, request): (Vec<&str>, Vec<&str>) = request.iter().partition(|line| line.starts_with("- "));
+        cases.push(Case {
+            server,
+            request: replaced(&request.join("\n"), word),
+            without: without.iter().map(|line| &line[2..]).collect(),
+            status: status.parse().unwrap_or_else(|_| panic!("no status in {block}")),
+            title: title.to_owned(),
+            description: replaced(description, word),
+        });
+    }
+    (variants, cases)
+}
+
+/// A text with its words in `<>` replaced.
+fn replaced(text: &str, word: &dyn Fn(&str) -> String) -> String {
+    let mut parts = text.split('<');
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('>').expect("a word ends");
+        replaced += &(word(name) + rest);
+    }
+    replaced
+}
+
+impl Case {
+    /// The request in bytes, in which `\xff` stands for that byte.
+    fn bytes(&self, api: &Tenant) -> Vec<u8> {
+        let (first, rest) = self.request.split_once('\n').unwrap_or((&self.request, ""));
+        let (method, path) = first.split_once(' ').expect("a request has a method and a path");
+        let lines: Vec<&str> = rest.lines().collect();
+        let (headers, body) = lines.split_at(lines.iter().position(|line| !is_header(line)).unwrap_or(lines.len()));
+        let head = api.head(method, path);
+        let is_kept = |line: &&str| {
+            let name = line.split(": ").next().unwrap_or_default();
+            !self.without.iter().any(|without| without.eq_ignore_ascii_case(name))
+        };
+        let mut lines: Vec<&str> = head.lines().filter(is_kept).chain(headers.iter().copied()).collect();
+        let body = body.join("\n");
+        let length = format!("Content-Length: {}", body.len());
+        if !body.is_empty() && !self.request.contains("Content-Length: ") {
+            lines.push(&length);
+        }
+        let request = format!("{}\r\n\r\n{body}", lines.join("\r\n"));
+        let mut bytes = Vec::new();
+        for (index, part) in request.split("\\xff").enumerate() {
+            bytes.extend((index > 0).then_some(0xff));
+            bytes.extend(part.as_bytes());
+        }
+        bytes
+    }
+}
+
+fn is_header(line: &str) -> bool {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    line.split_once(": ").is_some_and(|(name, _)| is_name(name))
+}
+
+/// The servers of the table, as one project sees them, and the ids of what is there.
+struct Scene {
+    api: Tenant,
+    without_secrets: Tenant,
+    with_another_key: Tenant,
+    with_text_ids: Tenant,
+    with_claim_ids: Tenant,
+    without_store: Tenant,
+    message: String,
+    claimed: String,
+    claim: String,
+    sealed: String,
+    damaged: String,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let project = format!("project-{}", Uuid::new_v4());
+        let on = |environment: &[(&str, &str)]| Tenant::of(&Arc::new(Stage::start(environment)), &project);
+        let api = on(&EVERYTHING);
+        api.create("q", &json!({"k": 1})).await;
+        api.create("delayed", &json!({"_default_message_delay": 60})).await;
+        api.create("fair", &json!({"_shards": 4})).await;
+        api.create("sealed", &json!({"_enable_encrypt_messages": true})).await;
+        let claimed = api.post_bodies("q", &[json!("claimed")]).await.remove(0);
+        let claim = api.claim(1).await.id;
+        let message = api.post_bodies("q", &[json!("free")]).await.remove(0);
+        let once = api.post("/v2/queues/q/messages", &json!({"messages": [{"body": 1}]}));
+        answered(once.header("Idempotency-Key", "used"), 201).await;
+        let sealed = api.post_bodies("sealed", &[json!("sealed"), json!("damaged")]).await;
+        damage(&api, "sealed", "1");
+        // A body that is no JSON any more, and a queue that is no queue.
+        api.post_bodies("damaged", &[json!(true)]).await;
+        damage(&api, "damaged", "0");
+        api.stage.redis.command(&["SET", &format!("sukkal:{{{project}/corrupt}}:queue"), "no hash"]);
+        let redis = RedisServer::start();
+        let sukkal = Sukkal::start(&redis.url());
+        redis.kill();
+        let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
+        Self {
+            without_secrets: on(&[]),
+            with_another_key: on(&[(KEY_OPTION, "another key")]),
+            with_text_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off")]),
+            with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
+            without_store: Tenant::of(&Arc::new(Stage { sukkal, redis: Arc::new(redis) }), &project),
+            api,
+            message,
+            claimed,
+            claim,
+            sealed,
+            damaged,
+        }
+    }
+
+    fn word(&self, name: &str) -> String {
+        match name {
+            "message" => self.message.clone(),
+            "claimed" => self.claimed.clone(),
+            "claim" => self.claim.clone(),
+            "sealed" => self.sealed.clone(),
+            "damaged" => self.damaged.clone(),
+            "project" => self.api.project.clone(),
+            "65 tenants" => {
+                let messages = (0..65).map(|tenant| json!({"body": 1, "tenant": tenant.to_string()}));
+                json!({ "messages": messages.collect::<Value>() }).to_string()
+            }
+            _ => {
+                let count = name.strip_suffix(" x").and_then(|count| count.parse().ok());
+                "x".repeat(count.unwrap_or_else(|| panic!("no word {name:?}")))
+            }
+        }
+    }
+
+    fn server(&self, name: &str) -> &Tenant {
+        match name {
+            "" => &self.api,
+            "a server without secrets" => &self.without_secrets,
+            "a server with another key" => &self.with_another_key,
+            "a server with client_id_uuid_safe = off" => &self.with_text_ids,
+            "a server with message_delete_with_claim_id" => &self.with_claim_ids,
+            "a server without its store" => &self.without_store,
+            _ => panic!("no server {name:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_error_says_what_the_table_says() {
+    let scene = Scene::set().await;
+    let (_, cases) = read_table(&|name| scene.word(name));
+    let mut wrong: Vec<String> = Vec::new();
+
+    for case in &cases {
+        let api = scene.server(case.server);
+        let answer = api.send_raw(case.bytes(api)).await;
+        let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+        let is_same = document["title"] == case.title && document["description"] == case.description;
+        if answer.status != case.status || !is_same {
+            wrong.push(format!("{:.200}\n{} {}", case.request, answer.status, answer.text));
+        }
+    }
+    assert!(wrong.is_empty(), "other answers than in errors.txt:\n\n{}", wrong.join("\n\n"));
+}
+
+/// Reads the variants from the source, because nothing else lists them.
+#[test]
+fn every_variant_of_the_errors_is_in_the_table() {
+    let variants = |path: &str| -> BTreeSet<String> {
+        let source = fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("the source is there");
+        let (_, body) = source.split_once("pub enum Error {\n").expect("it has the errors");
+        let (body, _) = body.split_once("\n}\n").expect("the errors end");
+        let names = body.lines().filter_map(|line| line.strip_prefix("    "));
+        let names = names.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
+        names.map(|line| line.split(['(', ' ', ',']).next().unwrap_or_default().to_owned()).collect()
+    };
+    let mut all = variants("src/api/error.rs");
+    assert!(all.remove("Broker"), "it holds the errors of the broker");
+    all.extend(variants("src/broker/error.rs"));
+
+    let (listed, _) = read_table(&|_| String::new());
+
+    assert_eq!(listed, all);
+}
