@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python chromium wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python node chromium wrk rabbitmq components
 
 # Where the published conformance suite lies (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -42,7 +42,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python chromium
+unit: redis python node chromium
 	@mkdir -p target
 	cargo test $(TEST_FEATURES) | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
@@ -84,6 +84,9 @@ redis:
 
 python:
 	@python3 -c 'import ensurepip, venv' 2> /dev/null || { $(INSTALL) python3 python3-venv; }
+
+node:
+	@command -v npm > /dev/null || { $(INSTALL) nodejs npm; }
 
 chromium:
 	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }

@@ -1,7 +1,9 @@
-//! Real clients of the API: python-zaqarclient, a browser, and schemathesis against the contract.
+//! Real clients of the API: python-zaqarclient, a browser, clients generated from the contract, and schemathesis
+//! against it.
 
 mod browser;
 mod checksum;
 mod contract;
+mod generated;
 mod schemathesis;
 mod zaqarclient;

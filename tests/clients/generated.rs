@@ -1,0 +1,98 @@
+//! Typed clients generated from `openapi.yaml`: they compile, and what they post arrives. And what linters say of it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::contract;
+use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::sukkal::Sukkal;
+use crate::support::{node, python};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/generated");
+const PROJECT: &str = "generated";
+
+/// Runs a command that must succeed.
+fn run(mut command: Command) {
+    let shown = format!("{command:?}");
+    let child = spawn({
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    });
+    let output = child.expect("the program starts").wait_with_output().expect("it is our child");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{shown}:\n{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// A command of the Node.js packages, in a folder below them.
+fn node_command(packages: &Path, name: &str, folder: &Path) -> Command {
+    let mut command = tethered(packages.join("node_modules/.bin").join(name));
+    command.current_dir(folder).env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true");
+    command
+}
+
+fn with<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = S>) -> Command {
+    command.args(arguments);
+    command
+}
+
+/// The bodies of the queue that a generated client has posted to.
+async fn bodies(sukkal: &Sukkal, queue: &str) -> Vec<Value> {
+    let list = sukkal.project(PROJECT).get(&format!("/v2/queues/{queue}/messages?echo=true"));
+    let page: Value = list.send().await.unwrap().json().await.unwrap();
+    page["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
+}
+
+#[test]
+fn linters_find_no_error_in_the_contract() {
+    let packages = node::packages();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("rules.yaml"), "extends: ['spectral:oas']\n").unwrap();
+
+    run(with(node_command(&packages, "redocly", folder.path()), ["lint", contract::PATH]));
+    run(with(node_command(&packages, "spectral", folder.path()), ["lint", "--ruleset", "rules.yaml", contract::PATH]));
+}
+
+#[tokio::test]
+async fn a_generated_typescript_client_compiles_and_posts_a_message() {
+    let redis = RedisServer::shared();
+    let sukkal = Sukkal::start(&redis.url());
+    let packages = node::packages();
+    // Below the packages, so that they can be imported.
+    let folder = tempfile::tempdir_in(&packages).unwrap();
+    let command = |name| node_command(&packages, name, folder.path());
+    fs::copy(format!("{FOLDER}/post.ts"), folder.path().join("post.ts")).unwrap();
+
+    run(with(command("openapi-typescript"), [contract::PATH, "--output", "api.ts"]));
+    run(with(command("tsc"), ["--strict", "--target", "es2022", "--module", "nodenext", "post.ts"]));
+    let node = tethered("node");
+    run(with(node, [folder.path().join("post.js").to_str().unwrap(), &sukkal.url(""), PROJECT]));
+
+    assert_eq!(bodies(&sukkal, "typescript").await, [json!({ "typed": "yes" })]);
+}
+
+#[tokio::test]
+async fn a_generated_python_client_passes_mypy_and_posts_a_message() {
+    let redis = RedisServer::shared();
+    let sukkal = Sukkal::start(&redis.url());
+    let python = python::venv();
+    let folder = tempfile::tempdir().unwrap();
+    let command = |module: &str| {
+        let mut command = tethered(&python);
+        command.args(["-m", module]).current_dir(folder.path());
+        command
+    };
+    fs::copy(format!("{FOLDER}/post.py"), folder.path().join("post.py")).unwrap();
+
+    let config = format!("{FOLDER}/openapi-python-client.yaml");
+    let generate = ["generate", "--path", contract::PATH, "--output-path", "sukkal_client", "--meta", "none"];
+    let generate = with(command("openapi_python_client"), generate);
+    run(with(generate, ["--config", &config, "--fail-on-warning"]));
+    run(with(command("mypy"), ["--strict", "--cache-dir", "/dev/null", "sukkal_client", "post.py"]));
+    run(with(command("post"), [&sukkal.url(""), PROJECT]));
+
+    assert_eq!(bodies(&sukkal, "python").await, [json!({ "typed": "yes" })]);
+}
