@@ -54,7 +54,7 @@ pub enum Error {
     #[error("{0}")]
     Damaged(String),
     /// The project has as many of these as it may have at the same time.
-    #[error("The project has {max} {kind}, which is the maximum for one project. Please try again later.")]
+    #[error("A project may have at most {max} {kind} at the same time. Please try again later.")]
     Share {
         /// What there are too many of.
         kind: &'static str,

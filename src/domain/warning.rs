@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_warning_is_a_short_line_of_printable_ascii(key in "_(?s-u:.){0,200}") {
+        fn a_warning_is_a_short_line_of_printable_ascii(key in "(?s)_.{0,200}") {
             for warning in warnings(&[&key]) {
                 prop_assert!(warning.len() <= 256, "{} bytes", warning.len());
                 prop_assert!(warning.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{:?}", warning);

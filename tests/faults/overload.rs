@@ -16,8 +16,8 @@ use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, Sukkal};
 
 /// Maximum number of operations in flight on a Redis server.
-const IN_FLIGHT_MAX: usize = 64;
-const WAITING: usize = 200;
+const IN_FLIGHT_MAX: u32 = 64;
+const WAITING: u32 = 200;
 const REQUESTS_WAITING: &str = "sukkal_store_requests_waiting";
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,9 +45,9 @@ impl Scene {
     }
 
     /// Waits until a metric has at least this value.
-    async fn reaches(&self, metric: &str, value: usize) {
+    async fn reaches(&self, metric: &str, value: u32) {
         let reached = async {
-            while Exposition::of(&self.sukkal.url("")).await.value(metric).unwrap() < value as f64 {
+            while Exposition::of(&self.sukkal.url("")).await.value(metric).unwrap() < f64::from(value) {
                 yield_now().await;
             }
         };
@@ -86,7 +86,7 @@ async fn a_project_does_not_wait_for_the_flood_of_another_one() {
         order.push(name);
     }
     let place = order.iter().position(|name| *name == "quiet").unwrap();
-    assert!(place <= 2 * IN_FLIGHT_MAX, "{place} of {} were answered before", order.len());
+    assert!(place <= 2 * IN_FLIGHT_MAX as usize, "{place} of {} were answered before", order.len());
 }
 
 #[tokio::test]

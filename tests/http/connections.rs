@@ -104,7 +104,7 @@ async fn a_project_has_so_many_event_streams_and_waiting_requests_and_no_more() 
 
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "1");
-    assert!(refused.text().await.unwrap().contains("The project has 1 event streams"));
+    assert!(refused.text().await.unwrap().contains("at most 1 event streams at the same time"));
     let again = async { while stream(&projects[0]).send().await.unwrap().status() == 429 {} };
     timeout(PATIENCE, again).await.expect("the stream that has ended does not count");
 
@@ -115,5 +115,5 @@ async fn a_project_has_so_many_event_streams_and_waiting_requests_and_no_more() 
         refused = wait(&projects[0]).send() => refused.unwrap(),
     };
     assert_eq!(refused.status(), 429);
-    assert!(refused.text().await.unwrap().contains("The project has 1 requests that wait"));
+    assert!(refused.text().await.unwrap().contains("at most 1 requests that wait"));
 }

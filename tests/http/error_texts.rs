@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::encryption::damage;
 use super::{KEY, KEY_OPTION, Stage, Tenant, answered};
+use crate::support::events::Events;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
 
@@ -110,6 +111,8 @@ struct Scene {
     with_another_key: Tenant,
     with_text_ids: Tenant,
     with_claim_ids: Tenant,
+    with_one_stream: Tenant,
+    _stream: Events,
     without_store: Tenant,
     message: String,
     claimed: String,
@@ -141,12 +144,16 @@ impl Scene {
         let redis = RedisServer::start();
         let sukkal = Sukkal::start(&redis.url());
         redis.kill();
+        let with_one_stream = on(&[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "1")]);
+        let stream = Events::open(with_one_stream.api.get("/v2/queues/q/messages")).await;
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
             with_another_key: on(&[(KEY_OPTION, "another key")]),
             with_text_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off")]),
             with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
+            with_one_stream,
+            _stream: stream,
             without_store: Tenant::of(&Arc::new(Stage { sukkal, redis: Arc::new(redis) }), &project),
             api,
             message,
@@ -183,6 +190,7 @@ impl Scene {
             "a server with another key" => &self.with_another_key,
             "a server with client_id_uuid_safe = off" => &self.with_text_ids,
             "a server with message_delete_with_claim_id" => &self.with_claim_ids,
+            "a server with max_streams_per_project = 1" => &self.with_one_stream,
             "a server without its store" => &self.without_store,
             _ => panic!("no server {name:?}"),
         }

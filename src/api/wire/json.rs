@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_refusal_says_where_the_error_is() {
         for (text, reason) in [
-            ("{\"a\": 1,\n \"b\": tru}", "Line 2, column 9: expected ident."),
+            ("{\"a\": 1,\n \"b\": tru}", "Line 2, column 10: expected ident."),
             ("{\"a\": 1", "Line 1, column 7: EOF while parsing an object."),
             ("{'a': 1}", "Line 1, column 2: key must be a string."),
             ("[1,]", "Line 1, column 4: trailing comma."),
