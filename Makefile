@@ -25,8 +25,7 @@ run:
 	trap 'kill $$(jobs -p) 2>/dev/null || true; wait' EXIT
 	trap 'exit 0' INT TERM
 	target/release/sukkal &
-	ready() { exec 3<> /dev/tcp/127.0.0.1/8888 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 204 '; }
-	until (ready) 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
+	until target/release/sukkal ready 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
 	cat <<'TEXT'
 
 	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:

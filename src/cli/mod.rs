@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compact;
+mod ready;
 mod serve;
 mod store;
 
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// Serves the API until SIGTERM, SIGINT or SIGHUP; the same as no command at all.
     Serve(serve::Options),
+    /// Checks whether the service on this machine is ready, for health checks; takes the options of `serve`.
+    Ready(serve::Options),
     /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
     Check(check::Options),
     /// Makes the file of an embedded store as short as it can be; nobody else may have it meanwhile.
@@ -40,6 +43,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
+        Some(Command::Ready(options)) => ready::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),

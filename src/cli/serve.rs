@@ -25,11 +25,19 @@ pub(super) struct Options {
     store: Option<String>,
 }
 
+impl Options {
+    /// Returns all options, or the end of the process if one is bad.
+    pub(super) fn load(&self) -> Result<Config, ExitCode> {
+        let flags = [("bind", self.bind.clone()), ("store", self.store.clone())];
+        let config = Config::load(self.config.as_deref(), environment(), &flags);
+        config.map_err(|error| fail(BAD_OPTION, &error.to_string()))
+    }
+}
+
 pub(super) fn run(options: &Options) -> ExitCode {
-    let flags = [("bind", options.bind.clone()), ("store", options.store.clone())];
-    let config = match Config::load(options.config.as_deref(), environment(), &flags) {
+    let config = match options.load() {
         Ok(config) => config,
-        Err(error) => return fail(BAD_OPTION, &error.to_string()),
+        Err(end) => return end,
     };
     if let Err(error) = start_log(&config.log) {
         return fail(BAD_OPTION, &error);

@@ -64,6 +64,11 @@ impl Sukkal {
         format!("http://{}{path}", self.address)
     }
 
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
