@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update redis python node chromium wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq components
 
 # Where the published conformance suite lies (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -16,6 +16,7 @@ help:
 	@echo "make run          build and run Sukkal, with its messages in ./sukkal-data, until Ctrl-C"
 	@echo "make test         format, lint, all tests, docs"
 	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
+	@echo "make compose      the image and docker-compose.yml, tested on a Docker daemon of their own"
 	@echo "make soak         the long form of the tests that race"
 	@echo "make bench        the benchmarks, and docs/performance.md anew"
 	@echo "make steady       the embedded store for half an hour, and docs/steady.svg anew"
@@ -77,6 +78,15 @@ conformance: redis python
 
 conformance-update:
 	@$(MAKE) conformance FLAGS=--update
+
+# The unchanged Dockerfile and docker-compose.yml with the release binary. Needs root, and no network once the packages are
+# installed.
+compose: redis docker
+	@cargo build --release
+	$(AS_ROOT) python3 -B tests/compose/check.py target/release/sukkal
+
+docker:
+	@command -v dockerd > /dev/null && command -v docker-compose > /dev/null && command -v ip > /dev/null || { $(INSTALL) docker.io docker-compose iproute2; }
 
 redis:
 	@command -v redis-server > /dev/null || { $(INSTALL) redis-server; }
