@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -19,22 +20,18 @@ use crate::api::http::{self, Service, Serving, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
-use crate::config::{self, Config};
+use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
 use crate::metrics::Metrics;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
-use crate::storage::uri::{InvalidUri, StoreUri};
-use crate::storage::{self, Driver, Schedule};
+use crate::storage::{self, Driver, Schedule, StoreUri};
 
 /// Why the service does not run.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The store's address makes no sense.
-    #[error("store: {0}")]
-    StoreUri(#[from] InvalidUri),
     /// The store's file cannot be used.
     #[error("store: {0}")]
     OpenStore(#[from] OpenError),
@@ -48,10 +45,10 @@ pub enum Error {
     #[error("store: {0}")]
     Refused(String),
     /// The address is taken, or not this machine's.
-    #[error("cannot listen on {address}: {reason}")]
+    #[error("cannot listen on {address}: {reason}; set another address by --bind, SUKKAL_BIND or bind in the file")]
     Bind {
         /// The address.
-        address: std::net::SocketAddr,
+        address: Bind,
         /// Why.
         reason: io::Error,
     },
@@ -99,14 +96,14 @@ pub fn schedule(config: &Config) -> Schedule {
     Schedule { pause: Duration::from_secs(config.janitor.pause_s), walk: Duration::from_secs(config.janitor.walk_s) }
 }
 
-/// The store at that address.
-fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
+/// The store that the configuration names.
+fn open(config: &Config) -> Result<Arc<dyn Driver>, Error> {
     let fsync = match config.embedded.fsync {
         config::Fsync::Group => Fsync::Group,
         config::Fsync::Interval => Fsync::Interval,
         config::Fsync::Off => Fsync::Off,
     };
-    Ok(match uri {
+    Ok(match &config.store {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open(folder, fsync)?),
         StoreUri::Memory => Arc::new(EmbeddedStore::in_memory()?),
         StoreUri::Redis(uri) => Arc::new(RedisStore::open(uri)?),
@@ -116,10 +113,9 @@ fn open(uri: &StoreUri, config: &Config) -> Result<Arc<dyn Driver>, Error> {
 /// Looks whether the store that the configuration names is what it should be, and mends what can be mended if that is wanted. An
 /// embedded store must be there, and nobody else may have it.
 pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
-    let uri: StoreUri = config.store.parse()?;
-    let store = match &uri {
+    let store = match &config.store {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
-        StoreUri::Memory | StoreUri::Redis(_) => open(&uri, config)?,
+        StoreUri::Memory | StoreUri::Redis(_) => open(config)?,
     };
     let checked = tokio::select! {
         biased;
@@ -136,23 +132,36 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
 /// Makes the file of the embedded store that the configuration names as short as it can be, if it is there and nobody
 /// else has it; how long it was and is, in bytes.
 pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
-    match config.store.parse()? {
-        StoreUri::Embedded(folder) => Ok(EmbeddedStore::compact(&folder)?),
+    match &config.store {
+        StoreUri::Embedded(folder) => Ok(EmbeddedStore::compact(folder)?),
         uri @ (StoreUri::Memory | StoreUri::Redis(_)) => Err(Error::NoFile(uri.to_string())),
     }
+}
+
+/// Listens on the first address that can be had.
+async fn listen(bind: &Bind) -> Result<TcpListener, Error> {
+    let unusable = |reason| Error::Bind { address: bind.clone(), reason };
+    let addresses: Vec<SocketAddr> = match &bind.host {
+        // IPv6 serves IPv4 clients too; a machine may have switched it off.
+        None => vec![(Ipv6Addr::UNSPECIFIED, bind.port).into(), (Ipv4Addr::UNSPECIFIED, bind.port).into()],
+        Some(host) => {
+            let mut found: Vec<_> = lookup_host((host.as_str(), bind.port)).await.map_err(unusable)?.collect();
+            found.sort_by_key(SocketAddr::is_ipv6);
+            found
+        }
+    };
+    TcpListener::bind(&*addresses).await.map_err(unusable)
 }
 
 /// Serves until `stop` is over or the store turns out to be one that this release cannot use, then finishes what is
 /// under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
-    let uri: StoreUri = config.store.parse()?;
-    let listener =
-        TcpListener::bind(config.bind).await.map_err(|reason| Error::Bind { address: config.bind, reason })?;
-    let store = open(&uri, config)?;
+    let listener = listen(&config.bind).await?;
+    let store = open(config)?;
     let service = service(config, store.clone());
     let broker = service.broker.clone();
 
-    info!(address = %listener.local_addr()?, store = %uri, "listening");
+    info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
 
     let waited_on = broker.clone();

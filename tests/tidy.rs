@@ -17,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("storage", &["domain"]),
     ("broker", &["auth", "domain", "metrics", "storage"]),
     ("api", &["auth", "broker", "domain", "metrics", "storage"]),
-    ("config", &["domain"]),
+    ("config", &["domain", "storage"]),
     ("janitor", &["domain", "storage"]),
     ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
     ("cli", &["app", "config"]),

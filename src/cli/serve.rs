@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
 use super::{BAD_OPTION, fail};
@@ -17,8 +18,8 @@ pub(super) struct Options {
     /// A TOML file with options; config/default.toml explains each
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the API listens
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Where the API listens: HOST:PORT, PORT for 127.0.0.1:PORT, or :PORT for every address of the machine
+    #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Where messages are kept, such as `embedded:./sukkal-data` or `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URI")]
@@ -42,14 +43,14 @@ pub(super) fn run(options: &Options) -> ExitCode {
     if let Err(error) = start_log(&config.log) {
         return fail(BAD_OPTION, &error);
     }
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
     match serve(&config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(
-            error @ (app::Error::StoreUri(_)
-            | app::Error::OpenStore(_)
-            | app::Error::Refused(_)
-            | app::Error::Bind { .. }),
-        ) => fail(BAD_OPTION, &error.to_string()),
+        Err(error @ (app::Error::OpenStore(_) | app::Error::Refused(_) | app::Error::Bind { .. })) => {
+            fail(BAD_OPTION, &error.to_string())
+        }
         Err(error) => fail(1, &error.to_string()),
     }
 }

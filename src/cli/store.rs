@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{BAD_OPTION, fail, serve};
+use super::{BAD_OPTION, fail, say, serve};
 use crate::config::Config;
 
 #[derive(Args, Debug)]
@@ -19,10 +19,14 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// All options with these; the end of the process where they make no sense.
+    /// Returns all options, or the end of the process if they cannot be used.
     pub(super) fn load(&self) -> Result<Config, ExitCode> {
         let flags = [("store", self.store.clone())];
         let config = Config::load(self.config.as_deref(), serve::environment(), &flags);
-        config.map_err(|error| fail(BAD_OPTION, &error.to_string()))
+        let config = config.map_err(|error| fail(BAD_OPTION, &error.to_string()))?;
+        for warning in &config.warnings {
+            say(&format!("warning: {warning}"));
+        }
+        Ok(config)
     }
 }

@@ -1,6 +1,6 @@
 //! Options: bad ones are refused in one line, good ones are in force wherever they are set.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use serde_json::json;
 
@@ -8,37 +8,244 @@ use super::process::{Program, refused};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
+/// What was set, and what is said about it. `FILE` stands for the path of a file with these options.
 #[test]
 fn a_bad_option_is_refused_in_one_line() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "[transport]\ncolour = 1\n").unwrap();
-    let file = file.path().to_str().unwrap();
+    const FILE: &str = "FILE";
+    const ADDRESS: &str = "it must be HOST:PORT, :PORT or PORT, for example --bind 127.0.0.1:8888";
+    const REDIS: &str = "a valid one is redis://USER:PASSWORD@HOST:6379";
+    let (flag, variable, file) = (
+        |name: &'static str, value: &'static str| (vec![name, value], None, ""),
+        |name: &'static str, value: &'static str| (vec![], Some((name, value)), ""),
+        |text: &'static str| (vec!["--config", FILE], None, text),
+    );
+
+    for ((arguments, variable, text), said) in [
+        (flag("--bind", "nowhere"), &format!("--bind is \"nowhere\" (on the command line); {ADDRESS}")[..]),
+        (flag("--bind", "127.0.0.1"), &format!("--bind is \"127.0.0.1\" (on the command line); {ADDRESS}")),
+        (flag("--bind", "localhost:65536"), &format!("--bind is \"localhost:65536\" (on the command line); {ADDRESS}")),
+        (
+            flag("--bind", "http://localhost:80"),
+            &format!("--bind is \"http://localhost:80\" (on the command line); {ADDRESS}"),
+        ),
+        (
+            variable("SUKKAL_BIND", "::1"),
+            "SUKKAL_BIND is \"::1\" (in the environment); it must be HOST:PORT, :PORT or PORT, for example \
+             SUKKAL_BIND=127.0.0.1:8888",
+        ),
+        (
+            file("bind = 8888"),
+            "bind is 8888 (in FILE, line 1, column 1); it must be HOST:PORT, :PORT or PORT, for example \
+             bind = \"127.0.0.1:8888\"",
+        ),
+        (
+            flag("--store", "redis//:secret@h"),
+            &format!(
+                "--store is not accepted (on the command line): not a Redis address: it has no scheme; {REDIS}; \
+                      stores in this process are embedded:PATH and memory:"
+            ),
+        ),
+        (
+            variable("SUKKAL_STORE", "redis://"),
+            &format!("SUKKAL_STORE is not accepted (in the environment): not a Redis address: it has no host; {REDIS}"),
+        ),
+        (
+            file("store = \"redis-sentinel://:secret@h:1\""),
+            &format!(
+                "store is not accepted (in FILE, line 1, column 1): not a Redis address: the master's name is \
+                      missing after the hosts; {REDIS}"
+            ),
+        ),
+        (
+            file("\n[signed_url]\n  secret_key = 4242"),
+            "signed_url.secret_key is not accepted (in FILE, line 3, column 3): it must be text in quotes",
+        ),
+        (
+            variable("SUKKAL_ADMIN_MODE", "perhaps"),
+            "SUKKAL_ADMIN_MODE is \"perhaps\" (in the environment); it must be true or false, for example \
+             SUKKAL_ADMIN_MODE=false",
+        ),
+        (
+            file("admin_mode = 3"),
+            "admin_mode is 3 (in FILE, line 1, column 1); it must be true or false, for example admin_mode = false",
+        ),
+        (
+            variable("SUKKAL_DRAIN_TIMEOUT", "-1"),
+            "SUKKAL_DRAIN_TIMEOUT is -1 (in the environment); it must be an integer from 0 to 31622400, in seconds, \
+             for example SUKKAL_DRAIN_TIMEOUT=30",
+        ),
+        (
+            variable("SUKKAL_THREADS", "many"),
+            "SUKKAL_THREADS is \"many\" (in the environment); it must be an integer from 0 to 1024, for example \
+             SUKKAL_THREADS=0",
+        ),
+        (
+            variable("SUKKAL_LOG__FILTER", "a=b=c"),
+            "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or such \
+             levels by module, for example SUKKAL_LOG__FILTER=info",
+        ),
+        (
+            file("[log]\nformat = \"xml\""),
+            "log.format is \"xml\" (in FILE, line 2, column 1); it must be \"auto\" or \"text\" or \"json\", for example \
+             format = \"auto\"",
+        ),
+        (
+            file("[transport]\nstream_heartbeat = 0"),
+            "transport.stream_heartbeat is 0 (in FILE, line 2, column 1); it must be an integer from 1 to 3600, in \
+             seconds, for example stream_heartbeat = 15",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__MAX_WAIT", "100000"),
+            "SUKKAL_TRANSPORT__MAX_WAIT is 100000 (in the environment); it must be an integer from 0 to 3600, in \
+             seconds, for example SUKKAL_TRANSPORT__MAX_WAIT=30",
+        ),
+        (
+            file("[transport]\nmax_messages_per_post = 1001"),
+            "transport.max_messages_per_post is 1001 (in FILE, line 2, column 1); it must be an integer from 1 to 1000, \
+             for example max_messages_per_post = 1000",
+        ),
+        (
+            file("[transport]\nmax_message_ttl = 4294967295"),
+            "transport.max_message_ttl is 4294967295 (in FILE, line 2, column 1); it must be an integer from 60 to \
+             31622400, in seconds, for example max_message_ttl = 1209600",
+        ),
+        (
+            file("transport.default_message_ttl = 2_000_000"),
+            "transport.default_message_ttl is 2000000 (in FILE, line 1, column 11); it must not be more than \
+             transport.max_message_ttl, which is 1209600 (the default)",
+        ),
+        (
+            (
+                vec!["--config", FILE],
+                Some(("SUKKAL_TRANSPORT__DEFAULT_CLAIM_GRACE", "90")),
+                "[transport]\nmax_claim_grace = 80",
+            ),
+            "SUKKAL_TRANSPORT__DEFAULT_CLAIM_GRACE is 90 (in the environment); it must not be more than \
+             transport.max_claim_grace, which is 80 (in FILE, line 2, column 1)",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__DEFAULT_CLAIM_TTL", "43201"),
+            "SUKKAL_TRANSPORT__DEFAULT_CLAIM_TTL is 43201 (in the environment); it must not be more than \
+             transport.max_claim_ttl, which is 43200 (the default)",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__DEFAULT_MESSAGE_DELAY", "901"),
+            "SUKKAL_TRANSPORT__DEFAULT_MESSAGE_DELAY is 901 (in the environment); it must not be more than \
+             transport.max_message_delay, which is 900 (the default)",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID", "37"),
+            "SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID is 37 (in the environment); it must not be more than \
+             transport.max_length_client_id, which is 36 (the default)",
+        ),
+        (file("colour = 1"), "there is no option colour (in FILE, line 1, column 1)"),
+        (
+            file("[transport]\nmax_wiat = 1"),
+            "there is no option transport.max_wiat (in FILE, line 2, column 1); did you mean transport.max_wait?",
+        ),
+        (
+            file("[bind]\na = 1"),
+            "bind is { a = 1 } (in FILE, line 1, column 2); it must be HOST:PORT, :PORT or PORT, for example bind = \"127.0.0.1:8888\"",
+        ),
+        (
+            file("[log]\nformat = text"),
+            "FILE, line 2, column 10 (log.format): string values must be quoted, expected literal string",
+        ),
+        (
+            file("threads = 2 3"),
+            "FILE, line 1, column 11 (threads): string values must be quoted, expected literal string",
+        ),
+        (
+            file("threads = 99999999999999999999"),
+            "threads is 100000000000000000000.0 (in FILE, line 1, column 1); it must be an integer from 0 to 1024, for \
+             example threads = 0",
+        ),
+        (file("[colour]"), "there is no option colour (in FILE, line 1, column 2)"),
+        (file("transport = 3"), "there is no option transport (in FILE, line 1, column 1)"),
+        (file("threads = 2\nthreads = 3"), "FILE, line 2, column 1 (threads): duplicate key"),
+        (file("[log"), "FILE, line 1, column 5: unclosed table, expected `]`"),
+        (
+            flag("--config", "/nowhere/sukkal.toml"),
+            "--config: cannot read /nowhere/sukkal.toml: No such file or directory (os error 2)",
+        ),
+        (flag("--bind", "no-such-host.invalid:8888"), "cannot listen on no-such-host.invalid:8888: "),
+    ] {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), text).unwrap();
+        let path = path.path().to_str().unwrap();
+        let arguments: Vec<&str> = arguments.into_iter().map(|word| if word == FILE { path } else { word }).collect();
+        // Unless the file is about it, this keeps the service from taking the usual port.
+        let bind = (!text.contains("bind")).then_some(("SUKKAL_BIND", "127.0.0.1:0"));
+        let environment: Vec<_> = bind.into_iter().chain(variable).collect();
+
+        let (code, told) = refused(&[&["serve"], &arguments[..]].concat(), &environment);
+
+        let told = told.replace(path, FILE);
+        assert_eq!(code, Some(2), "{told}");
+        if said.ends_with(' ') {
+            assert!(told.starts_with(&format!("sukkal: {said}")) && told.lines().count() == 1, "{told}");
+        } else {
+            assert_eq!(told, format!("sukkal: {said}\n"));
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
 
-    for (arguments, variable, names) in [
-        (&["--bind", "nowhere"][..], None, "`bind`"),
-        (&["--bind", "127.0.0.1"], None, "`bind`"),
-        (&["--bind", &taken], None, &taken[..]),
-        (&["--store", "http://h"], None, "scheme"),
-        (&["--store", "redis://"], None, "host"),
-        (&["--store", "redis-sentinel://h:1"], None, "master"),
-        (&["--config", file], None, "transport.colour"),
-        (&["--config", "/nowhere/sukkal.toml"], None, "/nowhere/sukkal.toml"),
-        (&[], Some(("SUKKAL_ADMIN_MODE", "perhaps")), "SUKKAL_ADMIN_MODE"),
-        (&[], Some(("SUKKAL_DRAIN_TIMEOUT", "-1")), "drain_timeout"),
-        (&[], Some(("SUKKAL_LOG__FILTER", "a=b=c")), "log.filter"),
+    let (code, said) = refused(&["serve", "--bind", &taken, "--store", "memory:"], &[]);
+
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(&format!("cannot listen on {taken}: Address already in use")), "{said}");
+}
+
+#[tokio::test]
+async fn an_address_may_be_a_name_or_only_a_port() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "bind = \"localhost:0\"").unwrap();
+    let file = file.path().to_str().unwrap();
+    let everywhere = |address: SocketAddr| address.ip().is_unspecified();
+    let here = |address: SocketAddr| address.ip() == Ipv4Addr::LOCALHOST;
+
+    for (arguments, environment, is_expected) in [
+        (&["--bind", "localhost:0"][..], None, &here as &dyn Fn(SocketAddr) -> bool),
+        (&["--bind", "0"], None, &here),
+        (&["--bind", ":0"], None, &everywhere),
+        (&[], Some(("SUKKAL_BIND", ":0")), &everywhere),
+        (&[], Some(("SUKKAL_BIND", "0")), &here),
+        (&["--config", file], None, &here),
     ] {
-        // Where the option in question is another, this one keeps it from taking the usual port.
-        let arguments = [&["serve"], arguments].concat();
-        let environment: Vec<_> = [("SUKKAL_BIND", "127.0.0.1:0")].into_iter().chain(variable).collect();
+        let environment: Vec<_> = environment.into_iter().collect();
+        let program = Program::start(&[arguments, &["--store", "memory:"]].concat(), &environment);
 
-        let (code, said) = refused(&arguments, &environment);
-
-        assert_eq!(code, Some(2), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.contains(names), "{arguments:?}: {said}");
+        let url = format!("http://127.0.0.1:{}/healthz", program.address.port());
+        assert_eq!(reqwest::get(url).await.unwrap().status(), 204);
+        assert!(is_expected(program.address), "{arguments:?} {environment:?}: {}", program.address);
     }
+}
+
+#[test]
+fn mistakes_that_keep_nothing_from_working_are_logged() {
+    let environment = [
+        ("SUKKAL_STROE", "hush"),
+        ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "hush"),
+        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret for tests that nobody else knows"),
+    ];
+
+    let program = Program::start(&["--bind", "0", "--store", "memory:"], &environment);
+
+    let warnings: Vec<&str> =
+        program.said_before.iter().filter(|line| line.contains("\"WARN\"")).map(String::as_str).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(
+        warnings[0].contains("SUKKAL_STROE names no option and is ignored; did you mean SUKKAL_STORE?"),
+        "{warnings:#?}"
+    );
+    assert!(warnings[1].contains("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY is short (4 bytes, "), "{warnings:#?}");
+    assert!(!warnings.concat().contains("hush"), "{warnings:#?}");
 }
 
 #[test]

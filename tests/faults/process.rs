@@ -14,6 +14,8 @@ pub(super) struct Program {
     process: Child,
     log: BufReader<ChildStderr>,
     pub(super) address: SocketAddr,
+    /// What it logged before it listened.
+    pub(super) said_before: Vec<String>,
 }
 
 impl Program {
@@ -23,9 +25,9 @@ impl Program {
         command.stderr(Stdio::piped());
         let mut process = spawn(command).expect("the binary under test starts");
         let mut log = BufReader::new(process.stderr.take().expect("stderr is piped"));
-        let listening = wait_for(&mut log, "listening");
+        let (listening, said_before) = wait_for(&mut log, "listening");
         let address = listening["fields"]["address"].as_str().expect("the address is logged");
-        Self { process, address: address.parse().expect("an address"), log }
+        Self { process, address: address.parse().expect("an address"), log, said_before }
     }
 
     pub(super) fn signal(&self, name: &str) {
@@ -60,7 +62,8 @@ impl Drop for Program {
 pub(super) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = command(arguments, environment);
     command.stderr(Stdio::piped());
-    let process = spawn(command).expect("the binary under test starts");
+    let mut process = spawn(command).expect("the binary under test starts");
+    poll_until("it ends by itself", || process.try_wait().expect("it is our child").is_some());
     let output = process.wait_with_output().expect("it ends");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
@@ -72,16 +75,18 @@ fn command<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Co
     command
 }
 
+/// Returns the first event with that message, and the lines before it.
 #[allow(clippy::panic, reason = "fails the test, in the program's words")]
-fn wait_for(log: &mut impl BufRead, message: &str) -> Value {
-    let mut said = String::new();
+fn wait_for(log: &mut impl BufRead, message: &str) -> (Value, Vec<String>) {
+    let mut said = Vec::new();
     loop {
-        let start = said.len();
-        let length = log.read_line(&mut said).expect("stderr can be read");
-        assert!(length > 0, "it never said {message:?}: {said}");
-        let event: Value = serde_json::from_str(&said[start..]).unwrap_or_default();
+        let mut line = String::new();
+        let length = log.read_line(&mut line).expect("stderr can be read");
+        assert!(length > 0, "it never said {message:?}: {said:#?}");
+        let event: Value = serde_json::from_str(&line).unwrap_or_default();
         if event["fields"]["message"] == message {
-            return event;
+            return (event, said);
         }
+        said.push(line);
     }
 }

@@ -208,14 +208,21 @@ pub(crate) fn poll_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A command that the kernel kills when this process ends, however it ends; see `spawn`.
+/// A command that the kernel kills when this process ends, however it ends; see `spawn`. The variables that are for the tests
+/// themselves, such as `SUKKAL_SEED`, are not passed on, because a service would warn about them.
 pub(crate) fn tethered(program: impl AsRef<OsStr>) -> Command {
     // Not every system has setpriv, and Busybox's lacks the option.
     static WORKS: LazyLock<bool> = LazyLock::new(|| {
         let trial = through_setpriv("true").output();
         trial.is_ok_and(|output| output.status.success())
     });
-    if *WORKS { through_setpriv(program) } else { Command::new(program) }
+    let mut command = if *WORKS { through_setpriv(program) } else { Command::new(program) };
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"SUKKAL_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 fn through_setpriv(program: impl AsRef<OsStr>) -> Command {

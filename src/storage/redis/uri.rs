@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fred::types::config::Config;
 
 /// The address of a Redis server, cluster or Sentinel group. Shown without its password.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RedisUri {
     config: Config,
     shown: String,
@@ -28,6 +28,12 @@ impl RedisUri {
 impl fmt::Display for RedisUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for RedisUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisUri({self})")
     }
 }
 
