@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::api::http::{self, Service, Serving, Settings};
@@ -28,6 +29,9 @@ pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
 use crate::storage::{self, Driver, Schedule, StoreUri};
+
+/// Maximum number of open connections of the listener for health checks and metrics.
+const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
 /// Why the service does not run.
 #[derive(Debug, Error)]
@@ -163,6 +167,18 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
+    let operations = match &config.operations.bind {
+        Some(bind) => {
+            let listener = listen(bind).await?;
+            info!(address = %listener.local_addr()?, "listening for health checks and metrics");
+            let serving = Serving { connections_max: OPERATIONS_CONNECTIONS_MAX, ..serving(config) };
+            let router = http::operations_router(service.clone());
+            Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                http::serve(listener, router, serving, std::future::pending()).await.await;
+            })))
+        }
+        None => None,
+    };
 
     let waited_on = broker.clone();
     let (refuse, refused) = oneshot::channel();
@@ -185,6 +201,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         warn!("some requests did not finish in time");
     }
     janitor.abort();
+    drop(operations);
     info!("stopped");
     match refused.await {
         Ok(reason) => Err(Error::Refused(reason)),

@@ -3,13 +3,14 @@
 //! Health checks of containers run it, so the image needs no shell and no HTTP client.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{fail, serve};
+use crate::config::Bind;
 
 /// Longer than the service needs to find out that its store does not answer.
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -17,9 +18,13 @@ const REQUEST: &[u8] = b"GET /readyz HTTP/1.0\r\n\r\n";
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 pub(super) fn run(options: &serve::Options) -> ExitCode {
-    let address = match options.load() {
-        Ok(config) => reachable(config.bind),
+    let bind = match options.load() {
+        Ok(config) => config.operations.bind.unwrap_or(config.bind),
         Err(end) => return end,
+    };
+    let address = match reachable(&bind) {
+        Ok(address) => address,
+        Err(error) => return fail(1, &format!("there is no address {bind}: {error}")),
     };
     match ask(address) {
         Ok(answer) if answer.status == "204" => ExitCode::SUCCESS,
@@ -29,13 +34,16 @@ pub(super) fn run(options: &serve::Options) -> ExitCode {
 }
 
 /// Where a process on this machine reaches a service that listens at an address.
-fn reachable(bind: SocketAddr) -> SocketAddr {
-    let ip = match bind.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, bind.port())
+fn reachable(bind: &Bind) -> io::Result<SocketAddr> {
+    let host = bind.host.as_deref().unwrap_or("127.0.0.1");
+    let found = (host, bind.port).to_socket_addrs()?.min_by_key(SocketAddr::is_ipv6);
+    let mut address = found.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Ok(address)
 }
 
 fn ask(address: SocketAddr) -> io::Result<Answer> {
@@ -81,10 +89,12 @@ mod tests {
         for (bind, asked) in [
             ("0.0.0.0:8888", "127.0.0.1:8888"),
             ("[::]:8888", "[::1]:8888"),
+            (":8888", "127.0.0.1:8888"),
+            ("localhost:8888", "127.0.0.1:8888"),
             ("127.0.0.1:1", "127.0.0.1:1"),
             ("192.0.2.7:8888", "192.0.2.7:8888"),
         ] {
-            assert_eq!(reachable(bind.parse().unwrap()), asked.parse().unwrap());
+            assert_eq!(reachable(&bind.parse().unwrap()).unwrap(), asked.parse().unwrap());
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Config {
     pub embedded: Embedded,
     /// The background work.
     pub janitor: Janitor,
+    /// Monitoring.
+    pub operations: Operations,
     /// What is logged, and how.
     pub log: Log,
     /// Mistakes that keep nothing from working, one line each.
@@ -118,6 +120,14 @@ pub struct Janitor {
     pub walk_s: u64,
 }
 
+/// `[operations]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Operations {
+    /// Where the health checks and metrics have a listener of their own, if anywhere.
+    #[serde(deserialize_with = "optional_bind")]
+    pub bind: Option<Bind>,
+}
+
 /// `[log]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Log {
@@ -178,6 +188,11 @@ impl Config {
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         Ok(Self { warnings, ..config })
     }
+}
+
+fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
 }
 
 fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {

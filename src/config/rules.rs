@@ -18,6 +18,8 @@ pub(super) enum Accepts {
     Word(&'static [&'static str]),
     /// An address to listen on.
     Address,
+    /// An address to listen on, or nothing.
+    OptionalAddress,
     /// The URI of a store, which may hold a password.
     Store,
     /// Directives of `tracing`.
@@ -88,6 +90,7 @@ pub(super) const RULES: &[(&str, Accepts)] = &[
     ("embedded.fsync", Accepts::Word(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
+    ("operations.bind", Accepts::OptionalAddress),
     ("log.filter", Accepts::Filter),
     ("log.format", Accepts::Word(&["auto", "text", "json"])),
 ];
@@ -110,7 +113,7 @@ impl Accepts {
         let typed = match self {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Switch => text.parse().ok().map(Value::Boolean),
-            Self::Word(_) | Self::Address | Self::Store | Self::Filter | Self::Secret => None,
+            Self::Word(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
@@ -124,6 +127,7 @@ impl Accepts {
             (Self::Switch, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
             (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
+            (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
@@ -140,6 +144,7 @@ impl Accepts {
             Self::Switch => "true or false".to_owned(),
             Self::Word(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT".to_owned(),
+            Self::OptionalAddress => "HOST:PORT, :PORT or PORT, or empty".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or such levels by module".to_owned(),
             Self::Secret => "text in quotes".to_owned(),

@@ -58,5 +58,5 @@ fn an_address_that_is_none_is_a_bad_option() {
     let (code, reason) = refusal("nowhere");
 
     assert_eq!(code, Some(2));
-    assert!(reason.contains("`bind`"), "{reason}");
+    assert!(reason.contains("SUKKAL_BIND is \"nowhere\""), "{reason}");
 }

@@ -20,6 +20,15 @@ impl Connection {
         Self(TcpStream::connect(stage.sukkal.url("").replace("http://", "")).await.unwrap())
     }
 
+    /// One with a request that waits for messages of that queue.
+    async fn waiting(stage: &Stage, queue: &str) -> Self {
+        let mut connection = Self::open(stage).await;
+        connection.send(&format!("GET /v2/queues/{queue}/messages?wait=20&echo=true"), "").await;
+        let channel = format!("sukkal:{{p/{queue}}}:queue");
+        poll_until("it waits", || stage.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int() == 1);
+        connection
+    }
+
     async fn send(&mut self, request: &str, body: &str) {
         let client = crate::support::sukkal::CLIENT;
         let head = format!("Host: sukkal\r\nX-Project-ID: p\r\nClient-ID: {client}\r\nContent-Length: {}", body.len());
@@ -67,11 +76,7 @@ async fn a_connection_with_a_request_is_not_closed_for_a_new_one() {
     let queues = [(); 2].map(|()| Uuid::new_v4().to_string());
     let mut waiting = Vec::new();
     for queue in &queues {
-        let mut connection = Connection::open(&stage).await;
-        connection.send(&format!("GET /v2/queues/{queue}/messages?wait=20&echo=true"), "").await;
-        let channel = format!("sukkal:{{p/{queue}}}:queue");
-        poll_until("it waits", || stage.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int() == 1);
-        waiting.push(connection);
+        waiting.push(Connection::waiting(&stage, queue).await);
     }
 
     let mut new = Connection::open(&stage).await;
@@ -86,6 +91,25 @@ async fn a_connection_with_a_request_is_not_closed_for_a_new_one() {
     poster.send(&format!("POST /v2/queues/{}/messages", queues[1]), r#"{"messages": [{"body": 1}]}"#).await;
     assert!(poster.heard().await.starts_with("HTTP/1.1 201 "));
     assert!(waiting[1].heard().await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn the_listener_for_operations_answers_when_all_connections_are_in_use() {
+    let stage = Stage::start(&[("SUKKAL_MAX_CONNECTIONS", "1"), ("SUKKAL_OPERATIONS__BIND", "127.0.0.1:0")]);
+    let address = || {
+        let log = stage.sukkal.log();
+        let line = log.iter().find(|line| line.contains("listening for health checks and metrics"))?;
+        let event: Value = serde_json::from_str(line).unwrap();
+        Some(event["fields"]["address"].as_str().unwrap().to_owned())
+    };
+    poll_until("it listens", || address().is_some());
+    let address = address().unwrap();
+    let _waiting = Connection::waiting(&stage, &Uuid::new_v4().to_string()).await;
+
+    for (path, status) in [("healthz", 204), ("readyz", 204), ("metrics", 200), ("v2/queues", 404)] {
+        let answer = timeout(PATIENCE, reqwest::get(format!("http://{address}/{path}"))).await.expect("it answers");
+        assert_eq!(answer.unwrap().status(), status, "{path}");
+    }
 }
 
 #[tokio::test]

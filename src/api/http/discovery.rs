@@ -34,8 +34,14 @@ pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
 pub(super) fn open_routes() -> Vec<Resource> {
     let mut root = resource("/", "GET, OPTIONS", get(versions));
     root.methods = root.methods.layer(middleware::from_fn(admission::admit_anybody));
+    let mut routes = operations_routes();
+    routes.insert(0, root);
+    routes
+}
+
+/// The routes for monitoring.
+pub(super) fn operations_routes() -> Vec<Resource> {
     vec![
-        root,
         resource("/healthz", "GET, OPTIONS", get(alive)),
         resource("/readyz", "GET, OPTIONS", get(ping)),
         resource("/metrics", "GET, OPTIONS", get(metrics)),

@@ -124,6 +124,18 @@ pub fn router(service: Service) -> Router {
         .with_state(service)
 }
 
+/// The routes for monitoring alone.
+pub fn operations_router(service: Service) -> Router {
+    let meters = Meters::new(&service.metrics, discovery::operations_routes().into_iter().map(|route| route.path));
+    let reception = Arc::new(Reception { service: service.clone(), meters });
+    discovery::operations_routes()
+        .into_iter()
+        .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
+        .fallback(|| async { Error::NoRoute })
+        .layer(middleware::from_fn_with_state(reception, receive))
+        .with_state(service)
+}
+
 /// What every request goes through. One function: each layer of a router costs every request a box and a copy.
 async fn receive(State(reception): State<Arc<Reception>>, request: Request, next: Next) -> Response {
     let Reception { service, meters } = &*reception;
