@@ -10,6 +10,7 @@ use crate::support::sukkal::{CLIENT, Sukkal};
 
 /// What was set, and what is said about it. `FILE` stands for the path of a file with these options.
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn a_bad_option_is_refused_in_one_line() {
     const FILE: &str = "FILE";
     const ADDRESS: &str = "it must be HOST:PORT, :PORT or PORT, for example --bind 127.0.0.1:8888";
