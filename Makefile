@@ -22,11 +22,11 @@ help:
 	@echo "make steady       the embedded store for half an hour, and docs/steady.svg anew"
 
 run:
-	@cargo build --release
+	@cargo build --profile quick --bin sukkal
 	trap 'kill $$(jobs -p) 2>/dev/null || true; wait' EXIT
 	trap 'exit 0' INT TERM
-	target/release/sukkal &
-	until target/release/sukkal ready 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
+	target/quick/sukkal &
+	until target/quick/sukkal ready 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
 	cat <<'TEXT'
 
 	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:
