@@ -152,7 +152,7 @@ fn a_bad_option_is_refused_in_one_line() {
             file("[bind]\na = 1"),
             "bind is { a = 1 } (in FILE, line 1, column 2); it must be HOST:PORT, :PORT or PORT, for example bind = \"127.0.0.1:8888\"",
         ),
-        (file("[log]\nformat = text"), "FILE, line 2, column 10 (log.format): text must be in quotes"),
+        (file("[log]\nformat = text"), "FILE, line 2, column 10 (log.format): invalid boolean, expected `true`"),
         (
             file("threads = 2 3"),
             "FILE, line 1, column 11 (threads): string values must be quoted, expected literal string",
