@@ -32,6 +32,7 @@ pub struct Metrics {
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     operations_in_flight: Gauge,
     requests_waiting: Gauge,
+    disk_full: Gauge,
 }
 
 /// The metrics of one route, at hand for each request.
@@ -116,14 +117,25 @@ impl Metrics {
             "Requests that wait until the store can serve them",
             requests_waiting.clone(),
         );
+        let disk_full = Gauge::default();
+        registry.register(
+            "sukkal_store_disk_full",
+            "1 if the disk of the store is full, otherwise 0",
+            disk_full.clone(),
+        );
         registry.register("sukkal_build_info", "1, with the version", build);
-        Self { registry, pickup_delay, requests, durations, operations_in_flight, requests_waiting }
+        Self { registry, pickup_delay, requests, durations, operations_in_flight, requests_waiting, disk_full }
     }
 
     /// Records how busy the store is.
     pub fn store_load(&self, in_flight: usize, waiting: usize) {
         self.operations_in_flight.set(i64::try_from(in_flight).unwrap_or(i64::MAX));
         self.requests_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// Records whether the store's disk is full.
+    pub fn store_disk_full(&self, is_full: bool) {
+        self.disk_full.set(is_full.into());
     }
 
     /// Notes how long messages were there to be had that somebody has now, for the first time.

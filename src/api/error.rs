@@ -128,17 +128,38 @@ pub fn internal() -> Response {
 }
 
 /// Marks an answer that the store could not give.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreAway;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// It cannot be reached, or refuses for a reason that is its operator's.
+    Away,
+    /// Its disk is full.
+    DiskFull,
+}
 
-/// What a request gets that the store could not serve: what was not done, and that it may be tried again.
+impl StoreFailure {
+    /// What a request gets that the store could not serve: what was not done, if that is known, and that it may be tried
+    /// again.
+    #[must_use]
+    pub fn response(self, loss: Option<&str>) -> Response {
+        const DISK_FULL: &str = "The disk of the message store is full.";
+        let reason = match (self, loss) {
+            (Self::Away, None) => "The message store cannot be reached.".to_owned(),
+            (Self::Away, Some(loss)) => loss.to_owned(),
+            (Self::DiskFull, None) => DISK_FULL.to_owned(),
+            (Self::DiskFull, Some(loss)) => format!("{loss} {DISK_FULL}"),
+        };
+        let mut response = unavailable(&reason);
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// `503`: why, and that it may be tried again.
 #[must_use]
-pub fn unavailable(loss: &str) -> Response {
-    let description = format!("{loss} Please try again in a few seconds.");
+pub fn unavailable(reason: &str) -> Response {
     let (status, title) = UNAVAILABLE;
-    let mut response = document(status, title, &description);
+    let mut response = document(status, title, &format!("{reason} Please try again in a few seconds."));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
-    response.extensions_mut().insert(StoreAway);
     response
 }
 
@@ -193,12 +214,10 @@ impl Error {
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             // Another process may have the key, or this one's operator may give it one.
-            Self::Broker(
-                Broker::Store(storage::Error::Unavailable(_) | storage::Error::Overloaded) | Broker::Key(_),
-            ) => UNAVAILABLE,
             Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
+            Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
         }
     }
 }
@@ -213,7 +232,10 @@ impl IntoResponse for Error {
         }
         match &self {
             Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
-                return unavailable("The message store cannot be reached.");
+                return StoreFailure::Away.response(None);
+            }
+            Self::Broker(broker::Error::Store(storage::Error::DiskFull(_))) => {
+                return StoreFailure::DiskFull.response(None);
             }
             Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
             _ => {}

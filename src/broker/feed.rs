@@ -92,7 +92,7 @@ impl Feed {
                 return Ok(None);
             }
             match self.try_next().await {
-                Err(Error::Store(reason @ (storage::Error::Unavailable(_) | storage::Error::Overloaded))) => {
+                Err(Error::Store(reason)) if !matches!(reason, storage::Error::Corrupt(_)) => {
                     debug!(%reason, queue = %self.place.queue, "a followed feed waits for the store");
                     tokio::select! {
                         () = sleep(REST) => {}

@@ -121,7 +121,12 @@ impl Broker {
         Ok(self.store.ping().await?)
     }
 
-    /// The same for a client whose request names an id that can be nobody's: no client is told what a store holds that
+    /// Succeeds if the store answers and can write.
+    pub async fn probe(&self) -> Result<(), Error> {
+        Ok(self.store.probe().await?)
+    }
+
+    /// The same as [`Self::ping`] for a client whose request names an id that can be nobody's: no client is told what a store holds that
     /// cannot be reached.
     async fn ping_for(&self, queue: &QueueId) -> Result<(), Error> {
         Ok(self.admitted(queue).await?.ping().await?)
@@ -149,6 +154,7 @@ impl Broker {
     pub fn metrics(&self) -> String {
         let load = self.store.load();
         self.metrics.store_load(load.in_flight, load.waiting);
+        self.metrics.store_disk_full(self.store.has_full_disk());
         self.metrics.exposition()
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
@@ -61,6 +62,8 @@ fn serve(config: &Config) -> Result<(), app::Error> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         // What a terminal sends that is closed.
         let mut hangup = signal(SignalKind::hangup())?;
+        // By default it kills. A file that may not become longer counts as a full disk.
+        let _ignored = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -12,6 +12,9 @@ pub enum Error {
     /// More requests wait for the store than it can serve in time. Nothing was sent to it.
     #[error("The service has more requests than it can serve in time. Please try again in a few seconds.")]
     Overloaded,
+    /// The store's disk is full: this was not written, and of small writes and deletions only some are. Reading works.
+    #[error("the disk of the store is full: {0}")]
+    DiskFull(String),
     /// The store holds or said something that this version cannot read: a defect.
     #[error("the store's answer makes no sense: {0}")]
     Corrupt(String),

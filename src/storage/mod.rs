@@ -197,6 +197,12 @@ pub trait Upkeep: Send + Sync {
     /// Succeeds if the store answers.
     async fn ping(&self) -> Result<(), Error>;
 
+    /// Succeeds if the store answers and can write. Changes nothing.
+    async fn probe(&self) -> Result<(), Error>;
+
+    /// Whether a write failed because the disk is full, and [`Self::probe`] has not shown since that there is room.
+    fn has_full_disk(&self) -> bool;
+
     /// Completes when the store turns out to be of a kind that this release cannot use, and says why.
     async fn refused(&self) -> String {
         std::future::pending().await

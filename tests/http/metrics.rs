@@ -56,6 +56,7 @@ async fn metrics_are_for_everybody_and_in_the_format_of_prometheus() {
         (DURATIONS, "histogram"),
         (REQUESTS, "counter"),
         (PICKUPS, "histogram"),
+        ("sukkal_store_disk_full", "gauge"),
         ("sukkal_store_operations_in_flight", "gauge"),
         ("sukkal_store_requests_waiting", "gauge"),
     ];

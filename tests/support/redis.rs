@@ -17,6 +17,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::TempDir;
 
 use super::ports::{first_that_starts, free_port};
@@ -154,6 +155,11 @@ impl RedisServer {
         Ok(())
     }
 
+    /// Bounds the length of the files that the server writes: beyond that its disk is full.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        limit_files(self.process().id(), bytes);
+    }
+
     fn signal(&self, name: &str) -> u32 {
         assert!(!self.has_exited(), "the server is dead already");
         let pid = self.process().id();
@@ -184,7 +190,9 @@ fn launch(dir: &Path, flags: &[&str]) -> Child {
     let stdout = File::create(dir.join(LOG_FILE)).expect("the directory can be written to");
     let stderr = stdout.try_clone().expect("a file can be shared");
     let program = std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into());
-    let mut server = tethered(&program);
+    let mut server = tethered("sh");
+    // It would be killed where a file may not become longer.
+    server.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#]).arg(&program);
     server.arg(CONFIG_FILE).args(flags).current_dir(dir).stdout(stdout).stderr(stderr);
     spawn(server).unwrap_or_else(|error| panic!("{} does not start: {error}", program.display()))
 }
@@ -197,6 +205,13 @@ pub(crate) fn share<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc
         *place = Arc::downgrade(&started);
         started
     })
+}
+
+/// Bounds the length of the files that a process writes.
+pub(crate) fn limit_files(process: u32, bytes: Option<u64>) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("the id of a process");
+    let maximum = prlimit(Some(process), Resource::Fsize, Rlimit { current: bytes, maximum: None });
+    maximum.expect("a process of ours can be limited");
 }
 
 /// Asks again and again until it is so.

@@ -209,6 +209,14 @@ impl<P: Poster> Upkeep for Front<P> {
         self.store.ping().await
     }
 
+    async fn probe(&self) -> Result<(), Error> {
+        self.store.probe().await
+    }
+
+    fn has_full_disk(&self) -> bool {
+        self.store.has_full_disk()
+    }
+
     async fn check(&self) -> Result<Check, Error> {
         self.store.check().await
     }

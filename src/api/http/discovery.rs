@@ -12,10 +12,11 @@ use axum::routing::get;
 use super::resource::{Resource, resource};
 use super::{Service, admission};
 use crate::api::Error;
+use crate::api::error::unavailable;
 use crate::api::wire;
 use crate::auth::Caller;
-use crate::broker::Broker;
-use crate::metrics;
+use crate::broker::{self, Broker};
+use crate::{metrics, storage};
 
 /// The routes that need a caller.
 pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
@@ -43,7 +44,7 @@ pub(super) fn open_routes() -> Vec<Resource> {
 pub(super) fn operations_routes() -> Vec<Resource> {
     vec![
         resource("/healthz", "GET, OPTIONS", get(alive)),
-        resource("/readyz", "GET, OPTIONS", get(ping)),
+        resource("/readyz", "GET, OPTIONS", get(ready)),
         resource("/metrics", "GET, OPTIONS", get(metrics)),
     ]
 }
@@ -62,6 +63,17 @@ async fn home(State(service): State<Service>) -> Response {
 async fn ping(State(broker): State<Broker>) -> Result<StatusCode, Error> {
     broker.ping().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `204` if the store answers and can write. The reason why not is for the operator.
+async fn ready(State(broker): State<Broker>) -> Response {
+    match broker.probe().await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(broker::Error::Store(storage::Error::Unavailable(reason))) => {
+            unavailable(&format!("The message store cannot be used: {}.", reason.trim_end_matches('.')))
+        }
+        Err(error) => Error::from(error).into_response(),
+    }
 }
 
 async fn alive() -> StatusCode {

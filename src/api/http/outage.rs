@@ -6,7 +6,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::error::{StoreAway, unavailable};
+use crate::api::error::StoreFailure;
 use crate::api::wire::query::Query;
 
 /// Lets the `503` of a store that is away say what could not be done.
@@ -18,8 +18,8 @@ where
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let loss = loss(request.method(), path, request.uri().query());
     let response = handle(request).await.into_response();
-    match loss {
-        Some(loss) if response.extensions().get::<StoreAway>().is_some() => unavailable(loss),
+    match response.extensions().get::<StoreFailure>() {
+        Some(failure) if loss.is_some() => failure.response(loss),
         _ => response,
     }
 }

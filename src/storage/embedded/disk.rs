@@ -13,6 +13,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
+use tracing::{error, info};
 
 use super::inline;
 use crate::storage::Error;
@@ -49,6 +50,7 @@ struct Excess {
     claimed: u64,
     backed: u64,
     pages: BTreeMap<u64, Vec<u8>>,
+    was_short: bool,
 }
 
 /// The engine's handle on a disk that others look at too.
@@ -61,7 +63,7 @@ impl Disk {
         Ok(Self {
             below: below.into(),
             room,
-            excess: Mutex::new(Excess { claimed: length, backed: length, pages: BTreeMap::new() }),
+            excess: Mutex::new(Excess { claimed: length, backed: length, ..Excess::default() }),
         })
     }
 
@@ -85,7 +87,26 @@ impl Disk {
 
     /// Succeeds if the disk has room for all that it seems to have.
     pub(super) fn settle(&self) -> Result<(), Error> {
-        self.catch_up(&mut self.excess()).map_err(|error| Error::Unavailable(format!("the disk is full: {error}")))
+        let mut excess = self.excess();
+        self.catch_up(&mut excess).map_err(|reason| {
+            if !excess.was_short {
+                error!(%reason, "the disk of the store is full");
+            }
+            excess.was_short = true;
+            Error::DiskFull(reason.to_string())
+        })
+    }
+
+    /// Whether the disk lacked room, and [`Self::has_room`] was not called since.
+    pub(super) fn was_short(&self) -> bool {
+        self.excess().was_short
+    }
+
+    /// Notes that the disk has room for the largest of usual posts.
+    pub(super) fn has_room(&self) {
+        if std::mem::take(&mut self.excess().was_short) {
+            info!("the disk of the store has room again");
+        }
     }
 
     /// Forgets what the disk had no room for: nobody needs it any more.

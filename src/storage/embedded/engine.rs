@@ -159,6 +159,18 @@ impl Engine {
         opened.ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
     }
 
+    /// Whether the disk lacked room, and nothing has shown since that there is room again.
+    pub(super) fn has_full_disk(&self) -> bool {
+        self.opened().is_ok_and(|opened| opened.disk.was_short())
+    }
+
+    /// Notes that there is room again.
+    pub(super) fn has_room(&self) {
+        if let Ok(opened) = self.opened() {
+            opened.disk.has_room();
+        }
+    }
+
     /// Looks at the store as it is at one moment.
     pub(super) fn look<T>(&self, look: impl Fn(&Reading) -> Result<T, Error>) -> Result<T, Error> {
         let reading = || {

@@ -16,6 +16,8 @@ use super::writing::Writing;
 use crate::domain::QueueId;
 use crate::storage::{Check, Error, Upkeep};
 
+/// How much room shows that the disk is not full any more: more than the largest post that is allowed by default.
+const PROBE_BYTES: usize = 1 << 20;
 const QUEUES_PER_STEP: usize = 16;
 /// How much one step reclaims: it must not keep others waiting.
 const RECLAIMED_PER_STEP: usize = 500;
@@ -27,6 +29,19 @@ impl Upkeep for EmbeddedStore {
     /// Succeeds if the store can be read and its writer works.
     async fn ping(&self) -> Result<(), Error> {
         self.read(|view| view.row_after(&[QUEUES]).map(|_| ())).await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        if !self.has_full_disk() {
+            return self.write(0, |_store| Ok(Step::Done(()))).await;
+        }
+        self.write(0, |store| store.try_room(PROBE_BYTES).map(Step::Done)).await?;
+        self.parts.engine.has_room();
+        Ok(())
+    }
+
+    fn has_full_disk(&self) -> bool {
+        self.parts.engine.has_full_disk()
     }
 
     async fn check(&self) -> Result<Check, Error> {

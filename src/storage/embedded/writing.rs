@@ -189,6 +189,14 @@ impl<'t> Writing<'t> {
         Ok(())
     }
 
+    /// Takes room for so many bytes from the disk, and gives it back.
+    pub(super) fn try_room(&mut self, bytes: usize) -> Result<(), Error> {
+        // No other key is empty.
+        self.view.contents.insert_reserve(&b""[..], bytes)?;
+        self.view.contents.remove(&b""[..])?;
+        Ok(())
+    }
+
     /// Takes an entry out; whether it was there.
     pub(super) fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
         let was_there = self.view.contents.remove(key)?.is_some();

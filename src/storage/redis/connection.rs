@@ -15,7 +15,7 @@ use fred::interfaces::{ClientLike, LuaInterface};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::failure::{has_not_run, is_final, no_server, refusal};
 use super::keys::{self, QueueKeys};
@@ -23,6 +23,7 @@ use super::layout::{KEY_OF_LAYOUT_1, LAYOUT, Layout};
 use super::reply::Reply;
 use super::script::{QUEUE_SETTLE, Script};
 use super::servers::Servers;
+use super::slots::probe_key;
 use crate::storage::{Admission, Error, Load};
 
 /// How long attempts go on; the last may outlast it by its own time, which stays below two seconds.
@@ -205,14 +206,39 @@ impl Connection {
         self.command_on(self.servers.connected_slot(), "PING", &[]).await.map(|_pong| ())
     }
 
+    /// Succeeds if Redis answers and can write: in a cluster a server that is connected, or one whose disk was full. A
+    /// deletion works even when Redis has no memory left.
+    pub(super) async fn probe(&self) -> Result<(), Error> {
+        let slot = self.servers.slot_of_full_disk().unwrap_or_else(|| self.servers.connected_slot());
+        let deleted = self.command_on(slot, "DEL", &[&probe_key(slot)]).await;
+        if deleted.is_ok()
+            && let Some(server) = self.servers.of(slot)
+        {
+            server.lines.condition.wrote(None);
+        }
+        deleted.map(|_none| ())
+    }
+
+    /// Notes that a write to a slot failed because the disk is full.
+    pub(super) fn found_full_disk(&self, slot: u16, reason: &str) {
+        if let Some(server) = self.servers.of(slot) {
+            server.lines.condition.wrote(Some(reason));
+        }
+    }
+
+    pub(super) fn has_full_disk(&self) -> bool {
+        self.servers.slot_of_full_disk().is_some()
+    }
+
     /// Waits until the store is known to have our layout.
     async fn admit(&self, what: &str) -> Result<(), Error> {
         if self.layout.is_ours() {
             return Ok(());
         }
-        let patience = PATIENCE.saturating_sub(self.cut_off_for(self.slot(keys::LAYOUT)));
+        let slot = self.slot(keys::LAYOUT);
+        let patience = PATIENCE.saturating_sub(self.cut_off_for(slot));
         self.layout.admit(patience).await.map_err(|error| match error {
-            Error::Unavailable(reason) => Error::Unavailable(format!("{what}: {reason}")),
+            Error::Unavailable(reason) => self.unavailable(what, slot, &reason),
             error => error,
         })
     }
@@ -270,7 +296,7 @@ impl Connection {
         // Others have waited for it in vain.
         if self.cut_off_for(slot) > PATIENCE {
             self.servers.may_have_changed();
-            return Err(Error::Unavailable(format!("{what}: there is no connection")));
+            return Err(self.unavailable(what, slot, "there is no connection"));
         }
         let began = Instant::now();
         loop {
@@ -281,20 +307,35 @@ impl Connection {
             };
             let failure = match answer {
                 Ok(value) => return Ok(Reply::new(value)),
-                Err(error) if is_final(&error) => return Err(refusal(what, &error)),
+                Err(error) if is_final(&error) => {
+                    let error = refusal(what, &error);
+                    if let Error::DiskFull(reason) = &error {
+                        self.found_full_disk(slot, reason);
+                    }
+                    return Err(error);
+                }
                 Err(error) => error,
             };
             self.servers.may_have_changed();
             let is_given_up = began.elapsed() >= PATIENCE;
             if is_given_up || !may_repeat(&failure) {
-                let error = Error::Unavailable(format!("{what}: {failure}"));
-                if is_given_up && server.is_none_or(|server| server.lines.are_silent_since(began)) {
+                let is_silent = server.as_ref().is_none_or(|server| server.lines.are_silent_since(began));
+                if let Some(server) = server.filter(|_| is_given_up && is_silent) {
+                    server.lines.condition.silent();
+                }
+                let error = self.unavailable(what, slot, &failure.to_string());
+                if is_given_up && is_silent {
                     self.servers.admission(slot).refuse_waiting(&error);
                 }
                 return Err(error);
             }
             sleep(PAUSE_BETWEEN_ATTEMPTS).await;
         }
+    }
+
+    /// The error of a command that could not be run: what is wrong with its server, or with the command alone.
+    fn unavailable(&self, what: &str, slot: u16, reason: &str) -> Error {
+        Error::Unavailable(self.servers.trouble(slot).unwrap_or_else(|| format!("{what}: {reason}")))
     }
 
     /// Tells the operator about settings under which Redis may drop what was acknowledged.
@@ -307,7 +348,6 @@ impl Connection {
             }
             let _either_way = timeout(PAUSE_BETWEEN_QUESTIONS, changes.changed()).await;
         };
-        info!("connected to the store");
         let policy =
             memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
         if policy != "noeviction" {

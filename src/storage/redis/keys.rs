@@ -6,6 +6,7 @@
 //! | `sukkal:{projects}` | zset | `P`, zero byte, registration version: every project that has a queue |
 //! | `sukkal:{P}:queues` | zset | queue name, zero byte, registration version: every queue of the project |
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when something is next due there; one for each slot: see `slots.rs` |
+//! | `sukkal:{SLOT}:probe` | | nothing: deleting it shows whether a server can write |
 //! | `sukkal:{janitor}` | hash | which process does maintenance, and when it was last done: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{P/Q}:queue`, `:messages`, `:ready` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:answer:SLOT` | string | the last post of a retry slot of a process, for half a minute |
@@ -131,6 +132,11 @@ pub(super) fn queue_names(project: &ProjectId) -> String {
 /// The index of due queues in a slot, which is named by a text in that slot: see `slots.rs`.
 pub(super) fn due(tag: u32) -> String {
     format!("sukkal:{{{tag}}}:due")
+}
+
+/// A key that never exists, in a slot that is named in the same way.
+pub(super) fn probe(tag: u32) -> String {
+    format!("sukkal:{{{tag}}}:probe")
 }
 
 /// A queue as its keys name it: what their hash tag contains.

@@ -20,8 +20,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use super::condition::Condition;
 use super::failure::{is_said_by_redis, not_connected};
 
 /// More connections to a server gave nothing: each is multiplexed.
@@ -45,11 +46,13 @@ pub(super) struct Lines {
     all: Vec<Line>,
     next: AtomicUsize,
     cut_off_since: Mutex<Option<Instant>>,
+    pub(super) condition: Arc<Condition>,
 }
 
 /// One connection. It ends when this is dropped.
 pub(super) struct Line {
     client: Client,
+    condition: Arc<Condition>,
     last_answer: Arc<Mutex<Instant>>,
     hanging_up: Arc<AtomicBool>,
     _connecting: AbortOnDropHandle<()>,
@@ -58,8 +61,10 @@ pub(super) struct Line {
 impl Lines {
     /// Begins to connect, and goes on for as long as this exists. Each connection is announced.
     pub(super) fn open(config: &Config, connected: &watch::Sender<()>) -> Self {
-        let all = (0..LINES).map(|_| Line::open(config, connected.clone())).collect();
-        Self { all, next: AtomicUsize::default(), cut_off_since: Mutex::default() }
+        let clients: Vec<Client> = (0..LINES).map(|_| client(config, PerformanceConfig::default())).collect();
+        let condition = Arc::new(Condition::new(config, clients.clone()));
+        let all = clients.into_iter().map(|client| Line::over(client, &condition, connected.clone())).collect();
+        Self { all, next: AtomicUsize::default(), cut_off_since: Mutex::default(), condition }
     }
 
     /// The next line in turn, if possible one that is connected.
@@ -92,21 +97,37 @@ impl Lines {
 }
 
 impl Line {
-    pub(super) fn open(config: &Config, connected: watch::Sender<()>) -> Self {
+    /// Begins to connect, without telling the operator how that goes.
+    pub(super) fn open(config: &Config) -> Self {
         let client = client(config, PerformanceConfig::default());
-        let connecting = keep_connected(client.clone(), move || {
+        let condition = Arc::new(Condition::unreported(config, vec![client.clone()]));
+        Self::over(client, &condition, watch::Sender::new(()))
+    }
+
+    fn over(client: Client, condition: &Arc<Condition>, connected: watch::Sender<()>) -> Self {
+        let connected = move || {
             connected.send_replace(());
-        });
+        };
+        let condition = condition.clone();
+        let told = condition.clone();
+        let connecting = keep_connected(client.clone(), connected, move |reason| told.disconnected(reason));
         Self {
             client,
+            condition,
             last_answer: Arc::new(Mutex::new(Instant::now())),
             hanging_up: Arc::default(),
             _connecting: AbortOnDropHandle::new(tokio::spawn(connecting)),
         }
     }
 
+    /// Waits for the connection.
     pub(super) async fn connected(&self) -> Result<(), FredError> {
         self.client.wait_for_connect().await
+    }
+
+    /// Why the server cannot be used, if that is known.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.condition.trouble()
     }
 
     /// Sends what is attempted when there is a connection, and waits for the answer, all in bounded time. Nothing is left to be sent
@@ -125,11 +146,13 @@ impl Line {
         }
         let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
         let answer = timeout_at(end, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
-        match &answer {
-            Ok(_) => *lock(&self.last_answer) = Instant::now(),
-            Err(error) if is_said_by_redis(error) => *lock(&self.last_answer) = Instant::now(),
-            Err(error) if *error.kind() == ErrorKind::Timeout => self.hang_up_if_silent_since(began),
-            Err(_) => {}
+        match answer.as_ref().err() {
+            refusal if refusal.is_none_or(is_said_by_redis) => {
+                *lock(&self.last_answer) = Instant::now();
+                self.condition.answered(refusal);
+            }
+            Some(error) if *error.kind() == ErrorKind::Timeout => self.hang_up_if_silent_since(began),
+            _ => {}
         }
         answer
     }
@@ -178,9 +201,10 @@ pub(super) fn client(config: &Config, mut performance: PerformanceConfig) -> Cli
     Client::new(config.clone(), Some(performance), Some(connection), Some(reconnect))
 }
 
-/// Keeps a client connected, and announces each connection. Never ends by itself.
-pub(super) async fn keep_connected(client: Client, connected: impl Fn()) {
+/// Keeps a client connected, and announces each connection, and why there is none. Never ends by itself.
+pub(super) async fn keep_connected(client: Client, connected: impl Fn(), failed: impl Fn(&FredError)) {
     let mut connections = client.reconnect_rx();
+    let mut failures = client.error_rx();
     let announce = async {
         while !matches!(connections.recv().await, Err(RecvError::Closed)) {
             connected();
@@ -189,11 +213,20 @@ pub(super) async fn keep_connected(client: Client, connected: impl Fn()) {
     let connect = async {
         loop {
             let end = AbortOnDropHandle::new(client.connect()).await;
-            warn!(?end, "a connection to the store was given up; it is tried again");
+            debug!(?end, "a connection to the store was given up; it is tried again");
             sleep(REST).await;
         }
     };
-    tokio::join!(announce, connect);
+    let complain = async {
+        loop {
+            match failures.recv().await {
+                Ok((reason, _server)) => failed(&reason),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    tokio::join!(announce, connect, complain);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -50,8 +50,11 @@ impl Listener {
             counter.send_modify(|connections| *connections += 1);
             announced.notify_one();
         };
-        let (connected, pulse, hear) =
-            (keep_connected(client.clone(), connected), feel_the_pulse(client.clone()), hear(client.clone()));
+        let (connected, pulse, hear) = (
+            keep_connected(client.clone(), connected, |_reason| {}),
+            feel_the_pulse(client.clone()),
+            hear(client.clone()),
+        );
         let tasks = tokio::spawn(async move {
             tokio::join!(hear, connected, pulse);
         });

@@ -6,6 +6,7 @@
 mod check;
 mod claims;
 mod cluster_slots;
+mod condition;
 mod confirmation;
 mod connection;
 mod dead_letters;

@@ -87,7 +87,11 @@ impl Posts {
             return Err(Error::Overloaded);
         }
         self.enqueue(slot, request);
-        told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())))
+        let outcome = told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())));
+        if let Err(Error::DiskFull(reason)) = &outcome {
+            self.connection.found_full_disk(slot, reason);
+        }
+        outcome
     }
 
     /// Lets the request wait for the next script, and starts a task for that if fewer are under way than may be.

@@ -6,7 +6,7 @@
 //! is connected to all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -17,7 +17,7 @@ use fred::util::redis_keyslot;
 use futures::future::select_ok;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{error, info};
 
 use super::cluster_slots::{Range, read_ranges};
 use super::line::{Line, Lines};
@@ -48,6 +48,8 @@ struct Shared {
     outdated: Notify,
     /// For slots of which no server is known.
     unknown: Arc<Admission>,
+    /// Why no server of the cluster says which slots they have, while that is so.
+    complaint: Mutex<Option<String>>,
 }
 
 /// The server of each slot; there is only slot 0 if the store is no cluster.
@@ -82,6 +84,7 @@ impl Servers {
             changes: watch::Sender::new(()),
             outdated: Notify::new(),
             unknown: Admission::new(IN_FLIGHT_MAX),
+            complaint: Mutex::default(),
         }));
         if this.are_clustered() {
             tokio::spawn(this.clone().follow_cluster());
@@ -145,9 +148,28 @@ impl Servers {
         self.0.changes.subscribe()
     }
 
+    /// Why the server of a slot cannot be used, as far as that is known.
+    pub(super) fn trouble(&self, slot: u16) -> Option<String> {
+        match self.of(slot) {
+            Some(server) => server.lines.condition.trouble(),
+            None => self.complaint().clone(),
+        }
+    }
+
+    /// A slot of a server whose disk is full.
+    pub(super) fn slot_of_full_disk(&self) -> Option<u16> {
+        let is_full =
+            |server: &Option<Arc<Server>>| server.as_ref().is_some_and(|server| server.lines.condition.has_full_disk());
+        self.map().of_slots.iter().position(is_full).and_then(|slot| u16::try_from(slot).ok())
+    }
+
     /// Has the map of a cluster read soon: an attempt has failed.
     pub(super) fn may_have_changed(&self) {
         self.0.outdated.notify_one();
+    }
+
+    fn complaint(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.complaint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn map(&self) -> RwLockReadGuard<'_, Map> {
@@ -157,14 +179,18 @@ impl Servers {
     /// Keeps the map of a cluster true. Asks another server after each failure, because the one that was asked may be cut off from
     /// the others; ever less often while the map stays as it is.
     async fn follow_cluster(self) {
-        let (mut turn, mut pause, mut complaint) = (0, PAUSE_BETWEEN_READS_MIN, String::new());
+        let (mut turn, mut pause) = (0, PAUSE_BETWEEN_READS_MIN);
         loop {
             let has_changed = match self.ask(&mut turn).await {
-                Ok(ranges) => self.adopt(ranges),
+                Ok(ranges) => {
+                    *self.complaint() = None;
+                    self.adopt(ranges)
+                }
                 Err(reason) => {
-                    if reason != complaint {
-                        warn!(reason, "no server of the cluster says which slots they have");
-                        complaint = reason;
+                    let reason = format!("no server of the cluster says which slots they have: {reason}");
+                    let known = self.complaint().replace(reason.clone());
+                    if known.is_none_or(|known| known != reason) {
+                        error!(reason, "the store cannot be used");
                     }
                     false
                 }
@@ -195,10 +221,14 @@ impl Servers {
             *turn += 1;
         }
         let named = self.0.config.server.hosts().into_iter().map(async |address| {
-            let line = Line::open(&self.config_of(&address), watch::Sender::new(()));
-            let connected = timeout(NAMED_PATIENCE, line.connected()).await;
-            debug!(%address, ?connected, "a server that the operator named is asked for the cluster");
-            ask(&line, &address).await
+            let line = Line::open(&self.config_of(&address));
+            match timeout(NAMED_PATIENCE, line.connected()).await {
+                Ok(Ok(())) => ask(&line, &address).await,
+                failed => {
+                    let unknown = || format!("there is no connection: {failed:?}");
+                    Err(format!("{address}: {}", line.trouble().unwrap_or_else(unknown)))
+                }
+            }
         });
         select_ok(named.map(Box::pin)).await.map(|(ranges, _others)| ranges)
     }
@@ -237,6 +267,6 @@ fn pointers(map: &Map) -> impl Iterator<Item = Option<*const Server>> {
 async fn ask(line: &Line, address: &Address) -> Result<Vec<Range>, String> {
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
     let question = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
-    let answer = line.attempt(question).await.map_err(|error| format!("{address}: {error}"))?;
+    let answer = line.attempt(question).await.map_err(|error| format!("{address}: {}", error.details()))?;
     read_ranges(answer, &address.host).ok_or_else(|| format!("{address}: no ranges in the answer to CLUSTER SLOTS"))
 }

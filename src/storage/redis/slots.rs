@@ -33,6 +33,11 @@ pub(super) fn due_key(slot: u16) -> String {
     keys::due(TAGS[usize::from(slot)])
 }
 
+/// A key of a slot that never exists.
+pub(super) fn probe_key(slot: u16) -> String {
+    keys::probe(TAGS[usize::from(slot)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,14 @@ impl Upkeep for RedisStore {
         self.connection.ping().await
     }
 
+    async fn probe(&self) -> Result<(), Error> {
+        self.connection.probe().await
+    }
+
+    fn has_full_disk(&self) -> bool {
+        self.connection.has_full_disk()
+    }
+
     async fn refused(&self) -> String {
         self.connection.refused().await
     }

@@ -1,0 +1,110 @@
+//! The disk of the store is full: `/readyz`, a metric, the log and each refused write say so, reading goes on, and all works
+//! again when there is room.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused};
+use crate::support::exposition::Exposition;
+use crate::support::redis::{RedisServer, limit_files};
+use crate::support::sukkal::Sukkal;
+
+const MANY: usize = 64;
+const FULL: &str = "The disk of the message store is full.";
+
+async fn readiness(sukkal: &Sukkal) -> (u16, String) {
+    let answer = reqwest::get(sukkal.url("/readyz")).await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+async fn gauge(sukkal: &Sukkal) -> Option<f64> {
+    Exposition::of(&sukkal.url("")).await.value("sukkal_store_disk_full")
+}
+
+fn log_count(sukkal: &Sukkal, words: &str) -> usize {
+    sukkal.log().iter().filter(|line| line.contains(words)).count()
+}
+
+/// Posts until the disk has no room. Returns the answer that said so.
+async fn fill(requests: &Requests) -> Value {
+    let message = json!({ "messages": [{ "body": "x".repeat(200_000) }] });
+    for _ in 0..1_000 {
+        let answer = requests.api.post("/v2/queues/large/messages", &message).send().await.unwrap();
+        if answer.status() == 503 {
+            return answer.json().await.unwrap();
+        }
+        assert_eq!(answer.status(), 201);
+    }
+    panic!("the disk is never full");
+}
+
+/// What holds while the disk is full; `limit` makes it so, or gives it room again.
+async fn is_told_and_recovers(sukkal: &Sukkal, requests: &Requests, limit: impl Fn(Option<u64>)) {
+    assert_eq!(readiness(sukkal).await.0, 204);
+    assert_eq!(gauge(sukkal).await, Some(0.0));
+
+    limit(Some(0));
+    let refusal = fill(requests).await;
+    assert_eq!(
+        refusal["description"],
+        format!("Messages could not be enqueued. {FULL} Please try again in a few seconds.")
+    );
+    all_done(&requests.send(&READS[..5], MANY).await);
+    let (status, text) = readiness(sukkal).await;
+    assert_eq!((status, text.contains(FULL)), (503, true), "{text}");
+    assert_eq!(gauge(sukkal).await, Some(1.0));
+    assert_eq!(fill(requests).await, refusal);
+    assert_eq!(log_count(sukkal, "\"the disk of the store is full\""), 1, "{:#?}", sukkal.log());
+
+    limit(None);
+    // Nobody posts: the janitor notices.
+    while gauge(sukkal).await != Some(0.0) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log_count(sukkal, "the disk of the store has room again"), 1);
+    assert_eq!(readiness(sukkal).await.0, 204);
+    requests.all_work_again(&requests::all()).await;
+    all_done(&requests.send(&DELETES, MANY).await);
+}
+
+fn longest_file(folder: &Path) -> u64 {
+    let lengths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    lengths.max().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_embedded_store_says_that_its_disk_is_full_and_recovers() {
+    let folder = tempfile::tempdir().unwrap();
+    let sukkal = Sukkal::start(&format!("embedded:{}", folder.path().display()));
+    let requests = Requests::prepare(&sukkal).await;
+
+    let limit = |bytes: Option<u64>| {
+        limit_files(sukkal.id(), bytes.map(|more| more + longest_file(folder.path())));
+    };
+
+    is_told_and_recovers(&sukkal, &requests, limit).await;
+}
+
+#[tokio::test]
+async fn a_redis_whose_disk_is_full_is_reported_and_recovers() {
+    let redis = RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+
+    is_told_and_recovers(&sukkal, &requests, |bytes| redis.limit_files(bytes.map(|more| more + 1_000_000))).await;
+}
+
+#[tokio::test]
+async fn a_server_without_memory_left_is_ready_because_workers_can_empty_it() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    all_refused(&requests.send(&WRITES, 4).await);
+    assert_eq!(readiness(&sukkal).await.0, 204);
+    assert_eq!(gauge(&sukkal).await, Some(0.0));
+}

@@ -1,0 +1,90 @@
+//! A Redis that cannot be used because of a wrong setting: one line of the log, `/readyz` and `sukkal check` say why, and
+//! the log says when it works.
+
+use serde_json::Value;
+
+use crate::support::redis::{RedisServer, poll_until, tethered};
+use crate::support::sukkal::Sukkal;
+
+const PASSWORD: &str = "open-sesame";
+const UNUSABLE: &str = "the store cannot be used";
+
+fn lines(sukkal: &Sukkal, words: &str) -> Vec<String> {
+    sukkal.log().into_iter().filter(|line| line.contains(words)).collect()
+}
+
+async fn readiness(sukkal: &Sukkal) -> (u16, String) {
+    let answer = reqwest::get(sukkal.url("/readyz")).await.unwrap();
+    let status = answer.status().as_u16();
+    let document: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
+    (status, document["description"].as_str().unwrap_or_default().to_owned())
+}
+
+/// What `sukkal check` says of a store that it cannot reach.
+fn check(store: &str) -> String {
+    let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    let output = command.args(["check", "--store", store]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
+    let open = RedisServer::start();
+    let locked = RedisServer::start();
+    locked.command(&["CONFIG", "SET", "requirepass", PASSWORD]);
+    let gone = RedisServer::start();
+    gone.kill();
+    let (open, locked, gone) = (open.port(), locked.port(), gone.port());
+
+    for (store, reason) in [
+        (format!("redis://127.0.0.1:{gone}"), "Connection refused"),
+        (format!("redis://127.0.0.1:{locked}"), "NOAUTH"),
+        (format!("redis://:{PASSWORD}-not@127.0.0.1:{locked}"), "WRONGPASS"),
+        (format!("redis://127.0.0.1:{open}/99"), "DB index is out of range"),
+        (format!("rediss://127.0.0.1:{open}"), "the address asks for TLS"),
+        (format!("redis-cluster://127.0.0.1:{open}"), "cluster support disabled"),
+        (format!("redis-cluster://127.0.0.1:{gone}"), "Connection refused"),
+        (format!("redis-sentinel://127.0.0.1:{open}/main"), "unknown command 'SENTINEL'"),
+    ] {
+        let sukkal = Sukkal::start(&store);
+        poll_until("the reason is logged", || !lines(&sukkal, UNUSABLE).is_empty());
+
+        let (status, description) = readiness(&sukkal).await;
+        assert_eq!(status, 503);
+        assert!(description.contains(reason), "{store}: {description}");
+        assert!(check(&store).contains(reason), "{store}");
+
+        let logged = lines(&sukkal, "\"ERROR\"");
+        assert!(logged.iter().any(|line| line.contains(UNUSABLE) && line.contains(reason)), "{store}: {logged:#?}");
+        assert_eq!(lines(&sukkal, UNUSABLE).len(), 1, "{store}: {logged:#?}");
+        assert_eq!(lines(&sukkal, "janitor"), [] as [&str; 0]);
+        assert!(!sukkal.log().concat().contains(PASSWORD));
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_can_be_used_again_is_reported() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    poll_until("it is connected", || !lines(&sukkal, "connected to the store").is_empty());
+
+    redis.kill();
+    poll_until("the loss is logged", || lines(&sukkal, UNUSABLE).len() == 1);
+    redis.restart();
+    poll_until("the return is logged", || lines(&sukkal, "the store can be used again").len() == 1);
+
+    assert_eq!(readiness(&sukkal).await.0, 204);
+}
+
+#[tokio::test]
+async fn a_user_that_is_added_later_is_noticed_without_a_restart() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&format!("redis://ali:{PASSWORD}@127.0.0.1:{}", redis.port()));
+    poll_until("the reason is logged", || !lines(&sukkal, "WRONGPASS").is_empty());
+
+    redis.command(&["ACL", "SETUSER", "ali", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
+
+    poll_until("it can be used", || !lines(&sukkal, "the store can be used again").is_empty());
+    assert_eq!(readiness(&sukkal).await.0, 204);
+}
