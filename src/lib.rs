@@ -10,4 +10,5 @@ pub mod descriptors;
 pub mod domain;
 pub mod janitor;
 pub mod metrics;
+pub mod request_id;
 pub mod storage;

@@ -9,18 +9,19 @@ use crate::support::redis::tethered;
 const FILE_LINES_MAX: usize = 600;
 
 /// Each layer with those below it that it may use; `config` and `storage::record` are leaves of theirs.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     ("metrics", &[]),
     ("descriptors", &[]),
+    ("request_id", &[]),
     ("auth", &["domain"]),
     ("storage", &["domain"]),
-    ("broker", &["auth", "domain", "metrics", "storage"]),
-    ("api", &["auth", "broker", "domain", "metrics", "storage"]),
+    ("broker", &["auth", "domain", "metrics", "request_id", "storage"]),
+    ("api", &["auth", "broker", "domain", "metrics", "request_id", "storage"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "storage"]),
     ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
-    ("cli", &["app", "config"]),
+    ("cli", &["app", "config", "request_id"]),
 ];
 
 /// Crates that belong to one place.

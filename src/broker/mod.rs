@@ -23,7 +23,6 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
 
 pub use cipher::Cipher;
 pub use error::Error;
@@ -34,6 +33,7 @@ use self::sealing::Sealing;
 use self::shares::Shares;
 use crate::domain::{Limits, ProjectId, Queue, QueueId};
 use crate::metrics::Metrics;
+use crate::request_id::in_current_request;
 use crate::storage::{self, Admission, Driver, Permit};
 
 /// How many queues' metadata a process remembers.
@@ -167,7 +167,7 @@ impl Broker {
     /// Runs a write in a task of its own: the caller may go away at any moment, and what has begun
     /// in the store must not stop half-way then.
     async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
-        match self.writes.spawn(write.in_current_span()).await {
+        match self.writes.spawn(in_current_request(write)).await {
             Ok(outcome) => outcome,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }

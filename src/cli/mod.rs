@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compact;
+mod log;
 mod ready;
 mod serve;
 mod store;

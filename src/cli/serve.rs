@@ -1,6 +1,5 @@
 //! `sukkal serve`: exits with 0 after a drain, with 2 and one line on a bad option, else with 1.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,11 +7,10 @@ use clap::Args;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
-use tracing_subscriber::EnvFilter;
 
-use super::{BAD_OPTION, fail};
+use super::{BAD_OPTION, fail, log};
 use crate::app;
-use crate::config::{Config, Log, LogFormat};
+use crate::config::Config;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -41,7 +39,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Ok(config) => config,
         Err(end) => return end,
     };
-    if let Err(error) = start_log(&config.log) {
+    if let Err(error) = log::start(&config.log) {
         return fail(BAD_OPTION, &error);
     }
     for warning in &config.warnings {
@@ -78,20 +76,4 @@ fn serve(config: &Config) -> Result<(), app::Error> {
 /// The environment, without what is not text: no option could be.
 pub(super) fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-}
-
-fn start_log(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
-    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let human = match log.format {
-        LogFormat::Auto => std::io::stderr().is_terminal(),
-        LogFormat::Text => true,
-        LogFormat::Json => false,
-    };
-    if human {
-        writer.init();
-    } else {
-        writer.json().init();
-    }
-    Ok(())
 }

@@ -2,18 +2,16 @@
 //! meant. Handlers get both as values that are valid.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use time::OffsetDateTime;
 
-use super::memory::Counted;
+use super::hearing::Arriving;
 use super::representation::{self, accepts_events};
 use super::warnings::Warnings;
 use super::{Service, Settings};
@@ -25,18 +23,24 @@ use crate::auth::signed_url::{SignedUrl, Signer};
 use crate::domain::queue::InvalidQueueId;
 use crate::domain::{ClientId, ClientIdRule, ProjectId, QueueId, Warning};
 
-const CLIENT_ID: &str = "client-id";
-const PROJECT_ID: [&str; 3] = ["x-project-id", "x-tenant-id", "x-tenant"];
+static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
+static PROJECT_ID: [HeaderName; 3] = [
+    HeaderName::from_static("x-project-id"),
+    HeaderName::from_static("x-tenant-id"),
+    HeaderName::from_static("x-tenant"),
+];
 /// The same, as they are shown.
 const PROJECT_ID_SHOWN: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
 /// Where a stream's client names itself that can set no headers.
 const CLIENT_PARAMETER: &str = "client_id";
 const PROJECT_PARAMETER: &str = "project_id";
-const ROLES: &str = "x-roles";
-const SIGNATURE: &str = "url-signature";
-const SIGNED_PATHS: &str = "url-paths";
-const SIGNED_METHODS: &str = "url-methods";
-const SIGNED_EXPIRY: &str = "url-expires";
+static ROLES: HeaderName = HeaderName::from_static("x-roles");
+static SIGNATURE: HeaderName = HeaderName::from_static("url-signature");
+static SIGNED_PATHS: HeaderName = HeaderName::from_static("url-paths");
+static SIGNED_METHODS: HeaderName = HeaderName::from_static("url-methods");
+static SIGNED_EXPIRY: HeaderName = HeaderName::from_static("url-expires");
+/// Number of segments of the longest path of the API.
+const SEGMENTS_MAX: usize = 7;
 
 /// What an admitted request carries to its handler.
 #[derive(Clone)]
@@ -54,12 +58,10 @@ pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 /// Lets a request through to its handler, or answers what it lacks.
 pub(super) async fn admit(service: &Service, mut request: Request, next: Next) -> Result<Response, Error> {
     let (admitted, warning) = admitted(&request, &service.settings)?;
-    let share = (!request.body().is_end_stream()).then(|| Arc::new(service.bodies.share(&admitted.caller.project)));
-    request.extensions_mut().insert(admitted);
-    if let Some(share) = &share {
-        request = request.map(|body| Body::new(Counted { body, share: share.clone() }));
+    if let Some(body) = request.extensions().get::<Arriving>() {
+        body.charge(service.bodies.share(&admitted.caller.project));
     }
-    // The share lasts until the request is answered, because messages are parts of the body.
+    request.extensions_mut().insert(admitted);
     let response = next.run(request).await;
     Ok(match warning {
         None => response,
@@ -68,7 +70,8 @@ pub(super) async fn admit(service: &Service, mut request: Request, next: Next) -
 }
 
 fn admitted(request: &Request, settings: &Settings) -> Result<(Admitted, Option<Warning>), Error> {
-    let segments: Vec<Cow<'_, str>> = request.uri().path().split('/').skip(1).map(decoded).collect();
+    let mut segments = Vec::with_capacity(SEGMENTS_MAX);
+    segments.extend(request.uri().path().split('/').skip(1).map(decoded));
     // A slash that came in disguise makes it a path of its own, and there is none like that.
     if segments.iter().any(|segment| segment.contains('/')) {
         return Err(Error::NoRoute);
@@ -96,7 +99,7 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
 
 /// Lets a request through that needs no caller. No URL is signed for what everybody may see.
 pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Response, Error> {
-    if request.headers().contains_key(SIGNATURE) {
+    if request.headers().contains_key(&SIGNATURE) {
         return Err(Error::NotSigned);
     }
     representation::check(request.headers())?;
@@ -105,6 +108,9 @@ pub(super) async fn admit_anybody(request: Request, next: Next) -> Result<Respon
 
 /// A segment of a path. What is not UTF-8 becomes a character that no name and no id has.
 fn decoded(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return segment.into();
+    }
     percent_decode_str(segment).decode_utf8_lossy()
 }
 
@@ -115,27 +121,27 @@ fn check_signature(
     headers: &HeaderMap,
     signer: Option<&Signer>,
 ) -> Result<(), Error> {
-    if !headers.contains_key(SIGNATURE) {
+    if !headers.contains_key(&SIGNATURE) {
         return Ok(());
     }
     let is_allowed = || {
         let url = presented_url(headers)?;
-        Some(signer?.has_signed(&url, only(headers, SIGNATURE)?) && url.allows(method.as_str(), segments))
+        Some(signer?.has_signed(&url, only(headers, &SIGNATURE)?) && url.allows(method.as_str(), segments))
     };
     if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
 }
 
 /// The URL that the headers describe. The project is the one that the request will work on.
 fn presented_url(headers: &HeaderMap) -> Option<SignedUrl> {
-    let list = |name| Some(only(headers, name)?.split(',').map(str::to_owned).collect());
-    let is_single = |name: &&str| headers.get_all(*name).iter().count() <= 1;
+    let list = |name: &HeaderName| Some(only(headers, name)?.split(',').map(str::to_owned).collect());
+    let is_single = |name: &HeaderName| headers.get_all(name).iter().count() <= 1;
     let project = project(headers).ok().filter(|_| PROJECT_ID.iter().all(is_single))?;
-    let expiry = only(headers, SIGNED_EXPIRY)?.parse().ok()?;
-    SignedUrl::new(list(SIGNED_PATHS)?, list(SIGNED_METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
+    let expiry = only(headers, &SIGNED_EXPIRY)?.parse().ok()?;
+    SignedUrl::new(list(&SIGNED_PATHS)?, list(&SIGNED_METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
 }
 
 /// The header's value if there is one; of two it could not be said which was signed.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     values.next().is_none().then(|| value.to_str().ok())?
@@ -157,10 +163,10 @@ pub(super) fn check_message(request: &Request) -> Result<(), Error> {
 /// Refuses headers from which two readers could learn of different callers: a proxy adds its own behind those of its client. Headers of
 /// different names may name different projects, because published clients send such; the first of `PROJECT_ID` counts.
 fn check_identity(headers: &HeaderMap) -> Result<Option<Warning>, Error> {
-    single(headers, CLIENT_ID, "Client-ID")?;
-    single(headers, ROLES, "X-Roles")?;
+    single(headers, &CLIENT_ID, "Client-ID")?;
+    single(headers, &ROLES, "X-Roles")?;
     let (mut used, mut differ) = (None, false);
-    for (name, shown) in PROJECT_ID.into_iter().zip(PROJECT_ID_SHOWN) {
+    for (name, shown) in PROJECT_ID.iter().zip(PROJECT_ID_SHOWN) {
         if let Some(project) = single(headers, name, shown)? {
             let (_, counts) = used.get_or_insert((shown, project));
             differ |= *counts != project;
@@ -170,7 +176,11 @@ fn check_identity(headers: &HeaderMap) -> Result<Option<Warning>, Error> {
 }
 
 /// The value of a header that may be there once.
-fn single<'a>(headers: &'a HeaderMap, name: &str, shown: &'static str) -> Result<Option<&'a HeaderValue>, Error> {
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    shown: &'static str,
+) -> Result<Option<&'a HeaderValue>, Error> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() { Err(Error::RepeatedHeader(shown)) } else { Ok(value) }
@@ -185,21 +195,21 @@ fn caller(headers: &HeaderMap, query: Option<&Query>, settings: &Settings) -> Re
         (project, _) => project?,
     };
     let warning = check_identity(headers)?;
-    let roles = text(headers, ROLES).into_iter().flat_map(|roles| roles.split(','));
+    let roles = text(headers, &ROLES).into_iter().flat_map(|roles| roles.split(','));
     let roles = roles.map(|role| role.trim().to_owned()).collect();
     Ok((Caller { project, client, roles }, warning))
 }
 
 fn project(headers: &HeaderMap) -> Result<ProjectId, Error> {
     let project =
-        PROJECT_ID.iter().find_map(|name| headers.get(*name)).ok_or(Error::ProjectMissing { is_stream: false })?;
+        PROJECT_ID.iter().find_map(|name| headers.get(name)).ok_or(Error::ProjectMissing { is_stream: false })?;
     // Two ids that are no text must not become one by being mended.
     let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
     ProjectId::new(project).ok_or(Error::ProjectEmpty)
 }
 
 fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Result<ClientId, Error> {
-    let (carrier, client) = match headers.get(CLIENT_ID) {
+    let (carrier, client) = match headers.get(&CLIENT_ID) {
         Some(client) => ("The header Client-ID", client.as_bytes()),
         None => match query.and_then(|query| query.last(CLIENT_PARAMETER)) {
             Some(client) => ("The parameter client_id", client.as_bytes()),
@@ -210,7 +220,7 @@ fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Re
     client.ok_or_else(|| Error::ClientIdInvalid { carrier, accepted: rule.clone() })
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -273,8 +283,7 @@ mod tests {
         };
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
-            let headers = [(PROJECT_ID[0], header(project)), (CLIENT_ID, header(client))];
-            let headers = headers.map(|(name, value)| (header::HeaderName::from_static(name), value));
+            let headers = [(PROJECT_ID[0].clone(), header(project)), (CLIENT_ID.clone(), header(client))];
             caller(&HeaderMap::from_iter(headers), None, &settings)
         };
 

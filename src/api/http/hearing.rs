@@ -17,6 +17,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
+use super::memory::MemoryShare;
+
 /// A client that sends more than this in vain is not heard out.
 const HEARD_BYTES_MAX: usize = 1 << 20;
 /// A body has to be there after so many of the longest pauses, however short its own are.
@@ -30,6 +32,8 @@ struct State {
     body: Source,
     patience: Duration,
     last_arrival: Option<Instant>,
+    /// What its bytes are taken from as they arrive.
+    share: Option<MemoryShare>,
 }
 
 /// No timer is started before somebody has to wait.
@@ -40,12 +44,17 @@ enum Source {
 
 impl Arriving {
     fn new(body: Body, patience: Duration) -> Self {
-        Self(Arc::new(Mutex::new(State { body: Source::AtHand(body), patience, last_arrival: None })))
+        Self(Arc::new(Mutex::new(State { body: Source::AtHand(body), patience, last_arrival: None, share: None })))
     }
 
     /// When the last part of it arrived that somebody had to wait for.
     pub(super) fn last_arrival(&self) -> Option<Instant> {
         self.state().last_arrival
+    }
+
+    /// Takes the bytes that arrive from now on from this share of a budget, until the request is answered.
+    pub(super) fn charge(&self, share: MemoryShare) {
+        self.state().share = Some(share);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -58,10 +67,15 @@ impl HttpBody for Arriving {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let State { body, patience, last_arrival } = &mut *self.state();
+        let State { body, patience, last_arrival, share } = &mut *self.state();
+        let counted = |frame: Result<Frame<Bytes>, axum::Error>| {
+            let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+            share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;
+            frame
+        };
         if let Source::AtHand(at_hand) = body {
             if let Poll::Ready(frame) = Pin::new(&mut *at_hand).poll_frame(cx) {
-                return Poll::Ready(frame);
+                return Poll::Ready(frame.map(counted));
             }
             let awaited = TimeoutBody::new(*patience, std::mem::take(at_hand));
             *body = Source::Awaited(Box::pin(DeadlineBody::new(*patience * PAUSES_MAX, awaited)));
@@ -69,7 +83,7 @@ impl HttpBody for Arriving {
         let Source::Awaited(awaited) = body else { unreachable!("it was just made so") };
         let frame = std::task::ready!(awaited.as_mut().poll_frame(cx));
         *last_arrival = Some(Instant::now());
-        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
+        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)).map(counted))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -103,6 +117,7 @@ pub(super) async fn hear_out<F: Future<Output = Response>>(
     *request.body_mut() = Body::new(arriving.clone());
     request.extensions_mut().insert(arriving.clone());
     let response = handle(request).await;
+    arriving.state().share = None;
     let mut heard_bytes = 0;
     while is_sending && heard_bytes <= HEARD_BYTES_MAX {
         match arriving.frame().await {

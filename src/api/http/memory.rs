@@ -4,12 +4,9 @@
 //! that never finish leave room for those of other projects.
 
 use std::collections::HashMap;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
 
-use axum::body::{Body, Bytes, HttpBody};
-use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
 use crate::api::wire::body::BudgetExceeded;
@@ -118,35 +115,6 @@ impl MemoryShare {
 impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-/// A body that takes its bytes of a share as they arrive.
-pub(super) struct Counted {
-    pub(super) body: Body,
-    pub(super) share: Arc<MemoryShare>,
-}
-
-impl HttpBody for Counted {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Err(exceeded) = self.share.take(frame.data_ref().map_or(0, Bytes::len))
-        {
-            return Poll::Ready(Some(Err(axum::Error::new(exceeded))));
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

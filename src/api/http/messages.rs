@@ -4,10 +4,9 @@ use std::slice;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -53,12 +52,12 @@ async fn post(
     State(broker): State<Broker>,
     caller: Caller,
     queue: QueueId,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_messages_post_size;
-    let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
-    let once = headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
+    let (parts, body) = request.into_parts();
+    let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
+    let once = parts.headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
     let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, once };
     let Warned { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
@@ -72,11 +71,10 @@ async fn list(
     view: View,
     caller: Caller,
     queue: QueueId,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Error> {
-    let wants_stream = accepts_events(&headers);
-    let query = Query::parse(query.as_deref());
+    let wants_stream = accepts_events(request.headers());
+    let query = Query::parse(request.uri().query());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
         let found = broker.get_messages(&queue, &ids).await?;
@@ -96,7 +94,7 @@ async fn list(
         scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
     };
     if wants_stream {
-        if let Some(last) = headers.get(LAST_EVENT_ID) {
+        if let Some(last) = request.headers().get(LAST_EVENT_ID) {
             (wanted.marker, wanted.since) = (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
         let feed = broker.follow(&caller, queue, &wanted).await?;

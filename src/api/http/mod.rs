@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::HttpBody;
-use axum::extract::{FromRef, Request, State};
+use axum::extract::{FromRef, MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -114,8 +114,7 @@ pub fn router(service: Service) -> Router {
     let v2 = resources(&service.settings)
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.methods))
-        .route(NAMELESS, any(queues::nameless))
-        .route_layer(middleware::from_fn_with_state(service.clone(), enter));
+        .route(NAMELESS, any(queues::nameless));
     discovery::open_routes()
         .into_iter()
         .fold(v2, |router, resource| router.route(resource.path, resource.methods))
@@ -141,6 +140,9 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
     let Reception { service, meters } = &*reception;
     let patience = service.settings.client_timeout;
     let handle = async |request| match admission::check_message(&request) {
+        Ok(()) if needs_caller(&request) => {
+            outage::name_the_loss(request, |request| admission::admit(service, request, next)).await
+        }
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
@@ -156,9 +158,9 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
     response
 }
 
-/// What every request goes through that needs a caller.
-async fn enter(State(service): State<Service>, request: Request, next: Next) -> Response {
-    outage::name_the_loss(request, |request| admission::admit(&service, request, next)).await
+/// Whether a request is for a route of the API, and not for one that is open to everybody or for none.
+fn needs_caller(request: &Request) -> bool {
+    request.extensions().get::<MatchedPath>().is_some_and(|path| path.as_str().starts_with("/v2"))
 }
 
 /// What a request gets whose handler panicked, and the log with it.

@@ -4,21 +4,17 @@ use std::future::Future;
 use std::time::Instant;
 
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
-use tracing::{Instrument, debug, error, info_span};
-use uuid::Uuid;
-use uuid::fmt::Hyphenated;
+use tracing::{debug, error};
 
-const REQUEST_ID: &str = "x-openstack-request-id";
+use crate::request_id::RequestId;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// Handles a request under an id of its own.
 pub(super) async fn log<F: Future<Output = Response>>(request: Request, handle: impl FnOnce(Request) -> F) -> Response {
-    let mut buffer = [0; Hyphenated::LENGTH];
-    let id = ["req-", Uuid::new_v4().hyphenated().encode_lower(&mut buffer)].concat();
-    // With the id alone: every field is written out for every request, whether anything is logged or not.
-    let span = info_span!("request", id);
+    let id = RequestId::random();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let start = Instant::now();
     let handled = async {
@@ -33,9 +29,8 @@ pub(super) async fn log<F: Future<Output = Response>>(request: Request, handle: 
         }
         response
     };
-    let mut response = handled.instrument(span).await;
-    let id = HeaderValue::from_maybe_shared(Bytes::from(id));
-    let id = id.expect("hexadecimal digits and dashes are legal in a header");
+    let mut response = id.scope(handled).await;
+    let id = HeaderValue::from_bytes(id.as_bytes()).expect("hexadecimal digits and dashes are legal in a header");
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }

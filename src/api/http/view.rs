@@ -15,7 +15,9 @@ impl FromRequestParts<Service> for View {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        let origins = Query::parse(parts.uri.query()).boolean(INCLUDE_ORIGIN)?.unwrap_or(false);
+        // Few have a query that is read twice.
+        let query = parts.uri.query().filter(|query| query.contains(['%', '+']) || query.contains(INCLUDE_ORIGIN));
+        let origins = Query::parse(query).boolean(INCLUDE_ORIGIN)?.unwrap_or(false);
         Ok(Self { checksums: service.settings.checksums, origins })
     }
 }

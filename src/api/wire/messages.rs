@@ -140,11 +140,13 @@ pub fn popped(messages: &[Message], view: View) -> Vec<PoppedDocument<'_>> {
     messages.iter().map(|message| PoppedDocument::new(message, claim, view)).collect()
 }
 
-/// About how many bytes an answer with the documents of these messages has.
+/// How much room to begin with for an answer with the documents of these messages, in bytes. While a text is written, there has
+/// to be room for six times its length.
 #[must_use]
 pub fn documents_bytes(messages: &[Message]) -> usize {
-    let document = |message: &Message| FRAME_BYTES + message.body.as_msgpack().len() * 5 / 4;
-    FRAME_BYTES + messages.iter().map(document).sum::<usize>()
+    let bytes = |message: &Message| message.body.as_msgpack().len();
+    let documents = messages.iter().map(|message| FRAME_BYTES + bytes(message) * 5 / 4).sum::<usize>();
+    FRAME_BYTES + documents + 6 * messages.last().map_or(0, bytes)
 }
 
 /// The path of a queue's messages.

@@ -305,7 +305,7 @@ impl Serialize for Rest<'_> {
             Token::Unsigned(value) => serializer.serialize_u64(value),
             Token::Signed(value) => serializer.serialize_i64(value),
             Token::Float(value) => serializer.serialize_f64(value),
-            Token::Text(text) => serializer.serialize_str(str::from_utf8(text).map_err(S::Error::custom)?),
+            Token::Text(text) => serializer.serialize_str(simdutf8::basic::from_utf8(text).map_err(S::Error::custom)?),
             Token::Array(length) => {
                 let mut array = serializer.serialize_seq(Some(length as usize))?;
                 for _ in 0..length {

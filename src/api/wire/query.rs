@@ -71,6 +71,9 @@ impl Query {
 }
 
 fn decoded(text: &str) -> String {
+    if !text.contains(['+', '%']) {
+        return text.to_owned();
+    }
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 

@@ -302,7 +302,8 @@ impl Connection {
         loop {
             let server = self.servers.of(slot);
             let answer = match &server {
-                Some(server) => server.lines.next().attempt(&attempt).await,
+                // In a box, because the futures of the operations around it are moved, and this one is large.
+                Some(server) => Box::pin(server.lines.next().attempt(&attempt)).await,
                 None => Err(no_server()),
             };
             let failure = match answer {
