@@ -40,7 +40,7 @@ pub enum Error {
     #[error("store: {0}")]
     OpenStore(#[from] OpenError),
     /// The store has no file.
-    #[error("store: {0} is kept in no file of ours")]
+    #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
     /// The store cannot be used.
     #[error(transparent)]
@@ -49,8 +49,10 @@ pub enum Error {
     #[error("store: {0}")]
     Refused(String),
     /// The address is taken, or not this machine's.
-    #[error("cannot listen on {address}: {reason}; set another address by --bind, SUKKAL_BIND or bind in the file")]
+    #[error("cannot listen on {address}: {reason}; set another address by {option}")]
     Bind {
+        /// Where the address is set.
+        option: &'static str,
         /// The address.
         address: Bind,
         /// Why.
@@ -143,8 +145,8 @@ pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
 }
 
 /// Listens on the first address that can be had.
-async fn listen(bind: &Bind) -> Result<TcpListener, Error> {
-    let unusable = |reason| Error::Bind { address: bind.clone(), reason };
+async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error> {
+    let unusable = |reason| Error::Bind { option, address: bind.clone(), reason };
     let addresses: Vec<SocketAddr> = match &bind.host {
         // IPv6 serves IPv4 clients too; a machine may have switched it off.
         None => vec![(Ipv6Addr::UNSPECIFIED, bind.port).into(), (Ipv4Addr::UNSPECIFIED, bind.port).into()],
@@ -160,18 +162,22 @@ async fn listen(bind: &Bind) -> Result<TcpListener, Error> {
 /// Serves until `stop` is over or the store turns out to be one that this release cannot use, then finishes what is
 /// under way.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
-    let listener = listen(&config.bind).await?;
+    let listener = listen(&config.bind, "--bind, SUKKAL_BIND or bind in the file").await?;
+    let operations = match &config.operations.bind {
+        Some(bind) => Some(listen(bind, "SUKKAL_OPERATIONS__BIND or bind in [operations] of the file").await?),
+        None => None,
+    };
     let store = open(config)?;
     let service = service(config, store.clone());
     let broker = service.broker.clone();
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
-    let operations = match &config.operations.bind {
-        Some(bind) => {
-            let listener = listen(bind).await?;
+    let serving = serving(config);
+    let operations = match operations {
+        Some(listener) => {
             info!(address = %listener.local_addr()?, "listening for health checks and metrics");
-            let serving = Serving { connections_max: OPERATIONS_CONNECTIONS_MAX, ..serving(config) };
+            let serving = Serving { connections_max: OPERATIONS_CONNECTIONS_MAX, ..serving };
             let router = http::operations_router(service.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 http::serve(listener, router, serving, std::future::pending()).await.await;
@@ -191,7 +197,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         }
         waited_on.stop_waiting();
     };
-    let unfinished = http::serve(listener, http::router(service), serving(config), stop).await;
+    let unfinished = http::serve(listener, http::router(service), serving, stop).await;
     info!("draining");
     let drained = async {
         unfinished.await;

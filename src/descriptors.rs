@@ -23,10 +23,8 @@ pub fn connections_max(wanted: usize) -> usize {
     let fitting = usize::try_from(limit - RESERVE.min(limit / 2)).unwrap_or(usize::MAX);
     if fitting < wanted {
         warn!(
-            max_connections = wanted,
-            used = fitting,
-            open_files = limit,
-            "the limit on open files allows fewer connections"
+            "max_connections is {wanted}, but the limit on open files ({limit}) allows {fitting}; raise it with `ulimit -n` or \
+             LimitNOFILE"
         );
     }
     fitting.min(wanted)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use crate::storage::{Driver, Error, Schedule};
+use crate::storage::{Driver, Schedule};
 
 /// Does maintenance until it is dropped. A round that fails is begun anew: every step stands for itself.
 pub async fn run(store: Arc<dyn Driver>, schedule: Schedule) {
@@ -12,9 +12,7 @@ pub async fn run(store: Arc<dyn Driver>, schedule: Schedule) {
         match store.maintain(&schedule).await {
             Ok(visited) => debug!(visited, "the janitor has gone round"),
             // The store itself says what is wrong with it.
-            Err(error @ (Error::Unavailable(_) | Error::DiskFull(_))) => {
-                debug!(%error, "the janitor waits for the store");
-            }
+            Err(error) if error.is_passing() => debug!(%error, "the janitor waits for the store"),
             Err(error) => warn!(%error, "the janitor could not go round"),
         }
         if store.has_full_disk() {

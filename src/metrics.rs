@@ -93,7 +93,7 @@ impl Metrics {
 
         registry.register(
             "sukkal_pickup_delay_seconds",
-            "How long messages were there to be had until they were claimed or popped for the first time",
+            "Seconds from when a message became available to its first claim or pop",
             pickup_delay.clone(),
         );
         registry.register(
@@ -103,7 +103,7 @@ impl Metrics {
         );
         registry.register(
             "sukkal_http_request_duration_seconds",
-            "How long requests took that did not ask to wait, until their answer began, by path template",
+            "Seconds from the request to the start of its answer, by path template, without requests that use wait",
             durations.clone(),
         );
         let (operations_in_flight, requests_waiting) = (Gauge::default(), Gauge::default());

@@ -20,9 +20,12 @@ use crate::{broker, storage};
 const RETRY_AFTER_S: u32 = 1;
 /// The longest URL: its path and query, in bytes.
 pub const URL_BYTES_MAX: usize = 8_192;
+/// The largest request line and headers, together, in bytes.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What a client of an event stream can do if it cannot set headers, as a browser's `EventSource` cannot.
 const STREAM_HINT: &str = " An event stream may have client_id= and project_id= in its query instead.";
-const DEFECT: &str = "This is a defect; it is logged.";
+const DEFECT: &str =
+    "This is a bug in the service. Its log has the cause, under the X-OpenStack-Request-ID of this answer.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
 /// Why a request is not answered with what it asks for.
@@ -44,7 +47,7 @@ pub enum Error {
     #[error("The URL has {0} bytes; at most {max} are allowed.", max = URL_BYTES_MAX)]
     UrlTooLong(usize),
     /// The request does not name its host, or names it twice.
-    #[error("A request of HTTP/1.1 must have one Host header.")]
+    #[error("An HTTP/1.1 request must have exactly one Host header.")]
     Host,
     /// A header that says who calls is there more than once.
     #[error("The header {0} is given more than once.")]
@@ -108,8 +111,14 @@ pub enum Error {
     #[error("{0}")]
     IdempotencyKey(#[from] InvalidKey),
     /// The body did not arrive.
-    #[error("The request body was cut off.")]
+    #[error("The request body did not arrive completely, or not in time.")]
     BodyCutOff,
+    /// There is no memory for the body now.
+    #[error("The request bodies that are arriving use all the memory for bodies. Please try again in a few seconds.")]
+    BodyBudget,
+    /// The head is too large.
+    #[error("The URL and the headers are too large; together they may have at most {HEAD_BYTES_MAX} bytes.")]
+    HeadTooLarge,
     /// What the store holds has no JSON form.
     #[error("a document could not be written")]
     Document,
@@ -134,6 +143,8 @@ pub enum StoreFailure {
     Away,
     /// Its disk is full.
     DiskFull,
+    /// Its memory is full.
+    MemoryFull,
 }
 
 impl StoreFailure {
@@ -141,24 +152,27 @@ impl StoreFailure {
     /// again.
     #[must_use]
     pub fn response(self, loss: Option<&str>) -> Response {
-        const DISK_FULL: &str = "The disk of the message store is full.";
-        let reason = match (self, loss) {
-            (Self::Away, None) => "The message store cannot be reached.".to_owned(),
-            (Self::Away, Some(loss)) => loss.to_owned(),
-            (Self::DiskFull, None) => DISK_FULL.to_owned(),
-            (Self::DiskFull, Some(loss)) => format!("{loss} {DISK_FULL}"),
+        let reason = match self {
+            Self::Away => "The message store cannot be reached.",
+            Self::DiskFull => "The disk of the message store is full.",
+            Self::MemoryFull => "The memory of the message store is full.",
         };
-        let mut response = unavailable(&reason);
+        let reason = match (self, loss) {
+            (_, None) => reason.to_owned(),
+            (Self::Away, Some(loss)) => loss.to_owned(),
+            (_, Some(loss)) => format!("{loss} {reason}"),
+        };
+        let mut response = unavailable(&format!("{reason} Please try again in a few seconds."));
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// `503`: why, and that it may be tried again.
+/// `503` with this reason.
 #[must_use]
 pub fn unavailable(reason: &str) -> Response {
     let (status, title) = UNAVAILABLE;
-    let mut response = document(status, title, &format!("{reason} Please try again in a few seconds."));
+    let mut response = document(status, title, reason);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
     response
 }
@@ -217,7 +231,8 @@ impl Error {
             Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
-            Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
+            Self::BodyBudget | Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
+            Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
         }
     }
 }
@@ -225,9 +240,15 @@ impl Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, title) = self.parts();
-        let is_refused = matches!(self, Self::Broker(broker::Error::Store(storage::Error::Overloaded)));
-        // A line for each of thousands of refused requests would make the overload worse.
-        if status.is_server_error() && !is_refused {
+        let is_passing = match &self {
+            Self::BodyBudget => true,
+            Self::Broker(broker::Error::Store(error)) => error.is_passing(),
+            _ => false,
+        };
+        if is_passing {
+            // The store tells the operator once. A line for each of thousands of requests would make an overload worse.
+            tracing::debug!(error = %self, status = status.as_u16(), "request refused");
+        } else if status.is_server_error() {
             tracing::error!(error = %self, status = status.as_u16(), "request failed");
         }
         match &self {
@@ -236,6 +257,9 @@ impl IntoResponse for Error {
             }
             Self::Broker(broker::Error::Store(storage::Error::DiskFull(_))) => {
                 return StoreFailure::DiskFull.response(None);
+            }
+            Self::Broker(broker::Error::Store(storage::Error::MemoryFull(_))) => {
+                return StoreFailure::MemoryFull.response(None);
             }
             Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
             _ => {}

@@ -12,8 +12,8 @@ use super::{Broker, Error};
 use crate::auth::Caller;
 use crate::domain::client::Poster;
 use crate::domain::{Message, QueueId, Rank};
+use crate::storage::Watch;
 use crate::storage::watch::Receiver;
-use crate::storage::{self, Watch};
 
 /// How long a feed rests when the store is away.
 const REST: Duration = Duration::from_millis(500);
@@ -92,7 +92,7 @@ impl Feed {
                 return Ok(None);
             }
             match self.try_next().await {
-                Err(Error::Store(reason)) if !matches!(reason, storage::Error::Corrupt(_)) => {
+                Err(Error::Store(reason)) if reason.is_passing() => {
                     debug!(%reason, queue = %self.place.queue, "a followed feed waits for the store");
                     tokio::select! {
                         () = sleep(REST) => {}

@@ -17,9 +17,11 @@ mod waiting;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use quick_cache::sync::Cache;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +33,7 @@ use self::looks::Looks;
 use self::queues::FilterTurns;
 use self::sealing::Sealing;
 use self::shares::Shares;
+use crate::auth::Caller;
 use crate::domain::{Limits, ProjectId, Queue, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
@@ -41,10 +44,10 @@ const REMEMBERED_QUEUES_MAX: usize = 10_000;
 
 /// The service behind the API. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker(Arc<Shared>);
+pub struct Broker(Arc<Parts>);
 
 /// What all clones of a broker have in common.
-pub struct Shared {
+pub struct Parts {
     store: Arc<dyn Driver>,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -57,9 +60,14 @@ pub struct Shared {
     filter_turns: FilterTurns,
     waits: Shares,
     streams: Shares,
+    /// The last one, which may be under way.
+    probe: Mutex<Option<Probe>>,
     /// Nobody waits any more.
     closing: CancellationToken,
 }
+
+/// One attempt to write that several callers wait for.
+type Probe = Shared<BoxFuture<'static, Result<(), storage::Error>>>;
 
 /// The store for one operation, which is in flight for as long as this exists.
 struct Admitted {
@@ -82,9 +90,9 @@ impl fmt::Debug for Broker {
 }
 
 impl Deref for Broker {
-    type Target = Shared;
+    type Target = Parts;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &Parts {
         &self.0
     }
 }
@@ -95,7 +103,7 @@ impl Broker {
     pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
         let waits = Shares::new("requests that wait", limits.max_waits_per_project);
         let streams = Shares::new("event streams", limits.max_streams_per_project);
-        Self(Arc::new(Shared {
+        Self(Arc::new(Parts {
             store,
             limits,
             waits,
@@ -106,6 +114,7 @@ impl Broker {
             writes: TaskTracker::new(),
             looks: Looks::default(),
             filter_turns: FilterTurns::default(),
+            probe: Mutex::default(),
             closing: CancellationToken::new(),
         }))
     }
@@ -117,13 +126,22 @@ impl Broker {
     }
 
     /// Succeeds if the store answers.
-    pub async fn ping(&self) -> Result<(), Error> {
-        Ok(self.store.ping().await?)
+    pub async fn ping(&self, caller: &Caller) -> Result<(), Error> {
+        Ok(self.admitted_to_list(&caller.project).await?.ping().await?)
     }
 
-    /// Succeeds if the store answers and can write.
+    /// Succeeds if the store answers and can write. Callers that come together share one attempt, because nobody has to say
+    /// who they are to ask for it.
     pub async fn probe(&self) -> Result<(), Error> {
-        Ok(self.store.probe().await?)
+        let probe = {
+            let mut last = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.as_ref().is_none_or(|probe| probe.peek().is_some()) {
+                let store = self.store.clone();
+                *last = Some(async move { store.probe().await }.boxed().shared());
+            }
+            last.clone().expect("there is one now")
+        };
+        Ok(probe.await?)
     }
 
     /// The same as [`Self::ping`] for a client whose request names an id that can be nobody's: no client is told what a store holds that
@@ -133,7 +151,7 @@ impl Broker {
     }
 
     /// Returns the store for one operation on this queue, when it is the turn of the queue's project. Whatever a
-    /// client's request does in the store goes through this; [`Shared::store`] is for what Sukkal does by itself.
+    /// client's request does in the store goes through this; [`Parts::store`] is for what Sukkal does by itself.
     async fn admitted(&self, queue: &QueueId) -> Result<Admitted, storage::Error> {
         self.admitted_by(&self.store.queue_admission(queue), queue.project()).await
     }

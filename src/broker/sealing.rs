@@ -104,7 +104,7 @@ impl Sealing {
 }
 
 fn no_key(what: &str) -> Error {
-    Error::Key(format!("{what}, and this server has no key; its operator must set message_encryption_key"))
+    Error::Key(format!("{what}, but this server has no encryption key; its operator must set message_encryption_key"))
 }
 
 impl Broker {

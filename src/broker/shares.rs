@@ -1,5 +1,5 @@
-//! How much of a process one project may occupy: requests that wait and event streams are counted by project, so that
-//! one project cannot use up the connections of all.
+//! How much of a process one project may occupy: requests that wait and event streams, each of which has a connection, are
+//! counted by project.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

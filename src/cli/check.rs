@@ -15,7 +15,7 @@ use crate::config::Config;
 pub(super) struct Options {
     #[command(flatten)]
     store: store::Options,
-    /// Mends what can be mended without losing anything, and reports it
+    /// Repairs what can be repaired without data loss, and reports it
     #[arg(long)]
     repair: bool,
 }
@@ -43,13 +43,13 @@ async fn check(config: &Config, repairs: bool) -> Result<Check, app::Error> {
 
 fn show(check: &Check) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{} queues, {} messages", check.queues, check.messages)?;
+    writeln!(out, "queues: {}, messages: {}", check.queues, check.messages)?;
     for mended in &check.mended {
-        writeln!(out, "mended: {mended}")?;
+        writeln!(out, "repaired: {mended}")?;
     }
     for finding in &check.findings {
         writeln!(out, "{finding}")?;
     }
-    let verdict = if check.findings.is_empty() { "all is as it should be" } else { "the store is damaged" };
+    let verdict = if check.findings.is_empty() { "no errors found" } else { "the store is damaged" };
     writeln!(out, "{verdict}")
 }

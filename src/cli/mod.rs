@@ -28,11 +28,11 @@ struct Cli {
 enum Command {
     /// Serves the API until SIGTERM, SIGINT or SIGHUP; the same as no command at all.
     Serve(serve::Options),
-    /// Checks whether the service on this machine is ready, for health checks; takes the options of `serve`.
+    /// Checks whether the service on this machine is ready, for health checks; pass the same options as for `serve`.
     Ready(serve::Options),
-    /// Looks whether a store is what it should be: each message in one place, counted once, with a rank of its own.
+    /// Verifies the integrity of a store: each message is in one place, is counted once and has a rank of its own.
     Check(check::Options),
-    /// Makes the file of an embedded store as short as it can be; nobody else may have it meanwhile.
+    /// Shrinks the file of an embedded store; stop Sukkal first.
     Compact(store::Options),
     /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
     Bench(Box<bench::Options>),

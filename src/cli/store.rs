@@ -13,7 +13,7 @@ pub(super) struct Options {
     /// A TOML file with options; config/default.toml explains each
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where messages are kept, such as `embedded:./sukkal-data`
+    /// Where messages are kept, such as `embedded:./sukkal-data` or `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URI")]
     store: Option<String>,
 }

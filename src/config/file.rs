@@ -75,9 +75,26 @@ impl File<'_> {
     fn malformed(&self, error: &toml::de::Error) -> Error {
         let span = error.span().unwrap_or_default();
         let position = self.position(span);
-        let reason = error.message().trim().replace('\n', " ");
+        let reason = match error.message().trim().replace('\n', " ") {
+            // What the parser says of text without quotes: it expects what it could have read as another type.
+            reason if self.has_bare_text(position.line) && reason.starts_with("invalid") => {
+                "text must be in quotes".to_owned()
+            }
+            reason => reason,
+        };
         let key = self.key_in_line(position.line).map(|key| format!(" ({key})")).unwrap_or_default();
         Error::Invalid(format!("{position}{key}: {reason}"))
+    }
+
+    /// Whether a line sets an option to something that no type begins with but text in quotes.
+    fn has_bare_text(&self, line: usize) -> bool {
+        let value =
+            self.text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(_, value)| value.trim());
+        let is_other = |value: &str| ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
+        let is_bare = |value: &str| {
+            !value.starts_with(['"', '\'', '[', '{']) && value.contains(|c: char| c.is_alphabetic() || c == ':')
+        };
+        value.is_some_and(|value| is_bare(value) && !is_other(value))
     }
 
     /// The option that a line sets, with its section.

@@ -48,6 +48,9 @@ impl Options {
     pub(super) fn set_by_file(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         for Entry { name, value, position } in entries {
             let Some(setting) = self.0.get_mut(&name) else {
+                if Self::is_section(&name) {
+                    return Err(Error::Invalid(format!("{name} is a section (in {position}); write [{name}]")));
+                }
                 let meant = self.did_you_mean(&name, str::to_owned);
                 return Err(Error::Invalid(format!("there is no option {name} (in {position}){meant}")));
             };

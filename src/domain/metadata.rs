@@ -84,7 +84,7 @@ pub enum InvalidMetadata {
     #[error("{RETRY_POLICY}: {0}")]
     RetryPolicy(#[from] InvalidRetryPolicy),
     /// Messages shall be encrypted, and there is nothing to do it with.
-    #[error("{ENCRYPT} is true, but this server has no key; its operator must set message_encryption_key")]
+    #[error("{ENCRYPT} is true, but this server has no encryption key; its operator must set message_encryption_key")]
     NoKey,
 }
 

@@ -76,7 +76,7 @@ impl fmt::Display for Warning {
             ),
             Self::ProjectsDiffer { used } => write!(
                 f,
-                "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} counts; send one of the headers"
+                "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
             ),
         }
     }

@@ -3,7 +3,7 @@
 //! Without a bound, a burst of requests makes every command wait in the store's connections, until commands time out
 //! although the store works. Here a request waits before anything is sent for it. Projects take turns, and within a
 //! project requests are served in the order in which they arrived, so a project that floods the service delays others
-//! by one operation each. A request that cannot be served in time is refused at once.
+//! by one operation each. A request that cannot be served in time is refused early.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::Sum;

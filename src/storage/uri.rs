@@ -29,11 +29,13 @@ pub enum InvalidUri {
     #[error("\"{EMBEDDED}\" names no folder: write {EMBEDDED}PATH")]
     NoFolder,
     /// Nothing but the scheme makes sense.
-    #[error("\"{MEMORY}\" takes nothing behind it")]
+    #[error("nothing may follow {MEMORY}")]
     Memory,
     /// It is none of the above, and no address of a Redis.
-    #[error("{0}; stores in this process are {EMBEDDED}PATH and {MEMORY}")]
-    Other(redis::InvalidUri),
+    #[error(
+        "it must be {EMBEDDED}PATH, {MEMORY}, or begin with redis://, rediss://, redis-cluster:// or redis-sentinel://"
+    )]
+    Other,
     /// It is no address of a Redis.
     #[error(transparent)]
     Redis(redis::InvalidUri),
@@ -44,13 +46,15 @@ impl FromStr for StoreUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(folder) = text.strip_prefix(EMBEDDED) {
-            return if folder.is_empty() { Err(InvalidUri::NoFolder) } else { Ok(Self::Embedded(folder.into())) };
+            // Such a folder would be a mistake, and its name may hold a password.
+            let is_folder = !folder.is_empty() && !folder.contains("://");
+            return if is_folder { Ok(Self::Embedded(folder.into())) } else { Err(InvalidUri::NoFolder) };
         }
         match text.strip_prefix(MEMORY) {
             Some("") => Ok(Self::Memory),
             Some(_) => Err(InvalidUri::Memory),
             None if text.starts_with("redis") => text.parse().map(Self::Redis).map_err(InvalidUri::Redis),
-            None => text.parse().map(Self::Redis).map_err(InvalidUri::Other),
+            None => Err(InvalidUri::Other),
         }
     }
 }
@@ -80,7 +84,17 @@ mod tests {
 
     #[test]
     fn what_is_no_store_is_refused_in_one_line() {
-        for text in ["", "embedded:", "memory:x", "memory", "embedded", "./sukkal-data", "http://h", "redis://"] {
+        for text in [
+            "",
+            "embedded:",
+            "embedded:redis://:secret@h",
+            "memory:x",
+            "memory",
+            "embedded",
+            "./sukkal-data",
+            "http://h",
+            "redis://",
+        ] {
             let error = text.parse::<StoreUri>().unwrap_err().to_string();
 
             assert_eq!(error.lines().count(), 1, "{text}: {error}");

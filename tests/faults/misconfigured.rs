@@ -32,17 +32,22 @@ fn check(store: &str) -> String {
 async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
     let open = RedisServer::start();
     let locked = RedisServer::start();
-    locked.command(&["CONFIG", "SET", "requirepass", PASSWORD]);
     let gone = RedisServer::start();
     gone.kill();
-    let (open, locked, gone) = (open.port(), locked.port(), gone.port());
+    let replica = RedisServer::start();
+    replica.command(&["REPLICAOF", "127.0.0.1", &gone.port().to_string()]);
+    locked.command(&["ACL", "SETUSER", "guest", "on", &format!(">{PASSWORD}"), "~*", "-@all", "+ping"]);
+    locked.command(&["CONFIG", "SET", "requirepass", PASSWORD]);
+    let (open, locked, gone, replica) = (open.port(), locked.port(), gone.port(), replica.port());
 
     for (store, reason) in [
         (format!("redis://127.0.0.1:{gone}"), "Connection refused"),
         (format!("redis://127.0.0.1:{locked}"), "NOAUTH"),
         (format!("redis://:{PASSWORD}-not@127.0.0.1:{locked}"), "WRONGPASS"),
+        (format!("redis://guest:{PASSWORD}@127.0.0.1:{locked}"), "NOPERM"),
+        (format!("redis://127.0.0.1:{replica}"), "READONLY"),
         (format!("redis://127.0.0.1:{open}/99"), "DB index is out of range"),
-        (format!("rediss://127.0.0.1:{open}"), "the address asks for TLS"),
+        (format!("rediss://127.0.0.1:{open}"), "if the server does not use TLS, use redis://"),
         (format!("redis-cluster://127.0.0.1:{open}"), "cluster support disabled"),
         (format!("redis-cluster://127.0.0.1:{gone}"), "Connection refused"),
         (format!("redis-sentinel://127.0.0.1:{open}/main"), "unknown command 'SENTINEL'"),

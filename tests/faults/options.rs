@@ -13,7 +13,10 @@ use crate::support::sukkal::{CLIENT, Sukkal};
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn a_bad_option_is_refused_in_one_line() {
     const FILE: &str = "FILE";
-    const ADDRESS: &str = "it must be HOST:PORT, :PORT or PORT, for example --bind 127.0.0.1:8888";
+    const ADDRESS: &str =
+        "it must be HOST:PORT, :PORT or PORT, with a port from 0 to 65535, for example --bind 127.0.0.1:8888";
+    const STORES: &str =
+        "it must be embedded:PATH, memory:, or begin with redis://, rediss://, redis-cluster:// or redis-sentinel://";
     const REDIS: &str = "a valid one is redis://USER:PASSWORD@HOST:6379";
     let (flag, variable, file) = (
         |name: &'static str, value: &'static str| (vec![name, value], None, ""),
@@ -31,25 +34,21 @@ fn a_bad_option_is_refused_in_one_line() {
         ),
         (
             variable("SUKKAL_BIND", "::1"),
-            "SUKKAL_BIND is \"::1\" (in the environment); it must be HOST:PORT, :PORT or PORT, for example \
+            "SUKKAL_BIND is \"::1\" (in the environment); it must be HOST:PORT, :PORT or PORT, with a port from 0 to 65535, for example \
              SUKKAL_BIND=127.0.0.1:8888",
         ),
         (
             file("bind = 8888"),
-            "bind is 8888 (in FILE, line 1, column 1); it must be HOST:PORT, :PORT or PORT, for example \
+            "bind is 8888 (in FILE, line 1, column 1); it must be HOST:PORT, :PORT or PORT, with a port from 0 to 65535, for example \
              bind = \"127.0.0.1:8888\"",
         ),
         (
             flag("--store", "redis//:secret@h"),
-            &format!("--store is not accepted (on the command line): not a Redis address: it has no scheme; {REDIS}"),
-        ),
-        (
-            flag("--store", "./data"),
             &format!(
-                "--store is not accepted (on the command line): not a Redis address: it has no scheme; {REDIS}; \
-                 stores in this process are embedded:PATH and memory:"
+                "--store is not accepted (on the command line): not a Redis address: it does not begin with redis://; {REDIS}"
             ),
         ),
+        (flag("--store", "./data"), &format!("--store is not accepted (on the command line): {STORES}")),
         (
             variable("SUKKAL_STORE", "redis://"),
             &format!("SUKKAL_STORE is not accepted (in the environment): not a Redis address: it has no host; {REDIS}"),
@@ -87,7 +86,7 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             variable("SUKKAL_LOG__FILTER", "a=b=c"),
             "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or such \
-             levels by module, for example SUKKAL_LOG__FILTER=info",
+             levels by module, for example SUKKAL_LOG__FILTER=info,fred=error",
         ),
         (
             file("[log]\nformat = \"xml\""),
@@ -150,9 +149,9 @@ fn a_bad_option_is_refused_in_one_line() {
         ),
         (
             file("[bind]\na = 1"),
-            "bind is { a = 1 } (in FILE, line 1, column 2); it must be HOST:PORT, :PORT or PORT, for example bind = \"127.0.0.1:8888\"",
+            "bind is { a = 1 } (in FILE, line 1, column 2); it must be HOST:PORT, :PORT or PORT, with a port from 0 to 65535, for example bind = \"127.0.0.1:8888\"",
         ),
-        (file("[log]\nformat = text"), "FILE, line 2, column 10 (log.format): invalid boolean, expected `true`"),
+        (file("[log]\nformat = text"), "FILE, line 2, column 10 (log.format): text must be in quotes"),
         (
             file("threads = 2 3"),
             "FILE, line 1, column 11 (threads): string values must be quoted, expected literal string",
@@ -163,7 +162,7 @@ fn a_bad_option_is_refused_in_one_line() {
              example threads = 0",
         ),
         (file("[colour]"), "there is no option colour (in FILE, line 1, column 2)"),
-        (file("transport = 3"), "there is no option transport (in FILE, line 1, column 1)"),
+        (file("transport = 3"), "transport is a section (in FILE, line 1, column 1); write [transport]"),
         (file("threads = 2\nthreads = 3"), "FILE, line 2, column 1 (threads): duplicate key"),
         (file("[log"), "FILE, line 1, column 5: unclosed table, expected `]`"),
         (

@@ -190,7 +190,10 @@ async fn a_request_names_its_host_once() {
 
     for hosts in ["", "Host: a\r\nHost: b\r\n"] {
         let answer = api.send_raw(format!("{}\r\n", head.replace("Host: localhost\r\n", hosts))).await;
-        assert_eq!(answer.refusal(400, "Invalid Host header"), "A request of HTTP/1.1 must have one Host header.");
+        assert_eq!(
+            answer.refusal(400, "Invalid Host header"),
+            "An HTTP/1.1 request must have exactly one Host header."
+        );
     }
     let old = head.replace("HTTP/1.1", "HTTP/1.0").replace("Host: localhost\r\n", "");
     assert_eq!(api.send_raw(format!("{old}\r\n")).await.status, 200);
@@ -248,7 +251,11 @@ async fn what_is_no_http_is_refused() {
         let answer = api.send_raw(&request).await;
         assert_eq!(answer.status, 400, "{:?}", String::from_utf8_lossy(&request));
     }
-    for junk in ["X-Junk: 1\r\n".repeat(200), format!("X-Long: {}\r\n", "x".repeat(1 << 20))] {
+    for junk in [
+        "X-Junk: 1\r\n".repeat(200),
+        format!("X-Long: {}\r\n", "x".repeat(1 << 20)),
+        format!("X-Long: {}\r\n", "x".repeat(65_536)),
+    ] {
         let mut stream = api.connect().await;
         // It may stop reading half-way.
         let _ = stream.write_all(format!("{head}{junk}\r\n").as_bytes()).await;
@@ -298,7 +305,10 @@ async fn a_client_that_stops_is_not_waited_for() {
     let head = api.head("POST", PATH);
 
     let in_its_body = api.send_raw(format!("{head}Content-Length: 1000\r\n\r\n{{\"messages\": [")).await;
-    assert_eq!(in_its_body.refusal(408, "Request timeout"), "The request body was cut off.");
+    assert_eq!(
+        in_its_body.refusal(408, "Request timeout"),
+        "The request body did not arrive completely, or not in time."
+    );
     // Nobody reads this body, so nobody has to wait for it for long either.
     let in_a_body_for_nobody = api.send_raw(format!("{}Content-Length: 9\r\n\r\n", api.head("POST", "/v1"))).await;
     in_a_body_for_nobody.refusal(404, NO_ROUTE);

@@ -43,9 +43,13 @@ impl Connection {
         String::from_utf8_lossy(&head[..bytes.unwrap_or(0)]).into_owned()
     }
 
-    async fn works(&mut self) -> bool {
+    async fn get_healthz(&mut self) -> String {
         self.send("GET /healthz", "").await;
-        self.heard().await.starts_with("HTTP/1.1 204 ")
+        self.heard().await
+    }
+
+    async fn works(&mut self) -> bool {
+        self.get_healthz().await.starts_with("HTTP/1.1 204 ")
     }
 }
 
@@ -91,6 +95,52 @@ async fn a_connection_with_a_request_is_not_closed_for_a_new_one() {
     poster.send(&format!("POST /v2/queues/{}/messages", queues[1]), r#"{"messages": [{"body": 1}]}"#).await;
     assert!(poster.heard().await.starts_with("HTTP/1.1 201 "));
     assert!(waiting[1].heard().await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn no_request_is_dropped_when_there_are_more_clients_than_places() {
+    let stage = Arc::new(Stage::start(&[("SUKKAL_MAX_CONNECTIONS", "4")]));
+    let clients = (0..16).map(|number| {
+        let stage = stage.clone();
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                let mut connection = Connection::open(&stage).await;
+                // Half of them send more than one request, unless the service says that it closes the connection.
+                for _ in 0..=(number % 2) * 5 {
+                    let answer = connection.get_healthz().await;
+                    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer:?}");
+                    if answer.contains("connection: close") {
+                        break;
+                    }
+                }
+            }
+        })
+    });
+
+    for client in clients.collect::<Vec<_>>() {
+        timeout(PATIENCE, client).await.expect("each client has its turns").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn half_a_head_and_an_unread_answer_keep_nobody_from_a_place() {
+    let stage = Stage::start(&[("SUKKAL_MAX_CONNECTIONS", "4")]);
+    let tenant = Tenant::of(&Arc::new(Stage::start(&[])), "p");
+    let queue = Uuid::new_v4();
+    for _ in 0..20 {
+        let body = json!({"messages": [{"body": "x".repeat(250_000)}]});
+        assert_eq!(tenant.post(&format!("/v2/queues/{queue}/messages"), &body).send().await.unwrap().status(), 201);
+    }
+    let mut half_head = Connection::open(&stage).await;
+    half_head.0.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").await.unwrap();
+    let mut unread = Connection::open(&stage).await;
+    unread.send(&format!("GET /v2/queues/{queue}/messages?echo=true&limit=20"), "").await;
+    let _idle = [Connection::open(&stage).await, Connection::open(&stage).await];
+
+    for _ in 0..3 {
+        let mut new = Connection::open(&stage).await;
+        assert!(timeout(PATIENCE, new.works()).await.expect("there is a place"));
+    }
 }
 
 #[tokio::test]

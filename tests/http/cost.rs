@@ -17,9 +17,9 @@ const FACTOR: usize = 4;
 const RATIO_MAX: f64 = 8.0;
 const REQUESTS: u32 = 10;
 
-/// Keys of metadata, each of which is 20 bytes.
+/// Keys of metadata.
 fn keys(count: usize) -> impl Iterator<Item = String> {
-    (0..count).map(|number| format!("key-{number:016}"))
+    (0..count).map(|number| format!("{number:04}"))
 }
 
 async fn removals(tenant: &Tenant, count: usize) -> RequestBuilder {

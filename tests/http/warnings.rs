@@ -95,7 +95,7 @@ async fn headers_that_name_different_projects_get_a_warning() {
     };
     let warning = |used: &str| {
         format!(
-            "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} counts; send one of the headers"
+            "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
         )
     };
 

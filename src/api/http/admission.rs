@@ -16,7 +16,7 @@ use super::representation::{self, accepts_events};
 use super::warnings::Warnings;
 use super::{Service, Settings};
 use crate::api::Error;
-use crate::api::error::URL_BYTES_MAX;
+use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::auth::signed_url::{SignedUrl, Signer};
@@ -39,6 +39,8 @@ static SIGNATURE: HeaderName = HeaderName::from_static("url-signature");
 static SIGNED_PATHS: HeaderName = HeaderName::from_static("url-paths");
 static SIGNED_METHODS: HeaderName = HeaderName::from_static("url-methods");
 static SIGNED_EXPIRY: HeaderName = HeaderName::from_static("url-expires");
+/// The colon, the space and the line break of a header, in bytes.
+const HEADER_FRAME_BYTES: usize = 4;
 /// Number of segments of the longest path of the API.
 const SEGMENTS_MAX: usize = 7;
 
@@ -153,6 +155,12 @@ pub(super) fn check_message(request: &Request) -> Result<(), Error> {
     if url_bytes > URL_BYTES_MAX {
         return Err(Error::UrlTooLong(url_bytes));
     }
+    let head_bytes =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_FRAME_BYTES);
+    let head_bytes = url_bytes + head_bytes.sum::<usize>();
+    if head_bytes > HEAD_BYTES_MAX {
+        return Err(Error::HeadTooLarge);
+    }
     // RFC 9112, 3.2.
     if request.version() == Version::HTTP_11 && request.headers().get_all(header::HOST).iter().count() != 1 {
         return Err(Error::Host);
@@ -190,6 +198,10 @@ fn single<'a>(
 fn caller(headers: &HeaderMap, query: Option<&Query>, settings: &Settings) -> Result<(Caller, Option<Warning>), Error> {
     let client = client(headers, query, &settings.client_id)?;
     let project = match (project(headers), query.and_then(|query| query.last(PROJECT_PARAMETER))) {
+        // A header could not have control characters either.
+        (Err(Error::ProjectMissing { .. }), Some(project)) if project.contains(char::is_control) => {
+            return Err(Error::ProjectInvalid);
+        }
         (Err(Error::ProjectMissing { .. }), Some(project)) => ProjectId::new(project).ok_or(Error::ProjectEmpty)?,
         (Err(Error::ProjectMissing { .. }), None) => return Err(Error::ProjectMissing { is_stream: query.is_some() }),
         (project, _) => project?,
@@ -216,7 +228,8 @@ fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Re
             None => return Err(Error::ClientIdMissing { is_stream: query.is_some() }),
         },
     };
-    let client = str::from_utf8(client).ok().and_then(|client| rule.parse(client));
+    let client = str::from_utf8(client).ok().filter(|client| !client.contains(char::is_control));
+    let client = client.and_then(|client| rule.parse(client));
     client.ok_or_else(|| Error::ClientIdInvalid { carrier, accepted: rule.clone() })
 }
 

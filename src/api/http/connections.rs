@@ -1,12 +1,17 @@
 //! The connections of a listener: how many may be open, and which one is closed for a new one.
+//!
+//! A connection is idle from when its last answer was written until the next request has arrived as a whole head. Only one that
+//! has been idle for a while is closed at once: a request may be on its way on the others. If there is none, another one is
+//! closed behind its next answer, which says so to its client.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,9 +27,6 @@ pub(super) struct Connections {
 
 struct Registry {
     by_number: Mutex<HashMap<u64, Arc<Connection>>>,
-    /// A new connection waits until another one is idle.
-    is_full: AtomicBool,
-    became_idle: Notify,
     /// Idle times are measured from here.
     start: Instant,
 }
@@ -34,41 +36,40 @@ pub(super) struct Connection {
     /// What it has been given to write and was taken out of queues.
     pub(super) outbound: Outbound,
     registry: Arc<Registry>,
-    /// Since when it has had no request, in microseconds; [`BUSY`] while it has one.
-    idle_since_us: AtomicU64,
+    /// Since when it has had no request, in microseconds; or [`BUSY`], [`ANSWERING`] or [`STREAMING`].
+    state: AtomicU64,
+    /// Whether its next answer is to be its last.
+    is_last: AtomicBool,
     close: CancellationToken,
 }
 
+/// It has a request.
 const BUSY: u64 = u64::MAX;
+/// The last answer is not written as a whole.
+const ANSWERING: u64 = u64::MAX - 1;
+/// Its answer is a stream, which goes on until the client ends it.
+const STREAMING: u64 = u64::MAX - 2;
+
+/// How long a connection has to be idle to be closed for a new one.
+const IDLE_MIN: Duration = Duration::from_secs(1);
 
 impl Connections {
     /// At most `max` connections.
     pub(super) fn new(max: usize) -> Self {
-        let open = Registry {
-            by_number: Mutex::default(),
-            is_full: AtomicBool::new(false),
-            became_idle: Notify::new(),
-            start: Instant::now(),
-        };
+        let open = Registry { by_number: Mutex::default(), start: Instant::now() };
         let places = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
         Self { places, open: Arc::new(open), tasks: TaskTracker::new(), closing: CancellationToken::new() }
     }
 
-    /// Waits until there is a place for one more connection. If there is none, the connection is closed that has been
-    /// idle for longest; if none is idle, the next one that is.
+    /// Waits until there is a place for one more connection, and makes one as soon as that is possible.
     pub(super) async fn place(&self) -> OwnedSemaphorePermit {
         loop {
             if let Ok(place) = self.places.clone().try_acquire_owned() {
                 return place;
             }
-            self.open.is_full.store(true, Ordering::SeqCst);
-            let is_closing = self.open.close_longest_idle();
-            tokio::select! {
-                place = self.places.clone().acquire_owned() => {
-                    self.open.is_full.store(false, Ordering::SeqCst);
-                    return place.expect("the semaphore is never closed");
-                }
-                () = self.open.became_idle.notified(), if !is_closing => {}
+            self.open.close_one();
+            if let Ok(place) = timeout(IDLE_MIN / 4, self.places.clone().acquire_owned()).await {
+                return place.expect("the semaphore is never closed");
             }
         }
     }
@@ -84,7 +85,8 @@ impl Connections {
         let connection = Arc::new(Connection {
             outbound: Outbound::default(),
             registry: self.open.clone(),
-            idle_since_us: AtomicU64::new(self.open.now_us()),
+            state: AtomicU64::new(self.open.now_us()),
+            is_last: AtomicBool::new(false),
             close: close.clone(),
         });
         self.open.lock().insert(number, connection.clone());
@@ -110,34 +112,53 @@ impl Registry {
     }
 
     fn now_us(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(BUSY - 1)
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(STREAMING - 1)
     }
 
-    /// Returns whether there was an idle connection.
-    fn close_longest_idle(&self) -> bool {
+    /// Closes the connection that has been idle for longest, if that is long enough; else another one behind its next answer, if
+    /// possible one that has a request.
+    fn close_one(&self) {
         let open = self.lock();
-        let idle_since = |connection: &&Arc<Connection>| connection.idle_since_us.load(Ordering::SeqCst);
+        let state = |connection: &&Arc<Connection>| connection.state.load(Ordering::SeqCst);
+        let idle_before = self.now_us().saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
         let is_idle =
-            |connection: &&Arc<Connection>| idle_since(connection) != BUSY && !connection.close.is_cancelled();
-        let longest = open.values().filter(is_idle).min_by_key(idle_since);
-        if let Some(connection) = longest {
+            |connection: &&Arc<Connection>| state(connection) <= idle_before && !connection.close.is_cancelled();
+        if let Some(connection) = open.values().filter(is_idle).min_by_key(state) {
             connection.close.cancel();
+            return;
         }
-        longest.is_some()
+        let has_answers = |connection: &&Arc<Connection>| {
+            state(connection) != STREAMING && !connection.is_last.load(Ordering::SeqCst)
+        };
+        if let Some(connection) = open.values().filter(has_answers).max_by_key(state) {
+            connection.is_last.store(true, Ordering::SeqCst);
+        }
     }
 }
 
 impl Connection {
     /// A request has arrived.
     pub(super) fn begin_request(&self) {
-        self.idle_since_us.store(BUSY, Ordering::SeqCst);
+        self.state.store(BUSY, Ordering::SeqCst);
     }
 
-    /// The request is answered.
-    pub(super) fn end_request(&self) {
-        self.idle_since_us.store(self.registry.now_us(), Ordering::SeqCst);
-        if self.registry.is_full.load(Ordering::SeqCst) {
-            self.registry.became_idle.notify_one();
+    /// There is an answer to the request, and it is to be written. Returns whether the connection is closed behind it, which the
+    /// answer has to say.
+    pub(super) fn begin_answer(&self, is_stream: bool) -> bool {
+        self.state.store(if is_stream { STREAMING } else { ANSWERING }, Ordering::SeqCst);
+        self.is_last.load(Ordering::SeqCst)
+    }
+
+    /// All that there is to write has been written.
+    pub(super) fn written(&self) {
+        self.outbound.written();
+        if self.state.load(Ordering::SeqCst) == ANSWERING {
+            self.state.store(self.registry.now_us(), Ordering::SeqCst);
         }
+    }
+
+    /// Whether it has no request and nothing to write.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.load(Ordering::SeqCst) < STREAMING
     }
 }

@@ -36,7 +36,7 @@ impl Outbound {
         self.on_their_way().is_empty()
     }
 
-    fn written(&self) {
+    pub(super) fn written(&self) {
         std::mem::take(&mut *self.on_their_way()).into_iter().for_each(WayBack::delivered);
     }
 }
@@ -89,16 +89,16 @@ impl HttpBody for Guarded {
     }
 }
 
-/// A connection that knows what was taken out of queues for its client.
+/// A connection that knows what was taken out of queues for its client, and when its answers are written.
 pub(super) struct Line {
     pub(super) stream: TcpStream,
-    pub(super) outbound: Outbound,
+    pub(super) connection: Arc<Connection>,
 }
 
 impl Line {
     /// Fails if the client has gone and there is something that can go back.
     fn check(&self) -> io::Result<()> {
-        if self.outbound.is_empty() {
+        if self.connection.outbound.is_empty() {
             return Ok(());
         }
         let gone = || Err(io::Error::from(io::ErrorKind::BrokenPipe));
@@ -146,7 +146,7 @@ impl AsyncWrite for Line {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         // Asked for when nothing is left to write.
         if matches!(flushed, Poll::Ready(Ok(()))) {
-            self.outbound.written();
+            self.connection.written();
         }
         flushed
     }

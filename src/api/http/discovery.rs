@@ -60,8 +60,8 @@ async fn home(State(service): State<Service>) -> Response {
 }
 
 /// `204` if the store answers.
-async fn ping(State(broker): State<Broker>) -> Result<StatusCode, Error> {
-    broker.ping().await?;
+async fn ping(State(broker): State<Broker>, caller: Caller) -> Result<StatusCode, Error> {
+    broker.ping(&caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -29,6 +29,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::HttpBody;
 use axum::extract::{FromRef, MatchedPath, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -150,10 +152,11 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
         |request| AssertUnwindSafe(handle(request)).catch_unwind().map(|answer| answer.unwrap_or_else(broken_down));
     let handle = |request| meters.count(request, handle);
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
-    let response = request_log::log(request, |request| hearing::hear_out(request, patience, handle)).await;
-    // An event stream keeps its connection busy for as long as it lasts.
-    if let Some(connection) = connection.filter(|_| response.body().size_hint().exact().is_some()) {
-        connection.end_request();
+    let mut response = request_log::log(request, |request| hearing::hear_out(request, patience, handle)).await;
+    if let Some(connection) = connection
+        && connection.begin_answer(response.body().size_hint().exact().is_none())
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

@@ -23,9 +23,8 @@ use tracing::{debug, warn};
 
 use super::connections::{Connection, Connections};
 use super::delivery::Line;
+use crate::api::error::HEAD_BYTES_MAX;
 
-/// The longest head of a request, in bytes; a longer one is answered 431.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when no connection can be accepted, which is when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -64,9 +63,9 @@ pub async fn serve(
         };
         set_up(&stream, head_timeout);
         connections.serve(number, place, |connection, close| {
-            let line = Line { stream, outbound: connection.outbound.clone() };
-            let service = Attended { service: service.clone(), connection };
-            attend(http.serve_connection(TokioIo::new(line), service), close)
+            let line = Line { stream, connection: connection.clone() };
+            let service = Attended { service: service.clone(), connection: connection.clone() };
+            attend(http.serve_connection(TokioIo::new(line), service), connection, close)
         });
     }
     connections.close()
@@ -82,14 +81,24 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Serves one connection until it ends, or has no request after it was asked to close.
-async fn attend(connection: http1::Connection<TokioIo<Line>, Attended>, close: CancellationToken) {
-    let mut connection = pin!(connection);
+/// Serves one connection until it ends. When it is to be closed, an idle one is closed at once, even if the head of a request has
+/// begun to arrive; another one behind its answer.
+async fn attend(
+    http: http1::Connection<TokioIo<Line>, Attended>,
+    connection: Arc<Connection>,
+    close: CancellationToken,
+) {
+    let mut http = pin!(http);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        // First, because a request may have arrived.
+        biased;
+        ended = http.as_mut() => ended,
         () = close.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            if connection.is_idle() {
+                return;
+            }
+            http.as_mut().graceful_shutdown();
+            http.await
         }
     };
     if let Err(error) = ended {

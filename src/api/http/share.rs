@@ -31,7 +31,7 @@ async fn share(
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
     let url = wire::share::parse(&body, &queue, OffsetDateTime::now_utc())?;
     let unsigned =
-        || Error::Request("this server signs no URLs, because its operator has set no secret_key".to_owned());
+        || Error::Request("this server cannot sign URLs; its operator must set secret_key in [signed_url]".to_owned());
     let signer = service.settings.signer.as_ref().ok_or_else(unsigned)?;
     Ok(Json(wire::share::document(&url, &signer.sign(&url))))
 }

@@ -10,7 +10,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use thiserror::Error;
 
 use crate::api::Error;
-use crate::{broker, storage};
 
 /// The error of a body for which there is no memory, because of other requests.
 #[derive(Debug, Error)]
@@ -39,9 +38,7 @@ pub async fn read(
         Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
             Err(too_large(format!("the body has more than {bytes_max} bytes, which is the maximum")))
         }
-        Err(error) if is_caused_by::<BudgetExceeded>(&*error) => {
-            Err(broker::Error::from(storage::Error::Overloaded).into())
-        }
+        Err(error) if is_caused_by::<BudgetExceeded>(&*error) => Err(Error::BodyBudget),
         Err(_) => Err(Error::BodyCutOff),
     }
 }

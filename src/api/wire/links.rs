@@ -21,31 +21,33 @@ pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)],
     let Some(marker) = marker else {
         return Vec::new();
     };
-    let mut query = given(parameters);
-    let marker = parameter("marker", marker);
-    if had_marker {
-        query.insert(0, marker);
+    let marker = [("marker", marker)].into_iter();
+    vec![if had_marker {
+        link_to(path, marker.chain(given(parameters)))
     } else {
-        query.push(marker);
-    }
-    vec![Link { rel: "next", href: format!("{path}?{}", query.join("&")) }]
+        link_to(path, given(parameters).chain(marker))
+    }]
 }
 
 /// A link to the next page with one parameter more.
 #[must_use]
-pub fn link(path: &str, parameters: &[(&str, Option<String>)], (name, value): (&str, &str)) -> Link {
-    let mut query = given(parameters);
-    query.push(parameter(name, value));
-    Link { rel: "next", href: format!("{path}?{}", query.join("&")) }
+pub fn link(path: &str, parameters: &[(&str, Option<String>)], more: (&str, &str)) -> Link {
+    link_to(path, given(parameters).chain([more]))
 }
 
-fn given(parameters: &[(&str, Option<String>)]) -> Vec<String> {
-    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-    given.map(|(name, value)| parameter(name, value)).collect()
+fn given<'a>(parameters: &'a [(&'a str, Option<String>)]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)))
 }
 
-fn parameter(name: &str, value: &str) -> String {
-    format!("{name}={}", utf8_percent_encode(value, PLAIN))
+fn link_to<'a>(path: &str, parameters: impl Iterator<Item = (&'a str, &'a str)>) -> Link {
+    let mut href = path.to_owned();
+    for (index, (name, value)) in parameters.enumerate() {
+        href.push(if index == 0 { '?' } else { '&' });
+        href.push_str(name);
+        href.push('=');
+        href.extend(utf8_percent_encode(value, PLAIN));
+    }
+    Link { rel: "next", href }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Another process has it.
-    #[error("{0} is in use by another process: one at a time can have an embedded store")]
+    #[error("{0} is in use by another process; only one process can open an embedded store at a time")]
     Taken(String),
     /// It was written by another version.
     #[error("{place} has format {found}, this version of Sukkal reads {FORMAT_VERSION}: use the version that wrote it")]
@@ -47,7 +47,7 @@ pub enum OpenError {
         found: String,
     },
     /// It is damaged, or something else.
-    #[error("{place} is damaged or no store of Sukkal: {reason}")]
+    #[error("{place} is damaged or not a store of Sukkal: {reason}")]
     Damaged {
         /// The file.
         place: String,

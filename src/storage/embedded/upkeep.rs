@@ -16,8 +16,10 @@ use super::writing::Writing;
 use crate::domain::QueueId;
 use crate::storage::{Check, Error, Upkeep};
 
-/// How much room shows that the disk is not full any more: more than the largest post that is allowed by default.
-const PROBE_BYTES: usize = 1 << 20;
+/// How much room shows that the disk is not full any more: more than the largest post that is allowed by default, in pieces that
+/// find room between others.
+const PROBE_VALUES: u8 = 128;
+const PROBE_VALUE_BYTES: usize = 4_000;
 const QUEUES_PER_STEP: usize = 16;
 /// How much one step reclaims: it must not keep others waiting.
 const RECLAIMED_PER_STEP: usize = 500;
@@ -35,7 +37,7 @@ impl Upkeep for EmbeddedStore {
         if !self.has_full_disk() {
             return self.write(0, |_store| Ok(Step::Done(()))).await;
         }
-        self.write(0, |store| store.try_room(PROBE_BYTES).map(Step::Done)).await?;
+        self.write(0, |store| store.try_room(PROBE_VALUES, PROBE_VALUE_BYTES).map(Step::Done)).await?;
         self.parts.engine.has_room();
         Ok(())
     }

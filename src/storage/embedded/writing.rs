@@ -189,11 +189,15 @@ impl<'t> Writing<'t> {
         Ok(())
     }
 
-    /// Takes room for so many bytes from the disk, and gives it back.
-    pub(super) fn try_room(&mut self, bytes: usize) -> Result<(), Error> {
-        // No other key is empty.
-        self.view.contents.insert_reserve(&b""[..], bytes)?;
-        self.view.contents.remove(&b""[..])?;
+    /// Takes room for so many values of a size from the disk, and gives it back.
+    pub(super) fn try_room(&mut self, values: u8, bytes: usize) -> Result<(), Error> {
+        // No other key is so short.
+        for key in 0..values {
+            self.view.contents.insert_reserve(&[key][..], bytes)?;
+        }
+        for key in 0..values {
+            self.view.contents.remove(&[key][..])?;
+        }
         Ok(())
     }
 

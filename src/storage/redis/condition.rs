@@ -2,12 +2,13 @@
 //! changes, with the reason.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::Config;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::failure::is_said_by_redis;
 
@@ -22,11 +23,26 @@ pub(super) struct Condition {
     state: Mutex<State>,
 }
 
+/// How soon another reason is logged.
+const PAUSE_BETWEEN_LINES: Duration = Duration::from_secs(10);
+
 #[derive(Default)]
 struct State {
     reach: Reach,
+    /// The last reason that was logged, and when.
+    logged: Option<(String, Instant)>,
     /// What the server said when it could not write, if that was last so.
     full_disk: Option<String>,
+}
+
+impl State {
+    fn is_news(&self, reason: &str) -> bool {
+        self.logged.as_ref().is_none_or(|(logged, _)| logged != reason)
+    }
+
+    fn is_time(&self) -> bool {
+        self.logged.as_ref().is_none_or(|(_, when)| when.elapsed() >= PAUSE_BETWEEN_LINES)
+    }
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -72,8 +88,7 @@ impl Condition {
     /// Notes why a connection could not be made or was lost. That is no trouble while there is another one.
     pub(super) fn disconnected(&self, reason: &FredError) {
         if self.clients.iter().all(|client| !client.is_connected()) {
-            let hint = if self.uses_tls && !is_said_by_redis(reason) { "; the address asks for TLS" } else { "" };
-            self.away(&format!("{}{hint}", words(reason)));
+            self.away(&words(reason, self.uses_tls));
         }
     }
 
@@ -87,13 +102,22 @@ impl Condition {
     /// Notes that the server cannot be used.
     fn away(&self, reason: &str) {
         let mut state = self.state();
-        if matches!(&state.reach, Reach::Away(known) if known == reason) {
-            return;
-        }
-        if self.is_reported {
-            error!(server = self.address, reason, "the store cannot be used");
-        }
+        let was_away = matches!(state.reach, Reach::Away(_));
         state.reach = Reach::Away(reason.to_owned());
+        // Reasons may alternate, for instance those of a proxy without a server behind it.
+        if self.is_reported && (!was_away || (state.is_news(reason) && state.is_time())) {
+            error!(server = self.address, reason, "the store cannot be used");
+            state.logged = Some((reason.to_owned(), Instant::now()));
+        }
+    }
+
+    /// Notes that the server has refused a command for a reason that its operator can remove.
+    pub(super) fn refused(&self, reason: &str) {
+        let mut state = self.state();
+        if self.is_reported && state.is_time() {
+            warn!(server = self.address, reason, "the store refuses commands");
+            state.logged = Some((reason.to_owned(), Instant::now()));
+        }
     }
 
     /// Why the server cannot be used, if that is so.
@@ -126,13 +150,37 @@ impl Condition {
     }
 }
 
-/// What went wrong, for an operator: `fred` shows errors of the operating system as Rust structures.
-fn words(failure: &FredError) -> &str {
-    let details = failure.details();
+/// What went wrong, for an operator, and what the address may have to do with it.
+fn words(failure: &FredError, uses_tls: bool) -> String {
+    let details = failure.details().trim_end_matches('.');
+    // `fred` shows errors of the operating system as Rust structures.
     let quoted = |name| details.split_once(name)?.1.split('"').next();
+    let text = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(details);
     match failure.kind() {
-        ErrorKind::Timeout => "it does not answer while a connection is made",
-        ErrorKind::IO => quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(details),
-        _ => details,
+        _ if details.contains("unknown command 'SENTINEL'") => {
+            format!("{details}: this is not a Sentinel; for a single server use redis://")
+        }
+        _ if is_said_by_redis(failure) => details.to_owned(),
+        ErrorKind::Timeout if uses_tls => {
+            "the TLS handshake timed out; if the server does not use TLS, use redis://".to_owned()
+        }
+        ErrorKind::Timeout => "it does not answer while a connection is made".to_owned(),
+        ErrorKind::IO if details.contains("InvalidCertificate") => {
+            let (_, certificate) = details.split_once("InvalidCertificate").unwrap_or_default();
+            format!(
+                "the TLS certificate of the server is not accepted: {}",
+                certificate.trim_matches(['(', ')', ' ', '}'])
+            )
+        }
+        ErrorKind::IO if uses_tls && !details.contains("refused") => {
+            format!("{text}; if the server does not use TLS, use redis://")
+        }
+        ErrorKind::IO if details.contains("ConnectionReset") => {
+            format!("{text}; if the server uses TLS, use rediss://")
+        }
+        ErrorKind::Protocol | ErrorKind::Parse => {
+            format!("it does not answer as a Redis server does ({details}); check host and port")
+        }
+        _ => text.to_owned(),
     }
 }

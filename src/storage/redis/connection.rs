@@ -15,7 +15,7 @@ use fred::interfaces::{ClientLike, LuaInterface};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::failure::{has_not_run, is_final, no_server, refusal};
 use super::keys::{self, QueueKeys};
@@ -219,10 +219,15 @@ impl Connection {
         deleted.map(|_none| ())
     }
 
-    /// Notes that a write to a slot failed because the disk is full.
-    pub(super) fn found_full_disk(&self, slot: u16, reason: &str) {
-        if let Some(server) = self.servers.of(slot) {
-            server.lines.condition.wrote(Some(reason));
+    /// Notes that the server of a slot has refused a command.
+    pub(super) fn note_refusal(&self, slot: u16, error: &Error) {
+        let Some(server) = self.servers.of(slot) else {
+            return;
+        };
+        match error {
+            Error::DiskFull(reason) => server.lines.condition.wrote(Some(reason)),
+            Error::Unavailable(reason) | Error::MemoryFull(reason) => server.lines.condition.refused(reason),
+            Error::Overloaded | Error::Corrupt(_) => {}
         }
     }
 
@@ -261,7 +266,15 @@ impl Connection {
                     }
                 }
                 Err(_away) if self.layout.is_ours() => sleep(PAUSE_BETWEEN_LAYOUT_CHECKS).await,
-                Err(_away) => sleep(PAUSE_BETWEEN_LAYOUT_READS).await,
+                Err(error) => {
+                    let reason = error.reason();
+                    // What is wrong with the server itself has been logged.
+                    let is_of_server = self.servers.trouble(self.slot(keys::LAYOUT)).is_some();
+                    if self.layout.not_found(reason) && !is_of_server {
+                        error!(reason, "the store cannot be used");
+                    }
+                    sleep(PAUSE_BETWEEN_LAYOUT_READS).await;
+                }
             }
         }
     }
@@ -310,9 +323,7 @@ impl Connection {
                 Ok(value) => return Ok(Reply::new(value)),
                 Err(error) if is_final(&error) => {
                     let error = refusal(what, &error);
-                    if let Error::DiskFull(reason) = &error {
-                        self.found_full_disk(slot, reason);
-                    }
+                    self.note_refusal(slot, &error);
                     return Err(error);
                 }
                 Err(error) => error,

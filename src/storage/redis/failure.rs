@@ -48,11 +48,13 @@ pub(super) fn refusal(what: &str, error: &FredError) -> Error {
 
 /// What Redis says when it will not write now is its operator's business; anything else is our bug.
 pub(super) fn refused(what: &str, said: &str) -> Error {
-    let passing = ["OOM ", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
+    let passing = ["READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
     // Redis adds what the operating system said.
     let no_room = ["No space left on device", "Disk quota exceeded", "File too large"];
     if said.contains("MISCONF") && no_room.iter().any(|words| said.contains(words)) {
         Error::DiskFull(format!("{what}: {said}"))
+    } else if said.contains("OOM ") {
+        Error::MemoryFull(format!("{what}: {said}"))
     } else if passing.iter().any(|word| said.contains(word)) {
         Error::Unavailable(format!("{what}: {said}"))
     } else {

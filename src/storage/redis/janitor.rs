@@ -48,8 +48,8 @@ impl RedisStore {
     /// Does what is to be done now, if it is this process's turn. Returns how many queues it has visited.
     pub(super) async fn take_turn(&self, schedule: &Schedule) -> Result<u64, Error> {
         let turn = match self.ask_for_turn(schedule, Finished::Nothing).await {
-            Err(Error::Unavailable(reason)) => {
-                debug!(reason, "the janitor works without its lease");
+            Err(reason) if reason.is_passing() => {
+                debug!(%reason, "the janitor works without its lease");
                 Turn::Work { due: true, walk: false }
             }
             turn => turn?,

@@ -23,8 +23,8 @@ pub(super) struct Layout(Arc<watch::Sender<Finding>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Finding {
-    /// The store has not answered yet.
-    Unknown,
+    /// It could not be read or written yet, for this reason.
+    Unknown(String),
     /// It is ours.
     Ours,
     /// It is another one, named in this message.
@@ -33,13 +33,24 @@ enum Finding {
 
 impl Layout {
     pub(super) fn unknown() -> Self {
-        Self(Arc::new(watch::Sender::new(Finding::Unknown)))
+        Self(Arc::new(watch::Sender::new(Finding::Unknown("the store has not answered yet".to_owned()))))
     }
 
     /// Notes which version a store at this address has, `None` for a store without a version that is not empty.
     pub(super) fn found(&self, version: Option<&str>) {
         let finding = if version == Some(LAYOUT) { Finding::Ours } else { Finding::Other(refusal(version)) };
         self.0.send_replace(finding);
+    }
+
+    /// Notes why the version cannot be read or written. Returns whether that is another reason than before.
+    pub(super) fn not_found(&self, reason: &str) -> bool {
+        self.0.send_if_modified(|finding| match finding {
+            Finding::Unknown(known) if known != reason => {
+                reason.clone_into(known);
+                true
+            }
+            _ => false,
+        })
     }
 
     pub(super) fn is_ours(&self) -> bool {
@@ -49,14 +60,12 @@ impl Layout {
     /// Waits until the store is known to have our layout.
     pub(super) async fn admit(&self, patience: Duration) -> Result<(), Error> {
         let mut receiver = self.0.subscribe();
-        let known = receiver.wait_for(|finding| *finding != Finding::Unknown);
-        let finding = timeout(patience, known).await.ok().and_then(|known| known.ok().map(|finding| finding.clone()));
+        let known = receiver.wait_for(|finding| !matches!(finding, Finding::Unknown(_)));
+        let _known_or_not = timeout(patience, known).await.is_ok();
+        let finding = self.0.borrow().clone();
         match finding {
-            Some(Finding::Ours) => Ok(()),
-            Some(Finding::Other(reason)) => Err(Error::Unavailable(reason)),
-            Some(Finding::Unknown) | None => {
-                Err(Error::Unavailable("the layout of the store is not known yet".to_owned()))
-            }
+            Finding::Ours => Ok(()),
+            Finding::Other(reason) | Finding::Unknown(reason) => Err(Error::Unavailable(reason)),
         }
     }
 

@@ -88,8 +88,9 @@ impl Posts {
         }
         self.enqueue(slot, request);
         let outcome = told.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was given up".to_owned())));
-        if let Err(Error::DiskFull(reason)) = &outcome {
-            self.connection.found_full_disk(slot, reason);
+        // The server's answer to a batch says it of each request.
+        if let Err(error @ (Error::DiskFull(_) | Error::MemoryFull(_))) = &outcome {
+            self.connection.note_refusal(slot, error);
         }
         outcome
     }

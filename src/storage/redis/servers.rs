@@ -267,6 +267,11 @@ fn pointers(map: &Map) -> impl Iterator<Item = Option<*const Server>> {
 async fn ask(line: &Line, address: &Address) -> Result<Vec<Range>, String> {
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
     let question = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
-    let answer = line.attempt(question).await.map_err(|error| format!("{address}: {}", error.details()))?;
+    let answer = line.attempt(question).await.map_err(|error| match error.details() {
+        said if said.contains("cluster support disabled") => {
+            format!("{address} is not part of a cluster ({said}); for a single server use redis://")
+        }
+        said => format!("{address}: {said}"),
+    })?;
     read_ranges(answer, &address.host).ok_or_else(|| format!("{address}: no ranges in the answer to CLUSTER SLOTS"))
 }

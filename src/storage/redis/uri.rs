@@ -43,7 +43,11 @@ impl FromStr for RedisUri {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = |reason| InvalidUri { reason };
         let url = as_fred_url(text).map_err(invalid)?;
-        let mut config = Config::from_url(&url).map_err(|_| invalid("its host, port or database cannot be read"))?;
+        let mut config = Config::from_url(&url).map_err(|_| {
+            invalid(
+                "its host, port or database is invalid; in a password, / # ? and @ are written as %2F %23 %3F and %40",
+            )
+        })?;
         // A store that is not there at the start is waited for, like one that goes later.
         config.fail_fast = false;
         Ok(Self { config, shown: without_password(text) })
@@ -52,7 +56,7 @@ impl FromStr for RedisUri {
 
 /// `fred` takes further hosts and the Sentinel's master as query parameters.
 fn as_fred_url(text: &str) -> Result<String, &'static str> {
-    let (scheme, rest) = text.split_once("://").ok_or("it has no scheme")?;
+    let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
     if rest.rsplit('@').next().is_some_and(|hosts| hosts.contains('?')) {
         return Err("it takes no query");
     }
@@ -67,7 +71,8 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
     match scheme {
         "redis" | "rediss" if query.is_empty() => return Ok(text.to_owned()),
         "redis" | "rediss" => return Err("several hosts are a redis-cluster:// or redis-sentinel://"),
-        "redis-cluster" | "rediss-cluster" => {}
+        "redis-cluster" | "rediss-cluster" if path.is_empty() => {}
+        "redis-cluster" | "rediss-cluster" => return Err("a cluster has no databases"),
         "redis-sentinel" | "rediss-sentinel" if path.is_empty() => {
             return Err("the master's name is missing after the hosts");
         }
@@ -105,9 +110,16 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in
-            ["", "redis", "redis://", "http://h", "redis://h1:1,h2:2", "redis-sentinel://h1:1", "redis://h?db=1"]
-        {
+        for text in [
+            "",
+            "redis",
+            "redis://",
+            "http://h",
+            "redis://h1:1,h2:2",
+            "redis-sentinel://h1:1",
+            "redis://h?db=1",
+            "redis-cluster://h/3",
+        ] {
             assert!(text.parse::<RedisUri>().is_err(), "{text}");
         }
     }
