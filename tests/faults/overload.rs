@@ -140,3 +140,38 @@ async fn a_post_that_waited_for_too_long_is_not_stored_later() {
     let listed = timeout(PATIENCE, listed).await.expect("the store is back");
     assert_eq!(listed["messages"], json!([]));
 }
+
+#[tokio::test]
+async fn a_ping_waits_for_its_turn_as_any_request() {
+    let scene = Scene::start(&[]);
+    let busy = scene.project("busy").await;
+    let (sender, _answers) = mpsc::unbounded_channel();
+
+    scene.proxy.black_hole();
+    for _ in 0..IN_FLIGHT_MAX {
+        list(&busy, "busy", &sender);
+    }
+    scene.reaches("sukkal_store_operations_in_flight", IN_FLIGHT_MAX).await;
+    let ping = tokio::spawn(busy.get("/v2/ping").send());
+
+    scene.reaches(REQUESTS_WAITING, 1).await;
+    scene.proxy.restore();
+    timeout(PATIENCE, ping).await.expect("there is an answer").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn callers_of_readyz_share_their_attempts() {
+    const CALLERS: usize = 500;
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    let (http, url) = (reqwest::Client::new(), sukkal.url("/readyz"));
+
+    let answers = join_all((0..CALLERS).map(|_| http.get(&url).send())).await;
+
+    assert!(answers.into_iter().all(|answer| answer.unwrap().status() == 204));
+    let stats = redis.command(&["INFO", "commandstats"]);
+    let attempts =
+        stats.as_text().lines().find_map(|line| line.strip_prefix("cmdstat_del:calls=")).expect("DEL is used");
+    let attempts: usize = attempts.split(',').next().unwrap().parse().unwrap();
+    assert!(attempts <= CALLERS / 2, "{attempts} attempts for {CALLERS} callers");
+}
