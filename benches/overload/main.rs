@@ -36,7 +36,7 @@ const LISTED: usize = 100;
 const BODY_BYTES: usize = 250;
 /// Messages claimed per second and queue at most.
 const CLAIMED_PER_S: usize = 3_000;
-const POSTED_AT_ONCE: usize = 1_000;
+const POSTED_AT_ONCE: usize = 500;
 
 #[derive(Parser)]
 struct Options {
