@@ -1,8 +1,8 @@
 //! The connections of a listener: how many may be open, and which one is closed for a new one.
 //!
-//! A connection is idle from when its last answer was written until the next request has arrived as a whole head. Only one that
-//! has been idle for a while is closed at once: a request may be on its way on the others. If there is none, another one is
-//! closed behind its next answer, which says so to its client.
+//! A connection is idle from when its last answer has been written until the head of the next request has arrived. Only one that
+//! has been idle for a second is closed at once, because on the others a request may be on its way. If there is none, another
+//! one is closed after its next answer, which says so to its client.
 
 use std::collections::HashMap;
 use std::future::Future;

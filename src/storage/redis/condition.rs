@@ -29,6 +29,8 @@ const PAUSE_BETWEEN_LINES: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct State {
     reach: Reach,
+    /// So that its address is right.
+    has_answered: bool,
     /// The last reason that was logged, and when.
     logged: Option<(String, Instant)>,
     /// What the server said when it could not write, if that was last so.
@@ -78,6 +80,7 @@ impl Condition {
         if state.reach == Reach::Answers {
             return;
         }
+        state.has_answered = true;
         match std::mem::replace(&mut state.reach, Reach::Answers) {
             _ if !self.is_reported => {}
             Reach::Away(_) => info!(server = self.address, "the store can be used again"),
@@ -88,7 +91,8 @@ impl Condition {
     /// Notes why a connection could not be made or was lost. That is no trouble while there is another one.
     pub(super) fn disconnected(&self, reason: &FredError) {
         if self.clients.iter().all(|client| !client.is_connected()) {
-            self.away(&words(reason, self.uses_tls));
+            let reason = if self.state().has_answered { words(reason) } else { words_with_hint(reason, self.uses_tls) };
+            self.away(&reason);
         }
     }
 
@@ -150,37 +154,44 @@ impl Condition {
     }
 }
 
-/// What went wrong, for an operator, and what the address may have to do with it.
-fn words(failure: &FredError, uses_tls: bool) -> String {
+/// What went wrong, for an operator.
+fn words(failure: &FredError) -> String {
     let details = failure.details().trim_end_matches('.');
     // `fred` shows errors of the operating system as Rust structures.
     let quoted = |name| details.split_once(name)?.1.split('"').next();
-    let text = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(details);
+    match failure.kind() {
+        _ if is_said_by_redis(failure) => details,
+        ErrorKind::Timeout => "it does not answer while a connection is made",
+        _ => quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(details),
+    }
+    .to_owned()
+}
+
+/// The same of a server that has never answered: its address may be wrong.
+fn words_with_hint(failure: &FredError, uses_tls: bool) -> String {
+    let (words, details) = (words(failure), failure.details());
     match failure.kind() {
         _ if details.contains("unknown command 'SENTINEL'") => {
-            format!("{details}: this is not a Sentinel; for a single server use redis://")
+            format!("{words}: this is not a Sentinel; for a single server use redis://")
         }
-        _ if is_said_by_redis(failure) => details.to_owned(),
+        _ if is_said_by_redis(failure) => words,
         ErrorKind::Timeout if uses_tls => {
             "the TLS handshake timed out; if the server does not use TLS, use redis://".to_owned()
         }
-        ErrorKind::Timeout => "it does not answer while a connection is made".to_owned(),
         ErrorKind::IO if details.contains("InvalidCertificate") => {
             let (_, certificate) = details.split_once("InvalidCertificate").unwrap_or_default();
-            format!(
-                "the TLS certificate of the server is not accepted: {}",
-                certificate.trim_matches(['(', ')', ' ', '}'])
-            )
+            let reason = certificate.trim_matches(['(', ')', ' ', '}']);
+            format!("the TLS certificate of the server is not accepted: {reason}")
         }
         ErrorKind::IO if uses_tls && !details.contains("refused") => {
-            format!("{text}; if the server does not use TLS, use redis://")
+            format!("{words}; if the server does not use TLS, use redis://")
         }
         ErrorKind::IO if details.contains("ConnectionReset") => {
-            format!("{text}; if the server uses TLS, use rediss://")
+            format!("{words}; if the server uses TLS, use rediss://")
         }
         ErrorKind::Protocol | ErrorKind::Parse => {
-            format!("it does not answer as a Redis server does ({details}); check host and port")
+            format!("it does not answer as a Redis server does ({words}); check host and port")
         }
-        _ => text.to_owned(),
+        _ => words,
     }
 }
