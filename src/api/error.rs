@@ -139,7 +139,7 @@ pub fn internal() -> Response {
 /// Marks an answer that the store could not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFailure {
-    /// It cannot be reached, or refuses for a reason that is its operator's.
+    /// It cannot be reached, or it refuses to write.
     Away,
     /// Its disk is full.
     DiskFull,
@@ -148,6 +148,16 @@ pub enum StoreFailure {
 }
 
 impl StoreFailure {
+    /// The failure that an error of the store is; `None` if the store was not asked, or is damaged.
+    fn of(error: &storage::Error) -> Option<Self> {
+        match error {
+            storage::Error::Unavailable(_) => Some(Self::Away),
+            storage::Error::DiskFull(_) => Some(Self::DiskFull),
+            storage::Error::MemoryFull(_) => Some(Self::MemoryFull),
+            storage::Error::Overloaded | storage::Error::Corrupt(_) => None,
+        }
+    }
+
     /// What a request gets that the store could not serve: what was not done, if that is known, and that it may be tried
     /// again.
     #[must_use]
@@ -227,10 +237,10 @@ impl Error {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
-            // Another process may have the key, or this one's operator may give it one.
             Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
+            // Another process may have the key, or this one's operator may give it one.
             Self::BodyBudget | Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
         }
@@ -252,16 +262,12 @@ impl IntoResponse for Error {
             tracing::error!(error = %self, status = status.as_u16(), "request failed");
         }
         match &self {
-            Self::Broker(broker::Error::Store(storage::Error::Unavailable(_))) => {
-                return StoreFailure::Away.response(None);
-            }
-            Self::Broker(broker::Error::Store(storage::Error::DiskFull(_))) => {
-                return StoreFailure::DiskFull.response(None);
-            }
-            Self::Broker(broker::Error::Store(storage::Error::MemoryFull(_))) => {
-                return StoreFailure::MemoryFull.response(None);
-            }
             Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
+            Self::Broker(broker::Error::Store(error)) => {
+                if let Some(failure) = StoreFailure::of(error) {
+                    return failure.response(None);
+                }
+            }
             _ => {}
         }
         let mut response = document(status, title, &self.to_string());

@@ -9,6 +9,7 @@ use sukkal::storage::{Schedule, Upkeep};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;
+use crate::support::exposition::Exposition;
 use crate::support::redis::{RedisServer, poll_until};
 use crate::support::sukkal::Sukkal;
 
@@ -23,7 +24,14 @@ async fn a_full_redis_takes_reads_and_deletes_and_refuses_writes() {
 
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     all_done(&requests.send(&READS, MANY).await);
-    all_refused(&requests.send(&WRITES, MANY).await);
+    let refused = requests.send(&WRITES, MANY).await;
+    all_refused(&refused);
+    for answer in refused {
+        assert!(answer.body.contains("The memory of the message store is full."), "{answer:?}");
+    }
+    // Workers can still empty it.
+    assert_eq!(reqwest::get(sukkal.url("/readyz")).await.unwrap().status(), 204);
+    assert_eq!(Exposition::of(&sukkal.url("")).await.value("sukkal_store_disk_full"), Some(0.0));
     all_done(&requests.send(&DELETES, MANY).await);
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
 

@@ -50,6 +50,7 @@ struct Excess {
     claimed: u64,
     backed: u64,
     pages: BTreeMap<u64, Vec<u8>>,
+    /// Whether the disk lacked room, until there was enough again.
     was_short: bool,
 }
 

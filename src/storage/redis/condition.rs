@@ -1,5 +1,5 @@
-//! How it stands with a server: whether it can be reached, and whether its disk is full. The operator is told once when that
-//! changes, with the reason.
+//! The condition of a server: whether it can be used, and whether its disk is full. When that changes, one line of the log says so,
+//! with the reason.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use super::failure::is_said_by_redis;
 
-/// How it stands with one server.
+/// The condition of one server.
 pub(super) struct Condition {
     /// The server's host and port, or those of the Sentinels that name it.
     address: String,
@@ -29,7 +29,7 @@ const PAUSE_BETWEEN_LINES: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct State {
     reach: Reach,
-    /// So that its address is right.
+    /// Whether it has ever answered. Then its address is right, and an error needs no hint about that.
     has_answered: bool,
     /// The last reason that was logged, and when.
     logged: Option<(String, Instant)>,
