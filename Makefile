@@ -1,25 +1,29 @@
-# Everything a desk or a CI does with Sukkal. `make` alone lists the targets.
+# The commands for working on Sukkal, by hand and in CI. `make` without a target lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
 .PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq components
 
-# Where the published conformance suite lies (conform.py and its baseline).
+# Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 INSTALL := $(AS_ROOT) apt-get -qq update && $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends
-# Tests move the store's clock; the service that users run cannot.
+# Lets tests move the clock of the store. The service is built without it.
 TEST_FEATURES := --features movable-clock
 
 help:
-	@echo "make run          build and run Sukkal, with its messages in ./sukkal-data, until Ctrl-C"
-	@echo "make test         format, lint, all tests, docs"
-	@echo "make conformance  the published Zaqar tests in SUITE=$(SUITE)"
-	@echo "make compose      the image and docker-compose.yml, tested on a Docker daemon of their own"
-	@echo "make soak         the long form of the tests that race"
-	@echo "make bench        the benchmarks, and docs/performance.md anew"
-	@echo "make steady       the embedded store for half an hour, and docs/steady.svg anew"
+	@echo "make run                 build and run Sukkal with its messages in ./sukkal-data, until Ctrl-C"
+	@echo "make test                check the format, lint, build the documentation and run all tests"
+	@echo "make lint                check the format and lint"
+	@echo "make unit                run all tests"
+	@echo "make docs                build the documentation of the code"
+	@echo "make conformance         run the published Zaqar conformance suite in SUITE=$(SUITE)"
+	@echo "make conformance-update  run it, and update the list of the tests that pass"
+	@echo "make compose             test the Docker image and docker-compose.yml with a private Docker daemon"
+	@echo "make soak                run the long form of the concurrency and crash tests (hours)"
+	@echo "make bench               run the benchmarks and write docs/performance.md (more than half an hour)"
+	@echo "make steady              load an embedded store for half an hour and draw docs/steady.svg"
 
 run:
 	@cargo build --profile quick --bin sukkal
@@ -50,25 +54,26 @@ unit: redis python node chromium
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
-# A million observed messages per store, and as many where messages are delayed, five minutes of claims, and a
-# hundred power cuts, checked; for an embedded store five hundred, and as many deaths of the process. Fair queues divided anew
-# two thousand times.
+# The long form of the concurrency and crash tests. For each store: a million observed messages, a million
+# with delayed messages, and five minutes of claims. Also a hundred power cuts (500 for the embedded
+# store, and 500 killed processes) and two thousand changes of the number of shards.
 soak: redis
-	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- race::every race::workers --nocapture --test-threads 1
-	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive::a_message --nocapture --test-threads 1
+	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- feed_order:: --nocapture --test-threads 1
+	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive_claims::a_message --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
-	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wakeups --nocapture --test-threads 1
-	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resizing --nocapture --test-threads 1
-	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::ghosts --nocapture --test-threads 1
+	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wake_ups --nocapture --test-threads 1
+	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resharding --nocapture --test-threads 1
+	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::disconnected_waiters --nocapture --test-threads 1
 
-# Half an hour and more on a machine that does nothing else; docs/performance.md is written anew. For a look:
-# cargo bench --bench versus -- --quick (and --only NAME: post-64, list and claim have the goals of CPU).
+# Takes more than half an hour. The machine must be idle otherwise. Writes docs/performance.md. For a quick
+# run: cargo bench --bench versus -- --quick (with --only NAME for one measurement; post-64, list and
+# claim have the goals for processor time).
 bench: redis python wrk rabbitmq
 	@ulimit -n 20000 2> /dev/null || true
 	cargo bench
 
-# Half an hour of the embedded store under load, on a machine that does nothing else; docs/steady.svg is drawn anew.
+# Loads an embedded store for half an hour and draws docs/steady.svg. The machine must be idle otherwise.
 steady:
 	@cargo bench --bench steady -- --minutes 30 --write
 
@@ -79,8 +84,8 @@ conformance: redis python
 conformance-update:
 	@$(MAKE) conformance FLAGS=--update
 
-# The unchanged Dockerfile and docker-compose.yml with the release binary. Needs root, and no network once the packages are
-# installed.
+# Tests the unchanged Dockerfile and docker-compose.yml with the release binary. Needs root. Needs no
+# network once the packages are installed.
 compose: redis docker
 	@cargo build --release
 	$(AS_ROOT) python3 -B tests/compose/check.py target/release/sukkal
@@ -103,7 +108,7 @@ chromium:
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }
 
-# Where it cannot be had, the benchmark does without.
+# The benchmark skips RabbitMQ if it cannot be installed.
 rabbitmq:
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { $(INSTALL) rabbitmq-server; } || true
 

@@ -1,10 +1,11 @@
-//! A claim costs the same whatever is claimed before it: claiming 10 messages and deleting these 10, with 0,
-//! 1,000 and 100,000 messages claimed ahead.
+//! Measures whether the cost of a claim depends on the messages that are already claimed: claims
+//! and deletes 10 messages behind 0, 1,000 and 100,000 claimed messages.
 //!
-//! Redis' own time for both, by `INFO commandstats`; and over HTTP, with the CPU time of the service, which
-//! does not depend on who shares the cores. The queues take turns; medians of the rounds.
+//! The figures are the time in Redis (`INFO commandstats`), the latency over HTTP, and the
+//! processor time of the service, which does not depend on the load of the machine. The queues are
+//! measured in turn, and the figures are medians of the rounds.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints for a person")]
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,7 @@ use sukkal::domain::{
 use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{ClaimStore, MessageStore, Post, QueueStore};
 
-#[allow(dead_code, clippy::panic, reason = "the tests' stage, of which this uses a part")]
+#[allow(dead_code, clippy::panic, reason = "uses a part of the support code of the tests")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -31,7 +32,7 @@ const BATCH: usize = 500;
 const BODY_BYTES: usize = 1_000;
 const PROJECT: &str = "claims";
 
-/// What a call cost on average, in µs.
+/// The average cost of a call, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     redis: f64,
@@ -74,7 +75,7 @@ async fn main() {
     }
 }
 
-/// A queue with so many messages under live claims.
+/// Creates a queue with the given number of claimed messages.
 async fn prepare(store: &RedisStore, ahead: usize) -> QueueId {
     let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), format!("ahead-{ahead}").parse().unwrap()).unwrap();
     store.create_queue(&queue, &Metadata::default()).await.unwrap();
@@ -96,11 +97,11 @@ async fn measure(server: &RedisServer, store: &RedisStore, sukkal: &Sukkal, queu
     let redis = time_of_scripts(server) / f64::from(CALLS_PER_ROUND);
 
     let api = sukkal.project(PROJECT);
-    take_and_delete(&api, queue).await;
+    claim_and_delete(&api, queue).await;
     server.command(&["CONFIG", "RESETSTAT"]);
     let (start, cpu_before_s) = (Instant::now(), cpu_time_s(sukkal.id()));
     for _ in 1..CALLS_PER_ROUND {
-        take_and_delete(&api, queue).await;
+        claim_and_delete(&api, queue).await;
     }
     let calls = f64::from(CALLS_PER_ROUND - 1);
     Cost {
@@ -111,7 +112,7 @@ async fn measure(server: &RedisServer, store: &RedisStore, sukkal: &Sukkal, queu
     }
 }
 
-async fn take_and_delete(api: &Api, queue: &QueueId) {
+async fn claim_and_delete(api: &Api, queue: &QueueId) {
     let path = format!("/v2/queues/{}", queue.name());
     let claim = api.post(&format!("{path}/claims?limit={CLAIMED}"), &serde_json::json!({})).send().await.unwrap();
     let claim: serde_json::Value = claim.json().await.unwrap();
@@ -122,21 +123,27 @@ async fn take_and_delete(api: &Api, queue: &QueueId) {
 }
 
 async fn claim(store: &RedisStore, queue: &QueueId, limit: usize) -> Vec<sukkal::domain::Message> {
-    let new = NewClaim { limit, term: Term { ttl_s: 43_200, grace_s: 60 }, prefer: Vec::new() };
+    let new = NewClaim { limit, term: Term { ttl_s: 43_200, grace_s: 60 }, preferred_shards: Vec::new() };
     store.create_claim(queue, &new).await.unwrap().expect("enough was posted").messages
 }
 
 async fn post(store: &RedisStore, queue: &QueueId, count: usize) {
     let seen: Revision = store.get_queue(queue).await.unwrap().unwrap().revision;
     let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
-    let message = NewMessage { ttl_s: 86_400, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None };
+    let message = NewMessage { ttl_s: 86_400, delay_s: 0, body: Body::from_msgpack(body.into()), assignment: None };
     for _ in 0..count.div_ceil(BATCH) {
         let messages = vec![message.clone(); BATCH];
-        store.post_messages(queue, &Post { seen, client: &client(), messages: &messages, once: None }).await.unwrap();
+        store
+            .post_messages(
+                queue,
+                &Post { last_known_revision: seen, client: &client(), messages: &messages, idempotency: None },
+            )
+            .await
+            .unwrap();
     }
 }
 
-/// All the time that scripts have taken since the last reset, in µs.
+/// Total time of scripts since the last reset, in microseconds.
 fn time_of_scripts(server: &RedisServer) -> f64 {
     let stats = server.command(&["INFO", "commandstats"]).as_text().to_owned();
     let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts were called");
@@ -144,7 +151,7 @@ fn time_of_scripts(server: &RedisServer) -> f64 {
     figure.parse().unwrap()
 }
 
-/// How long the threads of the process have computed, in seconds.
+/// Processor time of all threads of a process, in seconds.
 fn cpu_time_s(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let of = |thread: &Path| {

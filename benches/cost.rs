@@ -1,10 +1,11 @@
-//! Cost follows the work: what posting 1, listing 10 and getting 1 cost Redis in a queue of 1,000,000
-//! messages, compared with a queue of 1,000.
+//! Measures whether the cost of an operation depends on the length of the queue: posting 1, listing
+//! 10 and getting 1 message in queues of 1,000 and of 1,000,000 messages.
 //!
-//! Redis' own time per script, by `INFO commandstats`, so that it does not matter who shares the cores.
-//! Both queues take turns; medians of the rounds.
+//! The figures are the time of a script in Redis (`INFO commandstats`), which does not depend on
+//! the load of the machine. The queues are measured in turn, and the figures are medians of the
+//! rounds.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints for a person")]
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, MessageId, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision,
 };
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, MessageStore, Post, Posting, QueueStore, Scope};
+use sukkal::storage::{Listing, MessageStore, Post, PostOutcome, QueueStore};
 
-#[allow(dead_code, clippy::panic, reason = "the tests' stage, of which this uses a part")]
+#[allow(dead_code, clippy::panic, reason = "uses a part of the support code of the tests")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -28,7 +29,7 @@ const BATCH: usize = 500;
 const BODY_BYTES: usize = 1_000;
 const TASKS: usize = 16;
 
-/// A queue of known size, with ids spread over all of it.
+/// A queue of known length, with the ids of its messages.
 struct Filled {
     queue: QueueId,
     revision: Revision,
@@ -54,7 +55,7 @@ async fn main() {
     {
         let (mut at_small, mut at_large) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
-            // A new one, because posting lets it grow.
+            // A new queue in each round, because posts make it longer.
             let small = Arc::new(fill(&store, &format!("small-{operation:?}-{round}"), SMALL).await);
             at_small.push(measure(&server, &store, &small, operation).await);
             at_large.push(measure(&server, &store, &large, operation).await);
@@ -70,22 +71,22 @@ async fn fill(store: &RedisStore, name: &str, size: usize) -> Filled {
     let revision = store.get_queue(&queue).await.unwrap().unwrap().revision;
     let mut ids = Vec::new();
     for _ in 0..size / BATCH {
-        let Posting::Posted(posted) = post(store, &queue, revision, &vec![message(); BATCH]).await else {
-            unreachable!("nobody changes the queue");
+        let PostOutcome::Posted(posted) = post(store, &queue, revision, &vec![message(); BATCH]).await else {
+            unreachable!("no other client changes the queue");
         };
         ids.extend(posted);
     }
     Filled { queue, revision, ids }
 }
 
-/// Redis' time per script, in µs, while tasks call the operation side by side.
+/// Average time of a script in Redis, in microseconds, while several tasks call the operation.
 async fn measure(server: &RedisServer, store: &Arc<RedisStore>, filled: &Arc<Filled>, operation: Operation) -> f64 {
     server.command(&["CONFIG", "RESETSTAT"]);
     let tasks = (0..TASKS).map(|task| {
         let (store, filled) = (store.clone(), filled.clone());
         tokio::spawn(async move {
             for call in 0..CALLS_PER_ROUND / TASKS {
-                // A stride that is prime to the sizes visits all parts of the queue.
+                // The strides are coprime with the lengths, so all parts of the queue are visited.
                 let id = filled.ids[(task * 7_919 + call * 104_729) % filled.ids.len()];
                 perform(&store, &filled, operation, id).await;
             }
@@ -104,17 +105,17 @@ async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: 
         }
         Operation::List => {
             let after = Rank::new(id.rank().micros() - 1);
-            store
-                .list_messages(&filled.queue, &Listing { after, limit: 10, not_from: None, scope: Scope::default() })
-                .await
-                .unwrap();
+            store.list_messages(&filled.queue, &Listing { after, ..Listing::first(10) }).await.unwrap();
         }
         Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id]).await.unwrap().len(), 1),
     }
 }
 
-async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) -> Posting {
-    store.post_messages(queue, &Post { seen, client: &client(), messages, once: None }).await.unwrap()
+async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) -> PostOutcome {
+    store
+        .post_messages(queue, &Post { last_known_revision: seen, client: &client(), messages, idempotency: None })
+        .await
+        .unwrap()
 }
 
 fn time_per_script(stats: &str) -> f64 {
@@ -134,5 +135,5 @@ fn client() -> ClientId {
 
 fn message() -> NewMessage {
     let body = rmp_serde::to_vec(&"x".repeat(BODY_BYTES)).unwrap();
-    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None }
+    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), assignment: None }
 }

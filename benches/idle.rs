@@ -1,4 +1,5 @@
-//! What idle queues cost Redis: `cargo bench --bench idle`. It takes some minutes, so `make bench` leaves it out.
+//! Measures the load that idle queues put on Redis. It takes some minutes, so `make bench` omits
+//! it.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
@@ -10,17 +11,17 @@ use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Sukkal;
 
 const QUEUES: usize = 200_000;
 const PROJECTS: usize = 200;
 const PROCESSES: usize = 3;
 const WATCHED_FOR: Duration = Duration::from_secs(60);
-/// How often all queues are walked over.
+/// Interval between two passes over all queues, in seconds.
 const WALK_S: f64 = 3_600.0;
 
-/// The processor time that Redis has used, in seconds.
+/// Processor time that Redis has used, in seconds.
 fn cpu_s(redis: &RedisServer) -> f64 {
     let info = redis.command(&["INFO", "cpu"]);
     let used = |name: &str| -> f64 {
@@ -30,7 +31,7 @@ fn cpu_s(redis: &RedisServer) -> f64 {
     used("used_cpu_sys:") + used("used_cpu_user:")
 }
 
-/// Stores queues as a creation does, without its round trips.
+/// Stores queues directly, in the form that their creation stores them, to save round trips.
 fn store_queues(redis: &RedisServer) {
     let mut commands = String::new();
     let mut add = |words: &[&str]| {
@@ -51,7 +52,7 @@ fn store_queues(redis: &RedisServer) {
     let mut replies = stream.try_clone().expect("a socket can be cloned");
     let reader = std::thread::spawn(move || replies.read_to_end(&mut Vec::new()));
     stream.write_all(commands.as_bytes()).expect("the server takes commands");
-    poll_until("all queues are stored", || redis.command(&["EXISTS", "sukkal:layout"]).as_int() == 1);
+    block_until("all queues are stored", || redis.command(&["EXISTS", "sukkal:layout"]).as_int() == 1);
     stream.shutdown(Shutdown::Both).expect("the connection can be closed");
     let _all_replies = reader.join();
 }
@@ -64,7 +65,7 @@ fn main() {
     std::thread::sleep(WATCHED_FOR);
     let without = (cpu_s(&redis) - before) / WATCHED_FOR.as_secs_f64();
 
-    // The first round is a walk.
+    // The first round is a pass over all queues.
     let before = cpu_s(&redis);
     let debug = [("SUKKAL_LOG__FILTER", "debug")];
     let started = std::time::Instant::now();
@@ -82,8 +83,8 @@ fn main() {
 
     let percent = 100.0 * (idle + walk / WALK_S);
     println!(
-        "{QUEUES} idle queues, {PROCESSES} processes: {percent:.2} % of a core of Redis ({:.3} % between walks, a walk takes \
-         {walk:.1} s of it every hour); Redis itself {:.2} %",
+        "{QUEUES} idle queues, {PROCESSES} processes: Redis uses {percent:.2} % of a core for them ({:.3} % between passes over all queues; \
+         a pass takes {walk:.1} s every hour), and {:.2} % for itself",
         100.0 * idle,
         100.0 * without
     );

@@ -1,10 +1,11 @@
-//! What JSON costs on its way in and out: a post read into drafts, and a page of one message written, by the
-//! product and by a tree of the whole document, which is the simple way.
+//! Measures the time to parse a post and to write a page of one message. It compares the code of the
+//! service with the simple implementation, which builds a tree of the whole document.
 //!
-//! Both ways take turns, on documents of about 1 KB; µs per document in the best of many short rounds, which is the
-//! one that nobody disturbed.
+//! Both implementations are measured in turn, on documents of about 1 KB. The figures are
+//! microseconds per document in the fastest of many short rounds, which is the round with the least
+//! disturbance.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints for a person")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use sukkal::domain::client::Poster;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{Message, MessageId, ProjectId, QueueId, Rank};
 
-#[allow(dead_code, reason = "the tests' simple way, of which this uses a part")]
+#[allow(dead_code, reason = "uses a part of the simple implementation of the tests")]
 #[path = "../tests/wire/tree.rs"]
 mod tree;
 
@@ -54,13 +55,13 @@ fn main() {
     }
 }
 
-/// The µs that each of the ways takes for a document.
-fn best<const N: usize>(ways: [&dyn Fn(); N]) -> [f64; N] {
+/// Returns the microseconds that each function takes for a document.
+fn best<const N: usize>(functions: [&dyn Fn(); N]) -> [f64; N] {
     let mut figures = [f64::MAX; N];
     for _ in 0..ROUNDS {
-        for (way, figure) in ways.iter().zip(&mut figures) {
+        for (function, figure) in functions.iter().zip(&mut figures) {
             let start = Instant::now();
-            (0..DOCUMENTS_PER_ROUND).for_each(|_| way());
+            (0..DOCUMENTS_PER_ROUND).for_each(|_| function());
             *figure = figure.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(DOCUMENTS_PER_ROUND));
         }
     }
@@ -78,7 +79,7 @@ fn message(body: &Value) -> Message {
     Message { id, ttl_s: 300, created_s: 0, age_s: 4, claim: None, claim_count: 0, origin: None, poster, body }
 }
 
-/// An event as services send them: texts, numbers of both kinds, short lists, objects in objects.
+/// An event as services send it: texts, integers and floats, short lists, nested objects.
 fn nested() -> Value {
     json!({
         "event": "order.created", "id": "8e03978e-40d5-43e8-bc93-6894a57f9324", "version": 3,

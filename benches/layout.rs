@@ -1,6 +1,8 @@
-//! Compares ways to lay a queue's records out in Redis: bytes and Redis CPU for each message, the cost of a
-//! delete and of dropping a large queue. It starts a private redis-server, and prints markdown tables.
-//! The layouts are the scripts in `benches/layout/`, put together by `layouts()` below.
+//! Compares layouts of the records of a queue in Redis: memory and processor time for each message,
+//! and the cost of deleting a message and a large queue.
+//!
+//! It starts a private redis-server and prints Markdown tables. `layouts()` assembles the layouts
+//! from the scripts in `benches/layout/`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -17,7 +19,7 @@ const ROUNDS: usize = 5;
 const SIZES: [usize; 2] = [100, 1024];
 const DENSE: usize = 200_000;
 const SPARSE: usize = 100_000;
-/// Messages posted in each measurement of CPU.
+/// Number of messages posted in each measurement of processor time.
 const TIMED: usize = 60_000;
 const DELETED: usize = 50_000;
 const LARGE: usize = 1_000_000;
@@ -29,7 +31,7 @@ struct Layout {
     name: &'static str,
     post: String,
     delete: Option<String>,
-    /// The server's `hash-max-listpack-value` for this layout: 64 by default.
+    /// The setting `hash-max-listpack-value` of Redis for this layout; 64 is the default.
     listpack: usize,
 }
 
@@ -65,7 +67,7 @@ fn layouts(redis: &mut Connection) -> Outcome<Vec<Layout>> {
         load("D strings", 0, [ONE_HASH, STRINGS, RUNS], None)?,
         load("E hashes of 64", 32, [SMALL, CHUNKS, RUNS], None)?,
         Layout {
-            // A record of 100 B is past the default of 64, which leaves no hash of records a listpack.
+            // A record of 100 bytes exceeds the default of 64, so Redis would use no listpack.
             listpack: 2048,
             ..load("E as listpacks", 32, [SMALL, CHUNKS, RUNS], None)?
         },
@@ -73,7 +75,7 @@ fn layouts(redis: &mut Connection) -> Outcome<Vec<Layout>> {
     ])
 }
 
-/// A redis-server of this run's own, ended and its directory removed when dropped.
+/// A private redis-server. Dropping it stops the server and removes its directory.
 struct Server {
     child: Child,
     directory: PathBuf,
@@ -110,7 +112,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing is left to do about a failure here.
+        // A failure to clean up is ignored, because nothing can be done about it.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.directory);
@@ -171,7 +173,7 @@ impl Connection {
         self.read()
     }
 
-    /// A command given as words.
+    /// Runs a command, given as words.
     fn run(&mut self, command: &str) -> Outcome<Reply> {
         self.call(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
@@ -183,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// The figure `name` of an INFO section, up to the first comma.
+    /// Returns the figure `name` of an INFO section, up to the first comma.
     fn info(&mut self, section: &str, name: &str) -> Outcome<f64> {
         let Reply::Bytes(text) = self.run(&format!("INFO {section}"))? else {
             return Err("no INFO".into());
@@ -203,7 +205,7 @@ impl Connection {
         self.info("memory", "used_memory:")
     }
 
-    /// Empties the server and sets it up for a layout.
+    /// Empties the server and configures it for a layout.
     fn reset(&mut self, layout: &Layout) -> Outcome<()> {
         self.run("FLUSHALL SYNC")?;
         self.run(&format!("CONFIG SET hash-max-listpack-value {}", layout.listpack))?;
@@ -212,23 +214,24 @@ impl Connection {
     }
 }
 
-/// What a client posts, and how.
+/// How a client posts messages.
 #[derive(Clone, Copy)]
 struct Posting {
     size: usize,
     messages: usize,
-    /// Messages in each script call.
+    /// Number of messages in each script call.
     group: usize,
-    /// Calls sent before their answers are read.
+    /// Number of calls that are sent before their replies are read.
     pipeline: usize,
-    /// What each message's TTL adds to the one before it.
+    /// Difference between the TTLs of consecutive messages.
     ttl_step: u32,
-    /// Sets this client's retry tokens apart; without it one token serves all, to keep them out of memory figures.
+    /// Makes the retry tokens of this client unique. If `None`, all posts use one token, so that
+    /// tokens do not count in memory figures.
     client: Option<usize>,
 }
 
 impl Posting {
-    /// Puts messages in place where only the result matters.
+    /// Posts messages fast, for measurements of the stored result.
     fn fill(size: usize, messages: usize) -> Self {
         Self { size, messages, group: 500, pipeline: 4, ttl_step: 0, client: None }
     }
@@ -280,7 +283,7 @@ impl Posting {
     }
 }
 
-/// xorshift64: nonces need only differ.
+/// A xorshift64 generator. It is sufficient, because nonces only have to differ.
 struct Random(u64);
 
 impl Random {
@@ -297,15 +300,16 @@ fn bytes_each(server: &Server, redis: &mut Connection, layout: &Layout, posting:
     thread::sleep(Duration::from_millis(100));
     let before = redis.memory()?;
     posting.post(server, layout)?;
-    // The posting connection and its buffers have to be gone before the second look.
+    // Wait until Redis has freed the buffers of the connection that posted.
     thread::sleep(Duration::from_millis(300));
     Ok((redis.memory()? - before) / real(posting.messages))
 }
 
-/// Redis CPU for each message, posted by two clients.
+/// Processor time of Redis for each message, in microseconds, with two clients.
 fn cpu_each(server: &Server, redis: &mut Connection, layout: &Layout, size: usize, group: usize) -> Outcome<f64> {
     redis.reset(layout)?;
-    // Groups are pipelined less deep, so that both ways hold about as many messages in flight.
+    // The pipeline is shorter for groups, so that the number of messages in flight is about the
+    // same.
     let pipeline = (PIPELINE / group).max(2);
     let posting = Posting { size, messages: TIMED / 2, group, pipeline, ttl_step: 0, client: None };
     let before = redis.cpu_us()?;
@@ -319,7 +323,8 @@ fn cpu_each(server: &Server, redis: &mut Connection, layout: &Layout, size: usiz
     Ok((redis.cpu_us()? - before) / real(TIMED))
 }
 
-/// Redis CPU for each delete by key, of a quarter of a queue and in no order.
+/// Processor time of Redis for each deletion by key, in microseconds. Deletes a quarter of a queue
+/// in random order.
 fn delete_each(server: &Server, redis: &mut Connection, layout: &Layout, delete: &str) -> Outcome<f64> {
     redis.reset(layout)?;
     Posting::fill(SIZES[0], DENSE).post(server, layout)?;
@@ -342,14 +347,15 @@ fn delete_each(server: &Server, redis: &mut Connection, layout: &Layout, delete:
         redis.send()?;
         for _ in batch {
             if !matches!(redis.read()?, Reply::Integer(1)) {
-                return Err("a message to delete was not there".into());
+                return Err("a message to delete does not exist".into());
             }
         }
     }
     Ok((redis.cpu_us()? - before) / real(DELETED))
 }
 
-/// How long UNLINK of a large queue holds the server, in µs, and until its memory is back, in ms.
+/// Returns how long UNLINK of a large queue blocks the server, in microseconds, and the time until
+/// its memory is free, in milliseconds.
 fn unlink(server: &Server, redis: &mut Connection, layout: &Layout) -> Outcome<(f64, f64)> {
     redis.reset(layout)?;
     thread::sleep(Duration::from_millis(100));
@@ -367,12 +373,12 @@ fn unlink(server: &Server, redis: &mut Connection, layout: &Layout) -> Outcome<(
     Ok((held, back))
 }
 
-/// Figures of this bench are far below 2^32, so that no digit is lost.
+/// Converts a count to a float. Counts are far below 2^32, so the conversion is exact.
 fn real(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
-/// The median, with the range the rounds gave.
+/// Formats the median and the range of the rounds.
 fn summary(figures: &mut [f64], digits: usize) -> String {
     figures.sort_by(f64::total_cmp);
     let (low, high) = (figures[0], figures[figures.len() - 1]);
@@ -383,7 +389,7 @@ fn main() -> Outcome<()> {
     let server = Server::start()?;
     let mut redis = server.connect()?;
     let mut layouts = layouts(&mut redis)?;
-    // Names to keep to, by how they begin; cargo adds flags of its own.
+    // Arguments select layouts by the beginning of their names. Cargo adds flags of its own.
     let wanted: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     layouts.retain(|layout| wanted.is_empty() || wanted.iter().any(|name| layout.name.starts_with(name)));
 
@@ -404,7 +410,7 @@ fn main() -> Outcome<()> {
     println!("| layout | 100 B single | 100 B by 32 | 1 KB single | 1 KB by 32 |\n|---|--:|--:|--:|--:|");
     let mut figures = vec![vec![Vec::new(); 4]; layouts.len()];
     for _ in 0..ROUNDS {
-        // Layouts take turns, so that what else the machine does falls on all alike.
+        // Layouts are measured in turn, so that other load on the machine affects all of them.
         for (column, (size, group)) in SIZES.into_iter().flat_map(|size| [(size, 1), (size, 32)]).enumerate() {
             for (layout, row) in layouts.iter().zip(&mut figures) {
                 row[column].push(cpu_each(&server, &mut redis, layout, size, group)?);

@@ -1,14 +1,15 @@
-//! The embedded store over a long time: post ten messages, claim ten, delete these ten, again and again at one rate, with
-//! 100,000 messages alive all the while. What it has to show: file, memory and p99 stay flat.
+//! Measures whether the embedded store stays steady over a long time: file size, memory and p99
+//! latency must not grow.
 //!
-//! `cargo bench --bench steady -- --minutes 30 --write` draws `docs/steady.svg`.
+//! Tasks post, claim and delete ten messages at a constant rate, with 100,000 messages in the
+//! queue. `cargo bench --bench steady -- --minutes 30 --write` draws `docs/steady.svg`.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::cast_precision_loss,
-    reason = "a benchmark speaks to a person at a desk, and counts below 2^53"
+    reason = "a benchmark prints for a person, and its numbers are below 2^53"
 )]
 
 use std::fs;
@@ -22,11 +23,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{interval, sleep_until};
 
-#[allow(dead_code, reason = "this uses a part")]
+#[allow(dead_code, reason = "uses a part of the module")]
 #[path = "versus/processes.rs"]
 mod processes;
 
-#[allow(dead_code, reason = "the tests' stage, of which this uses a part")]
+#[allow(dead_code, reason = "uses a part of the support code of the tests")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -34,11 +35,11 @@ use support::sukkal::{Api, Sukkal};
 
 const ALIVE: usize = 100_000;
 const BODY_BYTES: usize = 1_000;
-/// Messages in a request, at first and then.
+/// Number of messages in a request that fills the queue, and in one that is measured.
 const FILLED_AT_ONCE: usize = 20;
 const AT_ONCE: usize = 10;
 const TASKS: u32 = 16;
-/// Cycles of three requests, of all tasks together.
+/// Cycles of three requests per second, of all tasks together.
 const CYCLES_PER_S: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(10);
 const MEGA: f64 = 1e6;
@@ -48,17 +49,17 @@ const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/steady.svg");
 struct Options {
     #[arg(long, default_value_t = 30)]
     minutes: u32,
-    /// Draw the plot
+    /// Write docs/steady.svg
     #[arg(long)]
     write: bool,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// How things stand at the end of a window.
+/// The figures at the end of a time window.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Sample {
     minutes: f64,
     file_mb: f64,
     memory_mb: f64,
@@ -78,16 +79,16 @@ async fn main() {
 
     let latencies = Latencies::default();
     for _ in 0..TASKS {
-        tokio::spawn(work(api.clone(), latencies.clone()));
+        tokio::spawn(run_cycles(api.clone(), latencies.clone()));
     }
-    let mut sights = Vec::new();
+    let mut samples = Vec::new();
     let start = Instant::now();
     let end = start + Duration::from_secs(60 * u64::from(options.minutes));
     while Instant::now() < end {
-        let window_end = start + WINDOW * u32::try_from(sights.len() + 1).unwrap();
+        let window_end = start + WINDOW * u32::try_from(samples.len() + 1).unwrap();
         sleep_until(window_end.into()).await;
         let taken = std::mem::take(&mut *latencies.lock().unwrap());
-        sights.push(Sight {
+        samples.push(Sample {
             minutes: start.elapsed().as_secs_f64() / 60.0,
             file_mb: file_bytes(folder.path()) as f64 / MEGA,
             memory_mb: processes::resident_bytes(&[sukkal.id()]) / MEGA,
@@ -95,10 +96,10 @@ async fn main() {
             alive: alive(&api).await,
         });
     }
-    report(&sights);
+    report(&samples);
     if options.write {
         fs::create_dir_all(Path::new(PLOT).parent().unwrap()).unwrap();
-        fs::write(PLOT, plot(&sights).into_string()).unwrap();
+        fs::write(PLOT, plot(&samples).into_string()).unwrap();
     }
 }
 
@@ -114,8 +115,8 @@ fn messages(count: usize) -> Value {
     json!({ "messages": vec![json!({ "ttl": 7_200, "body": "x".repeat(BODY_BYTES) }); count] })
 }
 
-/// Does one cycle after the other, in time.
-async fn work(api: Api, latencies: Latencies) {
+/// Runs cycles at a constant rate.
+async fn run_cycles(api: Api, latencies: Latencies) {
     let posted = messages(AT_ONCE);
     let claim = json!({ "ttl": 300, "grace": 60 });
     let mut cycles = interval(Duration::from_secs(1) * TASKS / CYCLES_PER_S);
@@ -154,19 +155,19 @@ fn file_bytes(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
 
-type Figure = fn(&Sight) -> f64;
+type Figure = fn(&Sample) -> f64;
 
-/// What is plotted: its name and its figure.
+/// The plots, each with a title and a figure.
 const PANELS: [(&str, Figure); 3] = [
-    ("file, MB", |sight| sight.file_mb),
-    ("memory, MB", |sight| sight.memory_mb),
-    ("p99 of a request, ms", |sight| sight.p99_ms),
+    ("file, MB", |sample| sample.file_mb),
+    ("memory, MB", |sample| sample.memory_mb),
+    ("p99 of a request, ms", |sample| sample.p99_ms),
 ];
 
-/// The medians of each tenth of the time.
-fn report(sights: &[Sight]) {
+/// Prints the medians of each tenth of the time.
+fn report(samples: &[QueueStatus]) {
     println!("| minutes | file MB | memory MB | p99 ms | alive |\n|---|---|---|---|---|");
-    for part in sights.chunks(sights.len().div_ceil(10).max(1)) {
+    for part in samples.chunks(samples.len().div_ceil(10).max(1)) {
         let middle = |of: Figure| {
             let mut figures: Vec<f64> = part.iter().map(of).collect();
             figures.sort_by(f64::total_cmp);
@@ -183,15 +184,15 @@ const PANEL: f64 = 130.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 24.0;
 
-fn plot(sights: &[Sight]) -> Markup {
-    let minutes = sights.last().map_or(1.0, |sight| sight.minutes);
+fn plot(samples: &[QueueStatus]) -> Markup {
+    let minutes = samples.last().map_or(1.0, |sample| sample.minutes);
     let height = (PANEL + TOP) * PANELS.len() as f64 + 20.0;
     html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {height}")) font-family="sans-serif"
             font-size="11" fill="#777" {
             @for (place, (name, of)) in PANELS.into_iter().enumerate() {
                 g transform=(format!("translate(0 {})", TOP + (PANEL + TOP) * place as f64)) {
-                    (panel(name, &sights.iter().map(|sight| (sight.minutes / minutes, of(sight))).collect::<Vec<_>>()))
+                    (panel(name, &samples.iter().map(|sample| (sample.minutes / minutes, of(sample))).collect::<Vec<_>>()))
                 }
             }
             text x=(WIDTH - 10.0) y=(height - 8.0) text-anchor="end" { (format!("{minutes:.0} minutes")) }
@@ -199,7 +200,7 @@ fn plot(sights: &[Sight]) -> Markup {
     }
 }
 
-/// A line from 0 up, over the time from 0 to 1.
+/// Draws a figure from 0 upward, over the time from 0 to 1.
 fn panel(name: &str, points: &[(f64, f64)]) -> Markup {
     let most = points.iter().fold(f64::MIN_POSITIVE, |most, (_, figure)| most.max(*figure));
     let scaled = points.iter().map(|(time, figure)| {

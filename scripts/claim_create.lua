@@ -1,41 +1,46 @@
--- Claims the available messages of a queue that are next, fewer than wanted where their records would be too large for one answer.
+-- Claims the next available messages of a queue.
 --
--- A message that would end before the claim lives until the claim's ttl and grace are over. A message that was delivered as often as
--- the queue allows goes to the queue's dead letters instead.
+-- A message that would expire before the claim does lives until the claim's ttl and grace have
+-- passed. A message that has been delivered as often as the queue allows moves to the queue's dead
+-- letters instead. The claim has fewer messages than requested if their records are too large for
+-- one reply.
 --
--- ARGV  1 the maximum number of messages    2 the new claim's id, by which a repeated call recognizes itself
---       3 its ttl (s)    4 its grace (s)    5 the shards that it prefers
--- Returns {'due'} when something is due; {'none', number of dead letters to forward}; {'moved', that number} when
---       all messages that were next became dead letters, so that there may be others behind them; or {'claim', that number, now, ttl, since, which messages
---       were never claimed before, entries ...}.
+-- ARGV  1 maximum number of messages    2 id of the new claim, which identifies a retry of this call
+--       3 ttl (s)    4 grace (s)    5 shards that the claim prefers, in four digits each
+-- Returns {'due'} if due changes must be applied first. Otherwise returns one of these; the number
+--       is that of the dead letters to forward:
+--   {'none', number} if no message is available;
+--   {'moved', number} if all the next messages became dead letters, so that others may follow them;
+--   {'claim', number, now, ttl, since, flags, entries ...}. Each message has one flag: '1' if this
+--   is its first claim, else '0'.
 assert(#ARGV == 5, 'claim_create: 5 arguments')
 local limit, id, ttl, grace = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 if load_queue() then
   return {'due'}
 end
-local rules = policy()
-local known_ttl, since, known = read_claim(id)
-if known_ttl then
-  return show_claim(waiting_dead_letters(rules), known_ttl, since, '', still_in_flight(known))
+local policy = read_policy()
+local ttl_of_repeated, since, known_entries = read_claim(id)
+if ttl_of_repeated then
+  return claim_answer(outbox_length_of(policy), ttl_of_repeated, since, '', still_in_flight(known_entries))
 end
-local live, live_positions, has_moved_all = next_to_deliver(limit, shards_in(ARGV[5]), rules)
-local waiting = waiting_dead_letters(rules)
-if #live == 0 then
-  note_turns()
-  return {has_moved_all and 'moved' or 'none', waiting}
+local deliverable, positions, all_moved = next_deliverable(limit, split_shards(ARGV[5]), policy)
+local outbox_length = outbox_length_of(policy)
+if #deliverable == 0 then
+  record_turns()
+  return {all_moved and 'moved' or 'none', outbox_length}
 end
 
-local fresh = {}
-for i, entry in ipairs(live) do
-  fresh[i] = #entry == FRESH_BYTES and '1' or '0'
+local is_first_claim = {}
+for i, entry in ipairs(deliverable) do
+  is_first_claim[i] = #entry == FRESH_BYTES and '1' or '0'
 end
-local claimed = under_claim(live, id, ttl, grace, rules.target ~= '' and 1 or 0)
-take(live)
-note_turns()
+local claimed = claimed_entries(deliverable, id, ttl, grace, policy.dead_letter_queue ~= '' and 1 or 0)
+take_from_ready(deliverable)
+record_turns()
 redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
 if fairness() then
-  put_into_shards(keys_of(live), IN_FLIGHT, live_positions)
+  put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
 end
-keep_claim(id, ttl, claimed)
-return show_claim(waiting, ttl, now, table.concat(fresh), claimed)
+store_claim(id, ttl, claimed)
+return claim_answer(outbox_length, ttl, now, table.concat(is_first_claim), claimed)

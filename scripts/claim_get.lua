@@ -1,7 +1,8 @@
--- Shows a live claim with the messages that it still holds.
+-- Returns a live claim with the messages that it still holds.
 --
--- ARGV  1 the claim's id
--- Returns {'due'} when something is due; {'none', 0}; or {'claim', 0, now, ttl, since, '', entries ...}.
+-- ARGV  1 claim id
+-- Returns {'due'} if due changes must be applied first; {'none', 0} if the claim is not live;
+--       otherwise {'claim', 0, now, ttl, since, '', entries ...}.
 assert(#ARGV == 1, 'claim_get: 1 argument')
 
 if load_queue() then
@@ -11,4 +12,4 @@ local ttl, since, entries = read_claim(ARGV[1])
 if not ttl then
   return {'none', 0}
 end
-return show_claim(0, ttl, since, '', still_in_flight(entries))
+return claim_answer(0, ttl, since, '', still_in_flight(entries))

@@ -1,25 +1,26 @@
--- Restarts a live claim, with all messages that it still holds.
+-- Restarts the term of a live claim, for all messages that it still holds.
 --
--- ARGV  1 the claim's id    2 its ttl from now on (s)    3 its grace (s)
--- Returns {'due'} when something is due; {'none'} when the claim is not live; otherwise {'done'}.
+-- ARGV  1 claim id    2 ttl from now on (s)    3 grace (s)
+-- Returns {'due'} if due changes must be applied first; {'none'} if the claim is not live;
+--       otherwise {'done'}.
 assert(#ARGV == 3, 'claim_renew: 3 arguments')
 local id, ttl, grace = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 if load_queue() then
   return {'due'}
 end
-local known, _, entries = read_claim(id)
-if not known then
+local known_ttl, _, entries = read_claim(id)
+if not known_ttl then
   return {'none'}
 end
--- Frees before anything grows, so that a claim can be renewed when the store is full.
+-- Frees memory before anything grows, so that a claim can be renewed when the store is full.
 redis.call('ZREM', leases, id)
-local held = still_in_flight(entries)
-local renewed = under_claim(held, id, ttl, grace, 0)
-if #held > 0 then
-  call_with_all('ZREM', in_flight, held)
-  call_with_all('ZADD', in_flight, by_rank(renewed))
+local entries_left = still_in_flight(entries)
+local renewed = claimed_entries(entries_left, id, ttl, grace, 0)
+if #entries_left > 0 then
+  call_in_chunks('ZREM', in_flight, entries_left)
+  call_in_chunks('ZADD', in_flight, by_rank(renewed))
 end
-keep_claim(id, ttl, renewed)
+store_claim(id, ttl, renewed)
 notify(0)
 return {'done'}

@@ -1,8 +1,9 @@
--- Returns one message of a claim: it is available at once, or after a delay in which nobody gets it.
+-- Returns one message of a claim to the queue. It is available at once, or after a delay in which
+-- no claim gets it.
 --
--- ARGV  1 the claim's id    2 the message's key    3 the delay (s), 0 for none
--- Returns {'due'} when something is due; {'none'} when the claim is not live; otherwise {'done'}, also when the claim does not
---       hold the message.
+-- ARGV  1 claim id    2 message key    3 delay (s), 0 for none
+-- Returns {'due'} if due changes must be applied first; {'none'} if the claim is not live;
+--       otherwise {'done'}, also if the claim does not hold the message.
 assert(#ARGV == 3, 'claim_return: 3 arguments')
 local id, key, delay = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -16,15 +17,15 @@ local entry = #key == KEY_BYTES and find_entry(key, {in_flight})
 if not entry or claim_in(entry) ~= id then
   return {'done'}
 elseif delay == 0 then
-  give_back({entry}, delivered)
+  return_to_ready({entry}, released_entry)
   return {'done'}
 end
-local kept = delivered(entry) .. string.rep('\0', IN_FLIGHT_BYTES - DELIVERED_BYTES)
-local stop = now + delay * 1000000
--- Frees before anything grows, so that this works when the store is full.
+local entry_in_flight = released_entry(entry) .. string.rep('\0', IN_FLIGHT_BYTES - DELIVERED_BYTES)
+local ends_at = now + delay * 1000000
+-- Frees memory before anything grows, so that this works when the store is full.
 redis.call('ZREM', in_flight, entry)
-redis.call('ZADD', in_flight, decimal(rank_of(entry)), kept)
-redis.call('ZADD', leases, decimal(stop), RETURNED .. kept)
-note_due(stop)
+redis.call('ZADD', in_flight, decimal(rank_of(entry)), entry_in_flight)
+redis.call('ZADD', leases, decimal(ends_at), RETURNED .. entry_in_flight)
+schedule_due(ends_at)
 notify(0)
 return {'done'}

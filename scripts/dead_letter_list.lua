@@ -1,17 +1,18 @@
--- Lists the dead letters that have waited longest in a queue's outbox, fewer where the answer would be too large.
+-- Lists the oldest dead letters in a queue's outbox, fewer than requested if the reply would be too
+-- large.
 --
--- ARGV  1 the maximum number
--- Returns the dead letters, as dead_letters.lua describes them.
+-- ARGV  1 maximum number of dead letters
+-- Returns the dead letters, in the format that shared/dead_letters.lua describes.
 assert(#ARGV == 1, 'dead_letter_list: 1 argument')
 local limit = tonumber(ARGV[1])
 
-local letters, bytes = {}, 0
-for place = 0, limit - 1 do
-  local letter = redis.call('LINDEX', outbox, place)
-  bytes = bytes + (letter and #letter or 0)
-  if not letter or bytes > ANSWER_BYTES_MAX and place > 0 then
+local dead_letters, bytes = {}, 0
+for index = 0, limit - 1 do
+  local dead_letter = redis.call('LINDEX', outbox, index)
+  bytes = bytes + (dead_letter and #dead_letter or 0)
+  if not dead_letter or bytes > ANSWER_BYTES_MAX and index > 0 then
     break
   end
-  letters[#letters + 1] = letter
+  dead_letters[#dead_letters + 1] = dead_letter
 end
-return letters
+return dead_letters

@@ -1,9 +1,13 @@
--- Deletes one message: a claimed one if its claim is named, an available one if none is.
+-- Deletes one message: a claimed message if its claim is given, an available message if none is.
 --
--- ARGV  1 the message's key    2 the claim, or nothing    3 'malformed' if something was named that is no claim id
--- Returns {'due'} when something is due; {'done'} when the message is gone; with nothing deleted {'held'} when a claim must be
---       named, {'free'} when the message is under no claim, {'other'} when it is under another, {'unknown'} when the named claim
---       is not live.
+-- ARGV  1 message key    2 claim id, or empty    3 'malformed' if the client gave something that is
+--       not a claim id, else empty
+-- Returns {'due'} if due changes must be applied first; {'done'} if the message is deleted or did
+--       not exist. With nothing deleted it returns:
+--   {'claimed'} if the message is claimed and no claim was given;
+--   {'unclaimed'} if a claim was given and the message is not claimed;
+--   {'claimed_by_other'} if the message is under another claim;
+--   {'unknown_claim'} if the given claim is not live.
 assert(#ARGV == 3, 'message_acknowledge: 3 arguments')
 local key, claim, malformed = ARGV[1], ARGV[2], ARGV[3] == 'malformed'
 
@@ -14,16 +18,16 @@ local entry, set = find_entry(key, {in_flight, ready, delayed})
 if not entry then
   return {'done'}
 end
-local holder = set == in_flight and claim_in(entry) or NO_CLAIM
+local holding_claim = set == in_flight and claim_in(entry) or NO_CLAIM
 if malformed then
-  return {'unknown'}
-elseif claim == '' and holder ~= NO_CLAIM then
-  return {'held'}
-elseif claim ~= '' and holder == NO_CLAIM then
-  return {'free'}
-elseif claim ~= '' and claim ~= holder then
-  return {redis.call('HEXISTS', claims, claim) == 1 and 'other' or 'unknown'}
+  return {'unknown_claim'}
+elseif claim == '' and holding_claim ~= NO_CLAIM then
+  return {'claimed'}
+elseif claim ~= '' and holding_claim == NO_CLAIM then
+  return {'unclaimed'}
+elseif claim ~= '' and claim ~= holding_claim then
+  return {redis.call('HEXISTS', claims, claim) == 1 and 'claimed_by_other' or 'unknown_claim'}
 end
-remove(set, {entry})
-forget_empty_blocks(1)
+remove_messages(set, {entry})
+remove_empty_blocks(1)
 return {'done'}

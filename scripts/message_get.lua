@@ -1,7 +1,7 @@
 -- Finds messages by their keys.
 --
--- ARGV  the messages' keys
--- Returns {'due'} when something is due; otherwise {'found', now, entries ...}.
+-- ARGV  message keys
+-- Returns {'due'} if due changes must be applied first; otherwise {'found', now, entries ...}.
 assert(#ARGV >= 1, 'message_get: 1 argument or more')
 
 if load_queue() then

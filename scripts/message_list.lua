@@ -1,32 +1,37 @@
--- Lists messages of a queue behind a rank, oldest first.
+-- Lists messages of a queue after a rank, oldest first.
 --
--- ARGV  1 the rank    2 the maximum number of messages    3 the poster whose messages are left out, or nothing
---       4 'claimed' to list messages in flight too    5 'delayed' to list those too that are not due yet, if the queue delays messages
--- Returns {'due'} when something is due; otherwise {'page', now, whether the queue delays messages (0 or 1), whether it is fair,
---       whether nothing is left behind the page, the last rank examined, entries ...}. A page is shorter than wanted where its
---       records would be too large for one answer, or the script has examined as many entries as one may.
+-- A page is shorter than requested if its records are too large for one reply, or if the script has
+-- examined the maximum number of entries.
+--
+-- ARGV  1 rank    2 maximum number of messages    3 poster whose messages are left out, or empty
+--       4 'claimed' to include messages in flight, else empty
+--       5 'delayed' to include delayed messages if the queue delays messages, else empty
+-- Returns {'due'} if due changes must be applied first; otherwise {'page', now, whether the queue
+--       delays messages (0 or 1), whether it is fair (0 or 1), whether no message follows the page
+--       (0 or 1), rank of the last entry examined, entries ...}.
 assert(#ARGV == 5, 'message_list: 5 arguments')
-local after, limit, not_from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local with_claimed, with_delayed = ARGV[4] == 'claimed', ARGV[5] == 'delayed'
+local after, limit, excluded_poster = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local include_claimed, include_delayed = ARGV[4] == 'claimed', ARGV[5] == 'delayed'
 local EXAMINED_MAX = 1000
-local WIDE = 250
+local SCAN_WIDTH = 250
 
 if load_queue() then
   return {'due'}
 end
-local delays = policy().delays
+local delays = read_policy().delays
 local sets = {ready}
-if with_claimed then
+if include_claimed then
   sets[#sets + 1] = in_flight
 end
--- What a queue that delays no more has left undue is no part of its feed: links there name the peek to everybody.
-if with_delayed and delays then
+-- A queue may hold delayed messages from before its delays were turned off. They are not part of
+-- its feed, because the links of such a queue have `include_delayed=true` for every reader.
+if include_delayed and delays then
   sets[#sets + 1] = delayed
 end
 
--- Merges two lists of entries in the order of their ranks, up to this width. Ranks are compared instead of strings, because Lua
--- compares strings as the server's locale does.
-local function merged(one, other, width)
+-- Merges two lists of entries in rank order, up to this width. It compares ranks and not strings,
+-- because Lua compares strings in the server's locale.
+local function merge(one, other, width)
   local entries, i, j = {}, 1, 1
   while #entries < width and (one[i] or other[j]) do
     if one[i] and not (other[j] and rank_of(other[j]) < rank_of(one[i])) then
@@ -40,11 +45,11 @@ local function merged(one, other, width)
   return entries
 end
 
-local function entries_behind(rank, width)
+local function entries_after(rank, width)
   local entries
   for _, set in ipairs(sets) do
     local found = redis.call('ZRANGEBYSCORE', set, '(' .. rank, '+inf', 'LIMIT', 0, width)
-    entries = entries and merged(entries, found, width) or found
+    entries = entries and merge(entries, found, width) or found
   end
   return entries
 end
@@ -53,10 +58,10 @@ local page, listed, bytes = {}, 0, 0
 local examined, width = 0, limit
 local is_last, is_full = false, false
 while not is_last and not is_full and examined < EXAMINED_MAX do
-  local entries = entries_behind(after, width)
+  local entries = entries_after(after, width)
   local last = false
   for _, entry in ipairs(entries) do
-    if not_from == '' or string.sub(entry, POSTER + 1, SIZE) ~= not_from then
+    if excluded_poster == '' or string.sub(entry, POSTER + 1, SIZE) ~= excluded_poster then
       bytes = bytes + bytes_max(entry)
       if listed == limit or (listed > 0 and bytes > ANSWER_BYTES_MAX) then
         is_full = true
@@ -73,9 +78,9 @@ while not is_last and not is_full and examined < EXAMINED_MAX do
   is_last = not is_full and #entries < width
   is_full = is_full or listed == limit
   examined = examined + #entries
-  width = math.min(WIDE, EXAMINED_MAX - examined)
+  width = math.min(SCAN_WIDTH, EXAMINED_MAX - examined)
 end
--- A queue that is plain again is fair until nothing is left in a shard.
-local is_fair = fairness_packed
+-- A queue that is no longer fair by its metadata stays fair until its shards are empty.
+local serves_shards = fairness_packed
   and (string.sub(fairness_packed, 1, 2) ~= '\0\1' or redis.call('EXISTS', shards) == 1)
-return {'page', decimal(now), delays and 1 or 0, is_fair and 1 or 0, is_last and 1 or 0, after, unpack(page)}
+return {'page', decimal(now), delays and 1 or 0, serves_shards and 1 or 0, is_last and 1 or 0, after, unpack(page)}

@@ -1,34 +1,38 @@
--- Pops the available messages of a queue that are next, fewer than wanted where their records would be too large for one answer:
--- delivers and deletes them in one step. A message that was delivered as often as the queue allows goes to the queue's dead letters
--- instead.
+-- Pops the next available messages of a queue: delivers and deletes them in one step.
 --
--- ARGV  1 the maximum number of messages
--- Returns {'due'} when something is due, with nothing popped; {'moved', number of dead letters to forward} when all
---       messages that were next became dead letters, so that there may be others behind them; otherwise {'popped', that number, now, the queue's epoch, the
---       messages' shards in a fair queue, then entry, record, ...}.
+-- A message that has been delivered as often as the queue allows moves to the queue's dead letters
+-- instead. The script pops fewer messages than requested if their records are too large for one
+-- reply.
+--
+-- ARGV  1 maximum number of messages
+-- Returns {'due'}, with nothing popped, if due changes must be applied first. Otherwise returns one
+--       of these; the number is that of the dead letters to forward:
+--   {'moved', number} if all the next messages became dead letters, so that others may follow them;
+--   {'popped', number, now, the queue's epoch, shards of the messages in a fair queue, then for
+--   each message its entry and record}.
 assert(#ARGV == 1, 'message_pop: 1 argument')
 local limit = tonumber(ARGV[1])
 
 if load_queue() then
   return {'due'}
 end
-local rules = policy()
-local live, live_positions, has_moved_all = next_to_deliver(limit, {}, rules)
-local waiting = waiting_dead_letters(rules)
-if has_moved_all then
-  note_turns()
-  return {'moved', waiting}
+local policy = read_policy()
+local deliverable, positions, all_moved = next_deliverable(limit, {}, policy)
+local outbox_length = outbox_length_of(policy)
+if all_moved then
+  record_turns()
+  return {'moved', outbox_length}
 end
-local popped = {'popped', waiting, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(live_positions)}
-if #live > 0 then
-  local records = redis.call('HMGET', messages, unpack(keys_of(live)))
-  for i, entry in ipairs(live) do
+local answer = {'popped', outbox_length, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(positions)}
+if #deliverable > 0 then
+  local records = redis.call('HMGET', messages, unpack(keys_of(deliverable)))
+  for i, entry in ipairs(deliverable) do
     if records[i] then
-      popped[#popped + 1], popped[#popped + 2] = entry, records[i]
+      answer[#answer + 1], answer[#answer + 2] = entry, records[i]
     end
   end
-  remove(ready, live)
-  note_turns()
-  forget_empty_blocks(#live)
+  remove_messages(ready, deliverable)
+  record_turns()
+  remove_empty_blocks(#deliverable)
 end
-return popped
+return answer

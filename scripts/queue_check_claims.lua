@@ -1,15 +1,18 @@
--- Verifies that claims of a queue end when they should, and that keys in shards belong to a message. Changes nothing.
+-- Verifies that claims of a queue expire when they should, and that each key in a shard belongs to
+-- a message. Changes nothing.
 --
--- ARGV  1 'leases', 'claims' or 'shards'    2 where to go on; '0' at first    3 how many to check, about
--- Returns {'checked', where to go on or nothing, what is wrong: a claim or the key of a message, what, ...}.
+-- ARGV  1 'leases', 'claims' or 'shards'    2 where to continue, '0' at first    3 approximate
+--       number to check
+-- Returns {'checked', where to continue or empty, then for each finding a claim id or message key
+--       and a text}.
 assert(#ARGV == 3, 'queue_check_claims: 3 arguments')
 local part, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 load_queue()
-local checked = {'checked', ''}
-local function expect(is_so, what, finding)
-  if not is_so then
-    checked[#checked + 1], checked[#checked + 2] = what, finding
+local answer = {'checked', ''}
+local function expect(condition, what, finding)
+  if not condition then
+    answer[#answer + 1], answer[#answer + 2] = what, finding
   end
 end
 
@@ -17,16 +20,16 @@ if part == 'leases' then
   local first = tonumber(from)
   local found = redis.call('ZRANGE', leases, first, first + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
-    local lease, stop = found[i], tonumber(found[i + 1])
+    local lease, ends_at = found[i], tonumber(found[i + 1])
     if #lease == CLAIM_BYTES then
       local ttl, since = read_claim(lease)
       expect(ttl, lease, 'does not exist and ends')
-      expect(not ttl or since + ttl * 1000000 == stop, lease, 'ends at another time than it should')
+      expect(not ttl or since + ttl * 1000000 == ends_at, lease, 'ends at another time than it should')
     end
-    expect(next_due and next_due <= stop, lease, 'ends without being due')
+    expect(next_due and next_due <= ends_at, lease, 'ends without being due')
   end
-  checked[2] = #found == 2 * limit and decimal(first + limit) or ''
-  return checked
+  answer[2] = #found == 2 * limit and decimal(first + limit) or ''
+  return answer
 end
 local found
 if part == 'shards' then
@@ -42,5 +45,5 @@ for i = 1, #found[2], 2 do
     expect(redis.call('HEXISTS', messages, name) == 1, name, 'is in a shard and has no record')
   end
 end
-checked[2] = found[1] == '0' and '' or found[1]
-return checked
+answer[2] = found[1] == '0' and '' or found[1]
+return answer

@@ -1,16 +1,19 @@
--- Creates a queue, under a version that its registration has given.
+-- Creates a queue under the version of its registration.
 --
--- ARGV  1 the registration version    2 metadata    3 what scripts obey of it, or nothing
--- Returns {'created'}; {'existed'}; or {'ended', the version in the tombstone} when a deletion may have ended that registration: a
---       creation that comes late cannot leave a queue that is not registered. It needs a higher version.
+-- A deletion may have ended that registration in the meantime. Then the creation is refused and
+-- needs a higher version, so a late creation cannot leave a queue that is not registered.
+--
+-- ARGV  1 registration version    2 metadata    3 packed policy (shared/policy.lua), or empty
+-- Returns {'created'}; {'existed'}; or {'ended', version in the tombstone}.
 assert(#ARGV == 3, 'queue_create: 3 arguments')
-local version, metadata, rules = ARGV[1], ARGV[2], ARGV[3]
+local version, metadata, policy = ARGV[1], ARGV[2], ARGV[3]
 
 local own = redis.call('HGET', queue, 's')
 if own == version then
   return {'created'}
 elseif own then
-  -- The name was registered again meanwhile: a deletion must find the version that the register has.
+  -- The name was registered again in the meantime. A deletion must find the version that is in the
+  -- register.
   if tonumber(own) < tonumber(version) then
     redis.call('HSET', queue, 's', version)
   end
@@ -23,5 +26,5 @@ end
 last_visible = math.max((tonumber(last_number) or 0) + 1, now)
 local first = decimal(last_visible)
 redis.call('HSET', queue, 'm', metadata, 'v', first, 's', version, 'c', first, 'e', first)
-keep_policy(rules)
+store_policy(policy)
 return {'created'}

@@ -1,7 +1,7 @@
--- Purges a queue of its messages, claimed ones too, and so of its claims. As with a deletion, Redis frees the memory in the
--- background.
+-- Purges a queue of all its messages, claimed ones included, and so of its claims. Redis frees the
+-- memory in the background.
 --
--- Returns 'done', also when there is no such queue.
+-- Returns 'done', also if the queue does not exist.
 load_queue()
 redis.call('UNLINK', messages, ready, in_flight, delayed, expirations, leases, claims, shards)
 if revision then

@@ -1,7 +1,8 @@
--- Shows the state of a queue.
+-- Returns the status of a queue.
 --
--- Returns {'due'} when something is due; otherwise {'status', now, the last visible rank, number of available messages, when (µs) the
---       next claim, return or delay ends, 0 for never}.
+-- Returns {'due'} if due changes must be applied first; otherwise {'status', now, last visible
+--       rank, number of available messages, time (µs) when the next claim, return or delay ends or
+--       0}.
 if load_queue() then
   return {'due'}
 end
@@ -12,5 +13,6 @@ if logical_packed then
   next_end = math.min(next_end, first - offset)
 end
 return {
-  'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready), next_end < math.huge and decimal(next_end) or 0,
+  'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready),
+  next_end < math.huge and decimal(next_end) or 0,
 }

@@ -1,22 +1,24 @@
--- Replaces a queue's metadata, if it is as the caller has seen it.
+-- Replaces a queue's metadata, if the queue is still at the revision that the caller knows.
 --
--- ARGV  1 the revision seen    2 metadata    3 what scripts obey of it, or nothing
---       4 a token by which this update recognizes itself
--- Returns {'due'} when something is due; otherwise {'done'} or {'stale'}.
+-- ARGV  1 last known revision    2 metadata    3 packed policy (shared/policy.lua), or empty
+--       4 token that identifies a retry of this call
+-- Returns {'due'} if due changes must be applied first; otherwise {'done'}, or {'stale'} if the
+--       revision is another one or the queue does not exist.
 assert(#ARGV == 4, 'queue_update: 4 arguments')
-local seen, metadata, rules, token = unpack(ARGV)
+local last_known_revision, metadata, policy, token = unpack(ARGV)
 
 local is_due = load_queue()
 if redis.call('HGET', queue, 'u') == token then
   return {'done'}
-elseif revision ~= seen then
+elseif revision ~= last_known_revision then
   return {'stale'}
 end
--- Messages that are visible when a queue becomes fair have no shard.
-if is_fair(rules) and not fairness() and is_due then
+-- Messages that are visible when a queue becomes fair have no shard, so delayed messages that are
+-- due are released first.
+if is_fair(policy) and not fairness() and is_due then
   return {'due'}
 end
 local next_revision = decimal(math.max(tonumber(revision) + 1, last_visible + 1, now))
 redis.call('HSET', queue, 'm', metadata, 'v', next_revision, 'u', token)
-keep_policy(rules)
+store_policy(policy)
 return {'done'}

@@ -1,4 +1,5 @@
-//! Puts the service together and runs it: store, broker, HTTP, janitor; and takes it down in order.
+//! Assembles the service from store, broker, HTTP and janitor, runs it, and stops its parts in
+//! order.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use crate::api::http::{self, Service, Serving, Settings};
+use crate::api::http::{self, ServerLimits, Service, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::{Broker, Cipher};
@@ -33,29 +34,29 @@ use crate::storage::{self, Driver, Schedule, StoreUri};
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
-/// Why the service does not run.
+/// The reason why the service cannot run.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The store's file cannot be used.
     #[error("store: {0}")]
     OpenStore(#[from] OpenError),
-    /// The store has no file.
+    /// The store has no file, so it cannot be compacted.
     #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
-    /// The store cannot be used.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] storage::Error),
-    /// The store is of a kind that this release cannot use.
+    /// This release cannot use the store, for example because of its version.
     #[error("store: {0}")]
     Refused(String),
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address}: {reason}; set another address by {option}")]
     Bind {
-        /// Where the address is set.
+        /// The ways to set the address, for the operator.
         option: &'static str,
         /// The address.
         address: Bind,
-        /// Why.
+        /// The error of the operating system.
         reason: io::Error,
     },
     /// The operating system refused something.
@@ -63,15 +64,16 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// What the service runs on. With as many threads as cores, of which the store needs one, requests would be
-/// handed from one to another and wait for a core.
+/// Creates the runtime of the service. By default it has one thread less than there are cores,
+/// because the store needs a core: with more threads, requests would be passed between threads and
+/// wait for a core.
 pub fn runtime(config: &Config) -> io::Result<Runtime> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = if config.threads == 0 { cores.saturating_sub(1).max(1) } else { config.threads };
     runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
 }
 
-/// The service over a store, as the configuration wants it.
+/// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
     let settings = Settings {
@@ -84,25 +86,26 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     };
     let metrics = Arc::new(Metrics::new());
     let broker = Broker::new(store, config.transport.limits.clone(), cipher, metrics.clone());
-    Service::new(broker, settings, metrics)
+    http::service(broker, settings, metrics)
 }
 
-/// How connections of clients are served, as far as the limit on open files allows, which this raises.
+/// Returns how client connections are served. Raises the limit on open files, which bounds their
+/// number.
 #[must_use]
-pub fn serving(config: &Config) -> Serving {
-    Serving {
+pub fn server_limits(config: &Config) -> ServerLimits {
+    ServerLimits {
         head_timeout: Duration::from_secs(config.client_timeout_s),
         connections_max: descriptors::connections_max(config.max_connections),
     }
 }
 
-/// When the store's maintenance is done.
+/// Returns the schedule of the store's maintenance.
 #[must_use]
 pub fn schedule(config: &Config) -> Schedule {
     Schedule { pause: Duration::from_secs(config.janitor.pause_s), walk: Duration::from_secs(config.janitor.walk_s) }
 }
 
-/// The store that the configuration names.
+/// Opens the configured store.
 fn open(config: &Config) -> Result<Arc<dyn Driver>, Error> {
     let fsync = match config.embedded.fsync {
         config::Fsync::Group => Fsync::Group,
@@ -116,8 +119,8 @@ fn open(config: &Config) -> Result<Arc<dyn Driver>, Error> {
     })
 }
 
-/// Looks whether the store that the configuration names is what it should be, and mends what can be mended if that is wanted. An
-/// embedded store must be there, and nobody else may have it.
+/// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be
+/// fixed. An embedded store must exist, and no other process may have it open.
 pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
     let store = match &config.store {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
@@ -125,18 +128,18 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
     };
     let checked = tokio::select! {
         biased;
-        reason = store.refused() => return Err(Error::Refused(reason)),
+        reason = store.becomes_unusable() => return Err(Error::Refused(reason)),
         check = async { if repairs { store.repair().await } else { store.check().await } } => check,
     };
-    match (checked, store.refused().now_or_never()) {
-        // The check may be the first to hear of it.
+    match (checked, store.becomes_unusable().now_or_never()) {
+        // The check may fail before the store reports that it is refused.
         (Err(_), Some(reason)) => Err(Error::Refused(reason)),
         (checked, _) => Ok(checked?),
     }
 }
 
-/// Makes the file of the embedded store that the configuration names as short as it can be, if it is there and nobody
-/// else has it; how long it was and is, in bytes.
+/// Compacts the file of the configured embedded store, and returns its size in bytes before and
+/// after. The store must exist, and no other process may have it open.
 pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
     match &config.store {
         StoreUri::Embedded(folder) => Ok(EmbeddedStore::compact(folder)?),
@@ -144,11 +147,11 @@ pub fn compact(config: &Config) -> Result<(u64, u64), Error> {
     }
 }
 
-/// Listens on the first address that can be had.
+/// Listens on the first of the host's addresses that can be used.
 async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error> {
     let unusable = |reason| Error::Bind { option, address: bind.clone(), reason };
     let addresses: Vec<SocketAddr> = match &bind.host {
-        // IPv6 serves IPv4 clients too; a machine may have switched it off.
+        // A socket on IPv6 serves IPv4 clients too, but IPv6 may be disabled on this machine.
         None => vec![(Ipv6Addr::UNSPECIFIED, bind.port).into(), (Ipv4Addr::UNSPECIFIED, bind.port).into()],
         Some(host) => {
             let mut found: Vec<_> = lookup_host((host.as_str(), bind.port)).await.map_err(unusable)?.collect();
@@ -159,8 +162,8 @@ async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error>
     TcpListener::bind(&*addresses).await.map_err(unusable)
 }
 
-/// Serves until `stop` is over or the store turns out to be one that this release cannot use, then finishes what is
-/// under way.
+/// Serves until `stop` completes, or until this release turns out to be unable to use the store.
+/// Then finishes the requests that are running.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let listener = listen(&config.bind, "--bind, SUKKAL_BIND or bind in the file").await?;
     let operations = match &config.operations.bind {
@@ -173,44 +176,44 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
-    let serving = serving(config);
+    let limits = server_limits(config);
     let operations = match operations {
         Some(listener) => {
             info!(address = %listener.local_addr()?, "listening for health checks and metrics");
-            let serving = Serving { connections_max: OPERATIONS_CONNECTIONS_MAX, ..serving };
+            let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
             let router = http::operations_router(service.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                http::serve(listener, router, serving, std::future::pending()).await.await;
+                http::serve(listener, router, limits, std::future::pending()).await.await;
             })))
         }
         None => None,
     };
 
-    let waited_on = broker.clone();
+    let stopping = broker.clone();
     let (refuse, refused) = oneshot::channel();
     let stop = async move {
         tokio::select! {
             () = stop => {}
-            reason = store.refused() => {
-                let _nobody_asks = refuse.send(reason);
+            reason = store.becomes_unusable() => {
+                let _no_receiver = refuse.send(reason);
             }
         }
-        waited_on.stop_waiting();
+        stopping.stop_waiting();
     };
-    let unfinished = http::serve(listener, http::router(service), serving, stop).await;
+    let unfinished = http::serve(listener, http::router(service), limits, stop).await;
     info!("draining");
     let drained = async {
         unfinished.await;
         broker.drain().await;
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
-        warn!("some requests did not finish in time");
+        warn!("some requests did not finish before the drain timeout");
     }
     janitor.abort();
     drop(operations);
     info!("stopped");
     match refused.await {
         Ok(reason) => Err(Error::Refused(reason)),
-        Err(_was_told_to_stop) => Ok(()),
+        Err(_stopped_by_operator) => Ok(()),
     }
 }

@@ -3,10 +3,12 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Number of descriptors that connections of clients leave to the connections to the store, its file and listeners.
+/// Number of descriptors that are reserved for the listeners, the store's file and connections to
+/// the store.
 const RESERVE: u64 = 256;
 
-/// Raises the limit as far as the process may, and returns how many connections of clients fit: at most `wanted`.
+/// Raises the limit as far as possible, and returns the number of client connections that fit: at
+/// most `wanted`.
 pub fn connections_max(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let limit = match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -16,7 +18,7 @@ pub fn connections_max(wanted: usize) -> usize {
             current
         }
     };
-    // No limit is as good as a high one.
+    // The number of open files is not limited.
     let Some(limit) = limit else {
         return wanted;
     };

@@ -1,4 +1,4 @@
-//! The janitor: has the store's maintenance done again and again.
+//! The janitor: runs the store's maintenance periodically.
 
 use std::sync::Arc;
 
@@ -6,18 +6,19 @@ use tracing::{debug, warn};
 
 use crate::storage::{Driver, Schedule};
 
-/// Does maintenance until it is dropped. A round that fails is begun anew: every step stands for itself.
+/// Runs maintenance until it is dropped. A round that fails is repeated from its beginning, which
+/// is safe because every step is complete in itself.
 pub async fn run(store: Arc<dyn Driver>, schedule: Schedule) {
     loop {
         match store.maintain(&schedule).await {
-            Ok(visited) => debug!(visited, "the janitor has gone round"),
-            // The store itself says what is wrong with it.
-            Err(error) if error.is_passing() => debug!(%error, "the janitor waits for the store"),
-            Err(error) => warn!(%error, "the janitor could not go round"),
+            Ok(visited) => debug!(visited, "the janitor has finished a round"),
+            // The store itself logs an outage.
+            Err(error) if error.is_transient() => debug!(%error, "the janitor waits for the store"),
+            Err(error) => warn!(%error, "the janitor could not finish a round"),
         }
         if store.has_full_disk() {
-            // If nobody writes, nothing else notices that there is room again.
-            let _seen_by_metrics = store.probe().await;
+            // While there are no writes, only a probe can find out that the disk has space again.
+            let _shown_by_metrics = store.probe().await;
         }
         tokio::time::sleep(schedule.pause).await;
     }

@@ -1,4 +1,6 @@
-//! Sukkal, a stateless REST messaging service: `ARCHITECTURE.md` is the way in.
+//! Sukkal, a stateless REST messaging service.
+#![cfg_attr(doc, doc = "")]
+#![cfg_attr(doc, doc = include_str!("../ARCHITECTURE.md"))]
 
 pub mod api;
 pub mod app;

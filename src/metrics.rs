@@ -1,5 +1,5 @@
-//! What a process counts and times about itself, in the words of Prometheus. No label takes a value that callers choose,
-//! so what is kept has a bound.
+//! The metrics of a process, for Prometheus. No label takes values that clients choose, so the
+//! number of time series is bounded.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
-/// The media type of what [`Metrics::exposition`] writes
+/// The media type of [`Metrics::exposition`]
 /// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Up to where pick-up delays are told apart, in seconds.
+/// Upper bounds of the buckets for pick-up delays, in seconds.
 const PICKUP_DELAYS_S: [f64; 18] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
-/// Up to where the durations of requests are told apart, in seconds.
+/// Upper bounds of the buckets for the durations of requests, in seconds.
 const DURATIONS_S: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
@@ -35,7 +35,7 @@ pub struct Metrics {
     disk_full: Gauge,
 }
 
-/// The metrics of one route, at hand for each request.
+/// The metrics of one route, looked up once and then used by each of its requests.
 #[derive(Clone, Debug)]
 pub struct RouteMeter {
     route: &'static str,
@@ -60,8 +60,9 @@ struct BuildLabels {
     version: &'static str,
 }
 
-/// A counter with the same name in all its lines, as Prometheus' format wants it. The library writes `OpenMetrics`,
-/// where only samples have the ending `_total`; that is the one thing in which the two differ here.
+/// A counter that has the same name in all its lines, as Prometheus' format requires. The library
+/// writes `OpenMetrics`, in which only samples have the suffix `_total`. The two formats do not
+/// differ otherwise here.
 #[derive(Clone, Debug, Default)]
 struct Total(Counter);
 
@@ -80,7 +81,7 @@ impl TypedMetric for Total {
 }
 
 impl Metrics {
-    /// All at nothing.
+    /// Creates the metrics, all at zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
@@ -127,32 +128,32 @@ impl Metrics {
         Self { registry, pickup_delay, requests, durations, operations_in_flight, requests_waiting, disk_full }
     }
 
-    /// Records how busy the store is.
-    pub fn store_load(&self, in_flight: usize, waiting: usize) {
+    /// Records the number of operations in flight and of requests that wait for the store.
+    pub fn set_store_load(&self, in_flight: usize, waiting: usize) {
         self.operations_in_flight.set(i64::try_from(in_flight).unwrap_or(i64::MAX));
         self.requests_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
     /// Records whether the store's disk is full.
-    pub fn store_disk_full(&self, is_full: bool) {
+    pub fn set_store_disk_full(&self, is_full: bool) {
         self.disk_full.set(is_full.into());
     }
 
-    /// Notes how long messages were there to be had that somebody has now, for the first time.
-    pub fn picked_up(&self, waited: impl Iterator<Item = Duration>) {
-        for waited in waited {
-            self.pickup_delay.observe(waited.as_secs_f64());
+    /// Records the pick-up delay of messages delivered for the first time.
+    pub fn record_pickup_delays(&self, delays: impl Iterator<Item = Duration>) {
+        for delay in delays {
+            self.pickup_delay.observe(delay.as_secs_f64());
         }
     }
 
-    /// The metrics of a route.
+    /// Returns the metrics of a route.
     #[must_use]
     pub fn route(&self, route: &'static str) -> RouteMeter {
         let duration = self.durations.get_or_create_owned(&RouteLabels { route });
         RouteMeter { route, requests: self.requests.clone(), duration }
     }
 
-    /// All of them, as they are now.
+    /// Returns the current values of all metrics in Prometheus' text format.
     #[must_use]
     pub fn exposition(&self) -> String {
         let mut exposition = String::new();
@@ -168,12 +169,12 @@ impl Default for Metrics {
 }
 
 impl RouteMeter {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn answered(&self, method: &'static str, status: u16) {
         self.requests.get_or_create(&RequestLabels { method, route: self.route, status }).0.inc();
     }
 
-    /// Notes how long a request took.
+    /// Records the duration of a request.
     pub fn took(&self, duration: Duration) {
         self.duration.observe(duration.as_secs_f64());
     }

@@ -1,6 +1,7 @@
-//! The id of the request that a task works for. Whatever is logged meanwhile carries it.
+//! The id of the request that a task works for. Everything that the task logs carries it.
 //!
-//! A span of `tracing` would do the same, but it is written out for each request, and most requests log nothing.
+//! A span of `tracing` would do the same, but it is formatted for each request, and most requests
+//! log nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -15,12 +16,12 @@ task_local! {
     static CURRENT: RequestId;
 }
 
-/// An id of one request, as in the APIs of `OpenStack`: `req-` and a random UUID.
+/// The id of a request: `req-` and a random UUID, as in the APIs of `OpenStack`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestId([u8; PREFIX.len() + Hyphenated::LENGTH]);
 
 impl RequestId {
-    /// An id that no other request has.
+    /// Creates a random id.
     #[must_use]
     pub fn random() -> Self {
         let mut text = [0; PREFIX.len() + Hyphenated::LENGTH];
@@ -30,18 +31,18 @@ impl RequestId {
         Self(text)
     }
 
-    /// The id of the request that the current task works for, if it does.
+    /// Returns the id of the request that the current task works for, if there is one.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_get().ok()
     }
 
-    /// Does this work for the request.
+    /// Runs `work` as part of the request.
     pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, work)
     }
 
-    /// The id as bytes of ASCII.
+    /// Returns the id in ASCII.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -60,7 +61,7 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// Does this work for the same request as the current task, if it works for one.
+/// Runs `work` as part of the request that the current task works for, if there is one.
 pub async fn in_current_request<F: Future>(work: F) -> F::Output {
     match RequestId::current() {
         Some(id) => id.scope(work).await,

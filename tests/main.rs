@@ -1,8 +1,8 @@
-//! All integration tests, in one binary: it is linked once, and its tests share servers.
+//! All integration tests in one binary, which is linked once and whose tests share servers.
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on is a test that fails")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-#[allow(dead_code, reason = "each part of the stage serves some of the tests")]
+#[allow(dead_code, reason = "each part of the support code serves only some of the tests")]
 mod support;
 
 mod blocking;
@@ -10,11 +10,11 @@ mod cli;
 mod clients;
 mod conformance;
 mod documented;
-mod exclusive;
+mod exclusive_claims;
 mod faults;
+mod feed_order;
 mod http;
-mod race;
-mod resizing;
+mod resharding;
 mod tidy;
-mod wakeups;
+mod wake_ups;
 mod wire;

@@ -1,15 +1,19 @@
-//! How long the worst requests stop everybody else: `cargo bench --bench blocking`; `-- --write` writes
-//! `docs/blocking.md`. `tests/blocking` counts what the same requests make Redis do.
+//! Measures how long the most expensive requests delay the requests of other clients.
+//!
+//! `cargo bench --bench blocking -- --write` writes `docs/blocking.md`. `tests/blocking` counts the
+//! work that the same requests cause in Redis.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark speaks to a person at a desk")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark prints for a person")]
 
 #[path = "../../tests/blocking/cases.rs"]
 mod cases;
 mod prober;
+#[path = "../prose.rs"]
+mod prose;
 mod requests;
 #[path = "../../tests/blocking/stage.rs"]
 mod stage;
-#[allow(dead_code, reason = "the tests' stage, of which this uses a part")]
+#[allow(dead_code, reason = "uses a part of the support code of the tests")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -23,15 +27,16 @@ use tokio::time::{Instant, sleep};
 use self::prober::Prober;
 use self::requests::{REQUESTS, Request};
 use self::stage::Stage;
-use self::support::redis::{RedisServer, Reply, poll_until};
+use self::support::redis::{RedisServer, Reply, block_until};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/blocking.md");
-/// The goals.
+/// The goal for the longest command of Redis, in milliseconds.
 const SCRIPT_MAX_MS: f64 = 10.0;
+/// The goal for the longest response time of the prober, in milliseconds.
 const STALL_MAX_MS: f64 = 50.0;
-/// Commands that take less are not looked at.
+/// Minimum duration of a logged command, in microseconds.
 const SLOW_US: &str = "100";
-/// How long the prober goes on behind a request, for what the store still does then.
+/// How long the prober continues after the request, because the store may still be busy with it.
 const AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Parser)]
@@ -40,30 +45,30 @@ struct Options {
     /// Write docs/blocking.md
     #[arg(long)]
     write: bool,
-    /// Smaller queues, once
+    /// One round with smaller queues
     #[arg(long)]
     quick: bool,
     /// Only these requests
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long)]
     rounds: Option<usize>,
     /// Without the embedded store
     #[arg(long)]
     redis_only: bool,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What one request did to the others.
+/// The effect of one request on the others.
 struct Outcome {
-    /// The longest command of Redis, most often a script.
+    /// Duration of the longest command of Redis, most often a script.
     longest_ms: Option<f64>,
-    /// Median of the prober's latency before the request.
+    /// Median latency of the prober before the request.
     idle_ms: f64,
-    /// Longest latency of the prober while the request was carried out.
+    /// Maximum latency of the prober during the request.
     stall_ms: f64,
     took_ms: f64,
     has_failed: bool,
@@ -74,11 +79,12 @@ async fn main() {
     let options = Options::parse();
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 3 });
     let mut text = format!(
-        "# How long one request stops the others\n\nWritten by `cargo bench --bench blocking -- --write`; clients, server and store share \
-         the machine's cores. Each request is sent to a server that has just one other user: a prober of another project, which posts a tiny \
-         message and reads one, over and over. *Longest step* is the longest single command in Redis' SLOWLOG, most often a script. *Longest stall* is \
-         the prober's longest response time meanwhile, *prober idle* its median before. Figures are medians of the rounds, here {rounds}. Goals: \
-         step ≤ {SCRIPT_MAX_MS} ms, stall ≤ {STALL_MAX_MS} ms; figures above them are bold.\n\n\
+        "# How long one request delays the others\n\nWritten by `cargo bench --bench blocking -- --write`. Clients, server and store share \
+         the cores of one machine.\n\nEach request is sent to a server with only one other client: a prober in another project, which alternately \
+         posts a tiny message and reads one. *Longest step* is the longest single command in the SLOWLOG of Redis, most often a script. *Longest \
+         stall* is the maximum response time of the prober during the request, and *prober idle* is its median before the request. Figures are \
+         medians of the rounds, here {rounds}. The goals are a step of at most {SCRIPT_MAX_MS} ms and a stall of at most {STALL_MAX_MS} ms; figures \
+         above a goal are bold.\n\n\
          | request | store | longest step, ms | prober idle, ms | longest stall, ms | the request took, ms |\n|---|---|---|---|---|---|\n"
     );
     for request in
@@ -100,7 +106,7 @@ async fn main() {
     }
     println!("\n{text}");
     if options.write {
-        fs::write(DOCUMENT, text).unwrap();
+        fs::write(DOCUMENT, prose::wrap(&text)).unwrap();
     }
 }
 
@@ -114,7 +120,7 @@ async fn measure(stage: &Stage, request: &Request, quick: bool) -> Outcome {
     let prober = Prober::start(stage.sukkal.url(""));
     sleep(Duration::from_secs(1)).await;
     let idle_ms = prober.median_ms();
-    prober.forget();
+    prober.clear();
     let start = Instant::now();
     let has_failed = tokio::spawn(action).await.is_err();
     let took_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -123,9 +129,9 @@ async fn measure(stage: &Stage, request: &Request, quick: bool) -> Outcome {
     Outcome { longest_ms: stage.redis.as_ref().map(longest_ms), idle_ms, stall_ms, took_ms, has_failed }
 }
 
-/// The longest command since the log was reset, in ms.
+/// Duration of the longest command since the log was reset, in milliseconds.
 fn longest_ms(redis: &RedisServer) -> f64 {
-    poll_until("Redis answers again", || redis.try_command(&["PING"]).is_ok());
+    block_until("Redis responds again", || redis.try_command(&["PING"]).is_ok());
     let log = redis.command(&["SLOWLOG", "GET", "-1"]);
     let took_us = |entry: &Reply| u32::try_from(entry.items()[2].as_int()).unwrap();
     f64::from(log.items().iter().map(took_us).max().unwrap_or_default()) / 1e3
@@ -145,7 +151,7 @@ fn row(request: &Request, is_embedded: bool, outcomes: &[Outcome]) -> String {
     let failed = if outcomes.iter().any(|one| one.has_failed) { ", **failed**" } else { "" };
     format!(
         "| {} (`{}`) | {} | {step} | {:.1} | {} | {:.0}{failed} |",
-        request.what,
+        request.description,
         request.name,
         if is_embedded { "embedded" } else { "Redis" },
         middle(&|one| one.idle_ms),

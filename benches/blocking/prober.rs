@@ -1,4 +1,5 @@
-//! An innocent tenant: posts a tiny message and reads one, over and over, from a thread of its own.
+//! A client in another project that alternately posts a tiny message and reads one, in a thread of
+//! its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,55 +15,56 @@ const MESSAGES: &str = "/v2/queues/q/messages";
 
 /// A running prober.
 pub(crate) struct Prober {
-    taken_ms: Arc<Mutex<Vec<f64>>>,
+    latencies_ms: Arc<Mutex<Vec<f64>>>,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Prober {
-    /// Starts to ask the server at this URL.
+    /// Starts to send requests to the server at this URL.
     pub(crate) fn start(url: String) -> Self {
-        let (taken_ms, is_over) = (Arc::<Mutex<Vec<f64>>>::default(), Arc::<AtomicBool>::default());
-        let (taken, over) = (taken_ms.clone(), is_over.clone());
+        let (latencies_ms, is_over) = (Arc::<Mutex<Vec<f64>>>::default(), Arc::<AtomicBool>::default());
+        let (latencies, over) = (latencies_ms.clone(), is_over.clone());
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let api = Api::new(url, PROJECT);
                 let tiny = json!({ "messages": [{ "ttl": 300, "body": 1 }] });
                 let list = || api.get(&format!("{MESSAGES}?limit=1&echo=true"));
-                // What comes once: the connection and the queue.
+                // The first request opens the connection and creates the queue, so it is not
+                // measured.
                 api.post(MESSAGES, &tiny).send().await.unwrap();
                 while !over.load(Ordering::Relaxed) {
                     for request in [api.post(MESSAGES, &tiny), list()] {
                         let start = Instant::now();
-                        // A refusal is an answer too: what counts is how long it took.
+                        // The response may be an error, because only its latency is measured.
                         let answer = request.send().await.unwrap();
                         answer.bytes().await.unwrap();
-                        taken.lock().unwrap().push(start.elapsed().as_secs_f64() * 1e3);
+                        latencies.lock().unwrap().push(start.elapsed().as_secs_f64() * 1e3);
                     }
                 }
             });
         });
-        Self { taken_ms, is_over, thread }
+        Self { latencies_ms, is_over, thread }
     }
 
-    /// The median of its latencies so far.
+    /// The median of the latencies so far, in milliseconds.
     pub(crate) fn median_ms(&self) -> f64 {
-        let mut taken_ms = self.taken_ms.lock().unwrap().clone();
-        taken_ms.sort_by(f64::total_cmp);
-        taken_ms[taken_ms.len() / 2]
+        let mut latencies_ms = self.latencies_ms.lock().unwrap().clone();
+        latencies_ms.sort_by(f64::total_cmp);
+        latencies_ms[latencies_ms.len() / 2]
     }
 
-    /// Forgets the latencies so far.
-    pub(crate) fn forget(&self) {
-        self.taken_ms.lock().unwrap().clear();
+    /// Discards the latencies so far.
+    pub(crate) fn clear(&self) {
+        self.latencies_ms.lock().unwrap().clear();
     }
 
-    /// Ends it, and returns the longest latency.
+    /// Stops the prober and returns the maximum latency, in milliseconds.
     pub(crate) fn stop(self) -> f64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
-        let taken_ms = self.taken_ms.lock().unwrap();
-        taken_ms.iter().copied().fold(0.0, f64::max)
+        let latencies_ms = self.latencies_ms.lock().unwrap();
+        latencies_ms.iter().copied().fold(0.0, f64::max)
     }
 }

@@ -8,123 +8,124 @@ use crate::stage::Stage;
 
 /// One row of the table.
 pub(crate) struct Request {
-    /// What `--only` calls it.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    /// Fills a store, a small one if asked for, and returns the requests.
+    /// The description in the table.
+    pub(crate) description: &'static str,
+    /// Fills the store, with less if the second argument is true, and returns the requests.
     pub(crate) prepare: for<'a> fn(&'a Stage, bool) -> BoxFuture<'a, Action>,
 }
 
-/// All of them.
+/// All requests.
 pub(crate) const REQUESTS: [Request; 21] = [
     Request {
         name: "list-own-large",
-        what: "list with `echo=false` over 520 own messages of 250 KB",
+        description: "list with `echo=false` over 520 own messages of 250 KB",
         prepare: |stage, _| cases::list_beside_own(stage, 520, LARGE).boxed(),
     },
     Request {
         name: "list-own-many",
-        what: "list with `echo=false` over 500,000 own messages",
+        description: "list with `echo=false` over 500,000 own messages",
         prepare: |stage, quick| cases::list_beside_own(stage, small(quick, 500_000), 1).boxed(),
     },
     Request {
         name: "list-large",
-        what: "list of 20 messages of 250 KB",
+        description: "list of 20 messages of 250 KB",
         prepare: |stage, _| cases::list_large(stage, 100).boxed(),
     },
     Request {
         name: "claim-large",
-        what: "claim of 20 messages of 250 KB",
+        description: "claim of 20 messages of 250 KB",
         prepare: |stage, _| cases::claim_large(stage, 100).boxed(),
     },
     Request {
         name: "pop-large",
-        what: "pop of 20 messages of 250 KB",
+        description: "pop of 20 messages of 250 KB",
         prepare: |stage, _| cases::pop_large(stage, 100).boxed(),
     },
     Request {
         name: "post-many",
-        what: "post of 1,000 tiny messages",
+        description: "post of 1,000 tiny messages",
         prepare: |stage, _| cases::post_many(stage).boxed(),
     },
     Request {
         name: "post-tenants",
-        what: "post of 1,000 messages for 64 tenants of a fair queue, each with 4 shards",
+        description: "post of 1,000 messages for 64 tenants of a fair queue, each with 4 shards",
         prepare: |stage, _| cases::post_tenants(stage, 4).boxed(),
     },
     Request {
         name: "post-shards",
-        what: "post of 1,000 messages for 64 tenants of a fair queue, each with 1,024 shards",
+        description: "post of 1,000 messages for 64 tenants of a fair queue, each with 1,024 shards",
         prepare: |stage, _| cases::post_tenants(stage, 1_024).boxed(),
     },
     Request {
         name: "post-delayed",
-        what: "post to a queue in which 300,000 delayed messages are due",
+        description: "post to a queue in which 300,000 delayed messages are due",
         prepare: |stage, quick| cases::post_beside_delayed(stage, small(quick, 300_000)).boxed(),
     },
     Request {
         name: "expired-dense",
-        what: "list of a queue in which 50,000 messages with ranks next to each other have expired",
+        description: "list of a queue in which 50,000 messages with ranks next to each other have expired",
         prepare: |stage, quick| cases::list_beside_dense(stage, small(quick, 50_000)).boxed(),
     },
     Request {
         name: "queues",
-        what: "list of 200,000 queues with a filter that matches none",
+        description: "list of 200,000 queues with a filter that matches none",
         prepare: |stage, quick| cases::list_queues(stage, small(quick, 200_000)).boxed(),
     },
     Request {
         name: "wait-own",
-        what: "100 own posts beside a waiting list with `echo=false` and 50,000 own messages",
+        description: "100 own posts beside a waiting list with `echo=false` and 50,000 own messages",
         prepare: |stage, _| cases::wait_beside_own(stage, 50_000, 100).boxed(),
     },
     Request {
         name: "stats",
-        what: "detailed statistics of 1,024 busy shards",
+        description: "detailed statistics of 1,024 busy shards",
         prepare: |stage, _| cases::stats_of_shards(stage).boxed(),
     },
     Request {
         name: "expired",
-        what: "posts to two fair queues with 300,000 expired messages each",
+        description: "posts to two fair queues with 300,000 expired messages each",
         prepare: |stage, quick| cases::post_beside_expired(stage, small(quick, 300_000)).boxed(),
     },
     Request {
         name: "delete-queue",
-        what: "deletion of a fair queue with 1,000,000 messages",
+        description: "deletion of a fair queue with 1,000,000 messages",
         prepare: |stage, quick| cases::delete_queue(stage, small(quick, 1_000_000)).boxed(),
     },
     Request {
         name: "purge",
-        what: "purge of a fair queue with 1,000,000 messages",
+        description: "purge of a fair queue with 1,000,000 messages",
         prepare: |stage, quick| cases::purge(stage, small(quick, 1_000_000)).boxed(),
     },
     Request {
         name: "emptied-claims",
-        what: "claim when 1,000 emptied claims have just ended",
+        description: "claim when 1,000 emptied claims have just ended",
         prepare: |stage, _| cases::claim_after_emptied(stage, 1_000).boxed(),
     },
     Request {
         name: "release",
-        what: "release of a claim of 20 messages in a fair queue of 1,024 shards",
+        description: "release of a claim of 20 messages in a fair queue of 1,024 shards",
         prepare: |stage, _| cases::release(stage).boxed(),
     },
     Request {
         name: "bulk-get",
-        what: "get of 20 messages of 250 KB by their ids",
+        description: "get of 20 messages of 250 KB by their ids",
         prepare: |stage, _| cases::bulk_get(stage).boxed(),
     },
     Request {
         name: "bulk-delete",
-        what: "deletion of 20 messages of 250 KB by their ids",
+        description: "deletion of 20 messages of 250 KB by their ids",
         prepare: |stage, _| cases::bulk_delete(stage).boxed(),
     },
     Request {
         name: "dead-letters",
-        what: "claim that moves 20 dead letters of 250 KB",
+        description: "claim that moves 20 dead letters of 250 KB",
         prepare: |stage, _| cases::move_dead_letters(stage).boxed(),
     },
 ];
 
-/// A tenth where it must be quick.
+/// Returns a tenth of the count for quick runs.
 fn small(quick: bool, count: usize) -> usize {
     if quick { count / 10 } else { count }
 }

@@ -1,4 +1,5 @@
-//! What polls, posts, claims and pages of the feed cost in a fair queue, beside a plain one.
+//! Measures the cost of polls, posts, claims and pages of the feed in fair queues, compared with a
+//! plain queue.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -6,21 +7,21 @@ use std::time::Instant;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::scene::{Scene, median, path};
+use crate::deployment::{Deployment, median, path};
 
 const CONNECTIONS: usize = 16;
 const SHARDS: [u16; 4] = [1, 16, 64, 1024];
 const POLLS: usize = 6_000;
 const POSTS: usize = 6_000;
-/// How many claims of so many messages each.
+/// Pairs of a number of claims and the number of messages in each.
 const CLAIMS: [(usize, usize); 2] = [(1_600, 10), (3_200, 1)];
 const PAGES: usize = 3_200;
 const LISTED: usize = 10;
-/// How many messages are posted at once where nobody looks at what that takes.
+/// Number of messages in a post that is not measured.
 const BATCH: usize = 50;
 const BODY_BYTES: usize = 1024;
 
-/// What a round of requests took.
+/// The cost of a round of requests: rate, and microseconds of processor time for each request.
 #[derive(Clone, Copy)]
 struct Round {
     per_s: f64,
@@ -34,87 +35,90 @@ impl Round {
     }
 }
 
-/// Claims on queues without messages.
-pub(crate) async fn of_empty_polls(text: &mut String, scenes: &[Scene], rounds: usize) {
+/// Measures claims on queues without messages.
+pub(crate) async fn of_empty_polls(text: &mut String, deployments: &[Deployment], rounds: usize) {
     write!(
         text,
-        "\n## Empty polls\n\nClaims on a queue without messages, {CONNECTIONS} connections, {rounds} rounds of {POLLS} in turn, medians; \
-         µs are processor time for one poll.\n\n\
+        "\n## Empty polls\n\nClaims on a queue without messages, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {POLLS} polls, \
+         and µs are processor time for one poll.\n\n\
          | store | shards | polls/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    let polls = async |scene: &Scene, queue: &str| polls(scene, queue, POLLS).await;
-    of_queues(text, scenes, (rounds, "idle", 0), polls).await;
+    let polls = async |deployment: &Deployment, queue: &str| polls(deployment, queue, POLLS).await;
+    of_queues(text, deployments, (rounds, "idle", 0), polls).await;
 }
 
-/// Pages of the feed of queues with messages.
-pub(crate) async fn of_pages(text: &mut String, scenes: &[Scene], rounds: usize) {
+/// Measures pages of the feed.
+pub(crate) async fn of_pages(text: &mut String, deployments: &[Deployment], rounds: usize) {
     write!(
         text,
-        "\n## Pages of the feed\n\nLists of {LISTED} messages of 1 KB, the oldest of 8000, {CONNECTIONS} connections, {rounds} rounds of {PAGES} in \
-         turn, medians; µs are processor time for one page.\n\n\
+        "\n## Pages of the feed\n\nLists of the oldest {LISTED} of 8000 messages of 1 KB, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of \
+         {PAGES} pages, and µs are processor time for one page.\n\n\
          | store | shards | pages/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    let pages = async |scene: &Scene, queue: &str| pages(scene, queue, PAGES).await;
-    of_queues(text, scenes, (rounds, "feed", 8_000), pages).await;
+    let pages = async |deployment: &Deployment, queue: &str| pages(deployment, queue, PAGES).await;
+    of_queues(text, deployments, (rounds, "feed", 8_000), pages).await;
 }
 
-/// The same in queues of each number of shards, with so many messages, in turn.
+/// Measures queues with different numbers of shards in turn. Each queue is filled with the given
+/// number of messages.
 async fn of_queues(
     text: &mut String,
-    scenes: &[Scene],
+    deployments: &[Deployment],
     (rounds, name, messages): (usize, &str, usize),
-    measure: impl AsyncFn(&Scene, &str) -> Round,
+    measure: impl AsyncFn(&Deployment, &str) -> Round,
 ) {
-    for scene in scenes {
+    for deployment in deployments {
         let mut taken = SHARDS.map(|shards| (shards, Vec::new()));
         for shards in SHARDS {
-            scene.create(&format!("{name}-{shards}"), shards).await;
-            posts(scene, &format!("{name}-{shards}"), messages / BATCH, BATCH).await;
+            deployment.create(&format!("{name}-{shards}"), shards).await;
+            posts(deployment, &format!("{name}-{shards}"), messages / BATCH, BATCH).await;
         }
         for _ in 0..rounds {
             for (shards, taken) in &mut taken {
-                taken.push(measure(scene, &format!("{name}-{shards}")).await);
+                taken.push(measure(deployment, &format!("{name}-{shards}")).await);
             }
         }
-        write_rows(text, scene.name, "", &taken);
+        write_rows(text, deployment.name, "", &taken);
     }
 }
 
-/// Posts of one message, and claims behind them, in a plain queue and a fair one.
-pub(crate) async fn of_posts_and_claims(text: &mut String, scenes: &[Scene], rounds: usize) {
+/// Measures posts of one message, and claims of these messages, in a plain queue and in a fair
+/// queue.
+pub(crate) async fn of_posts_and_claims(text: &mut String, deployments: &[Deployment], rounds: usize) {
     let [(tens, many), (ones, one)] = CLAIMS;
     write!(
         text,
-        "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} of these and of {one}, over \
-         {CONNECTIONS} connections; {rounds} rounds of {POSTS} posts, {tens} and {ones} claims in turn, medians; µs are processor time \
-         for one request.\n\n\
+        "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} and of {one} of these messages over \
+         {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {POSTS} posts, {tens} claims of {many} and {ones} of {one}. µs are \
+         processor time for one request.\n\n\
          | store | what | shards | requests/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    for scene in scenes {
+    for deployment in deployments {
         let taken = [1, 64].map(|shards| (shards, Vec::new()));
         let (mut posted, mut claimed) = (taken.clone(), CLAIMS.map(|(_, limit)| (limit, taken.clone())));
         for _ in 0..rounds {
             for (at, shards) in [1, 64].into_iter().enumerate() {
-                scene.create("busy", shards).await;
-                posted[at].1.push(posts(scene, "busy", POSTS, 1).await);
+                deployment.create("busy", shards).await;
+                posted[at].1.push(posts(deployment, "busy", POSTS, 1).await);
                 let wanted: usize = CLAIMS.iter().map(|(count, limit)| count * limit).sum();
-                posts(scene, "busy", wanted.saturating_sub(POSTS) / BATCH + CONNECTIONS, BATCH).await;
+                posts(deployment, "busy", wanted.saturating_sub(POSTS) / BATCH + CONNECTIONS, BATCH).await;
                 for ((count, limit), (_, claimed)) in CLAIMS.into_iter().zip(&mut claimed) {
-                    claimed[at].1.push(claims(scene, "busy", count, limit).await);
+                    claimed[at].1.push(claims(deployment, "busy", count, limit).await);
                 }
             }
         }
-        write_rows(text, scene.name, "post | ", &posted);
+        write_rows(text, deployment.name, "post | ", &posted);
         for (limit, claimed) in &claimed {
-            write_rows(text, scene.name, &format!("claim of {limit} | "), claimed);
+            write_rows(text, deployment.name, &format!("claim of {limit} | "), claimed);
         }
     }
 }
 
-/// A row for each number of shards, beside the first: round by round, because others share the machine.
+/// Writes a row for each number of shards, with the ratio to the first. Ratios are formed in each
+/// round, because the load of the machine changes.
 fn write_rows(text: &mut String, store: &str, what: &str, taken: &[(u16, Vec<Round>)]) {
     let first = &taken[0].1;
     for (shards, rounds) in taken {
@@ -125,44 +129,45 @@ fn write_rows(text: &mut String, store: &str, what: &str, taken: &[(u16, Vec<Rou
     }
 }
 
-async fn polls(scene: &Scene, queue: &str, count: usize) -> Round {
+async fn polls(deployment: &Deployment, queue: &str, count: usize) -> Round {
     let claim = path(queue, "/claims?limit=10");
-    requests(scene, count, ("POST", &claim, "{\"ttl\":60,\"grace\":60}"), |answer| assert!(answer.is_empty())).await
+    requests(deployment, count, ("POST", &claim, "{\"ttl\":60,\"grace\":60}"), |answer| assert!(answer.is_empty()))
+        .await
 }
 
-async fn pages(scene: &Scene, queue: &str, count: usize) -> Round {
+async fn pages(deployment: &Deployment, queue: &str, count: usize) -> Round {
     let list = path(queue, &format!("/messages?limit={LISTED}&echo=true"));
-    requests(scene, count, ("GET", &list, ""), |answer| assert_messages(answer, LISTED)).await
+    requests(deployment, count, ("GET", &list, ""), |answer| assert_messages(answer, LISTED)).await
 }
 
-async fn claims(scene: &Scene, queue: &str, count: usize, limit: usize) -> Round {
+async fn claims(deployment: &Deployment, queue: &str, count: usize, limit: usize) -> Round {
     let claim = path(queue, &format!("/claims?limit={limit}"));
     let answered = move |answer: &[u8]| assert_messages(answer, limit);
-    requests(scene, count, ("POST", &claim, "{\"ttl\":300,\"grace\":60}"), answered).await
+    requests(deployment, count, ("POST", &claim, "{\"ttl\":300,\"grace\":60}"), answered).await
 }
 
 fn assert_messages(answer: &[u8], count: usize) {
     assert!(answer.len() > count * BODY_BYTES, "{} bytes", answer.len());
 }
 
-async fn posts(scene: &Scene, queue: &str, count: usize, messages: usize) -> Round {
+async fn posts(deployment: &Deployment, queue: &str, count: usize, messages: usize) -> Round {
     let messages = vec![json!({ "ttl": 3600, "body": "x".repeat(BODY_BYTES) }); messages];
     let post = json!({ "messages": messages }).to_string();
-    requests(scene, count, ("POST", &path(queue, "/messages"), &post), |answer| assert!(!answer.is_empty())).await
+    requests(deployment, count, ("POST", &path(queue, "/messages"), &post), |answer| assert!(!answer.is_empty())).await
 }
 
-/// So many requests over all connections, each of which is another client's.
+/// Sends the given number of requests over all connections, each with a client id of its own.
 async fn requests(
-    scene: &Scene,
+    deployment: &Deployment,
     count: usize,
     (method, path, body): (&'static str, &str, &str),
     check: impl Fn(&[u8]) + Copy + Send + 'static,
 ) -> Round {
     let mut connections = Vec::new();
     for client in 0..CONNECTIONS {
-        connections.push(scene.connect(100 + client).await);
+        connections.push(deployment.connect(100 + client).await);
     }
-    let (service_s, store_s, start) = (scene.service_cpu_s(), scene.store_cpu_s(), Instant::now());
+    let (service_s, store_s, start) = (deployment.service_cpu_s(), deployment.store_cpu_s(), Instant::now());
     let mut senders = JoinSet::new();
     for mut connection in connections {
         let (path, body) = (path.to_owned(), body.to_owned());
@@ -177,8 +182,8 @@ async fn requests(
     let sent = (count.div_ceil(CONNECTIONS) * CONNECTIONS) as f64;
     Round {
         per_s: sent / start.elapsed().as_secs_f64(),
-        service_us: (scene.service_cpu_s() - service_s) * 1e6 / sent,
-        store_us: (scene.store_cpu_s() - store_s) * 1e6 / sent,
+        service_us: (deployment.service_cpu_s() - service_s) * 1e6 / sent,
+        store_us: (deployment.store_cpu_s() - store_s) * 1e6 / sent,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The light tenants' pick-up delays as a plot: how many of them have waited so long at most.
+//! Plots the distribution of the pick-up delays of the light tenants.
 
 use maud::{Markup, html};
 
@@ -12,11 +12,11 @@ const TOP: f64 = 16.0;
 const BOTTOM: f64 = 40.0;
 const LEAST_MS: f64 = 1.0;
 const DECADES: f64 = 5.0;
-const COLOURS: [&str; 3] = ["#1a7f5a", "#3b6fb6", "#b5651d"];
+const COLORS: [&str; 3] = ["#1a7f5a", "#3b6fb6", "#b5651d"];
 
 pub(crate) fn of(floods: &[Flood]) -> Markup {
     let stores: Vec<&str> = floods.iter().step_by(2).map(|flood| flood.store).collect();
-    let colour = |flood: &Flood| COLOURS[stores.iter().position(|store| *store == flood.store).unwrap_or(0)];
+    let color = |flood: &Flood| COLORS[stores.iter().position(|store| *store == flood.store).unwrap_or(0)];
     html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) font-family="sans-serif"
             font-size="11" fill="#777" role="img" aria-label="Pick-up delay of the light tenants" {
@@ -35,8 +35,8 @@ pub(crate) fn of(floods: &[Flood]) -> Markup {
             @for (place, flood) in floods.iter().enumerate() {
                 @let dashes = if flood.is_fair { "none" } else { "4 3" };
                 @let legend = TOP + 20.0 * place as f64 + 8.0;
-                polyline points=(points(flood)) fill="none" stroke=(colour(flood)) stroke-width="1.8" stroke-dasharray=(dashes) {}
-                line x1=(WIDTH - RIGHT + 12.0) x2=(WIDTH - RIGHT + 36.0) y1=(legend) y2=(legend) stroke=(colour(flood))
+                polyline points=(points(flood)) fill="none" stroke=(color(flood)) stroke-width="1.8" stroke-dasharray=(dashes) {}
+                line x1=(WIDTH - RIGHT + 12.0) x2=(WIDTH - RIGHT + 36.0) y1=(legend) y2=(legend) stroke=(color(flood))
                     stroke-width="1.8" stroke-dasharray=(dashes) {}
                 text x=(WIDTH - RIGHT + 42.0) y=(legend + 4.0) {
                     (flood.store) ", " (if flood.is_fair { "fair" } else { "plain" })

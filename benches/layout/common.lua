@@ -1,6 +1,6 @@
--- What every layout's post does. CHUNK is set by the bench on the line before this one.
--- KEYS: 1 queue hash, 2 ready, 3 rank counter, 4 retry answer, 5 messages, 6 expiry (5 and 6 may be prefixes).
--- ARGV: 1 expected revision, then a nonce and a tail for each message.
+-- The common part of a post in all layouts. The benchmark sets CHUNK in the line before this one.
+-- KEYS: 1 queue hash, 2 ready, 3 rank counter, 4 retry answer, 5 messages, 6 expiry (5 and 6 may be
+-- prefixes). ARGV: 1 expected revision, then a nonce and a tail for each message.
 local queue = redis.call('HMGET', KEYS[1], 'v', 'n', 'x', 'o')
 if queue[1] ~= ARGV[1] then
   return redis.error_reply('STALE revision')

@@ -1,3 +1,3 @@
--- Deletes one message by key where expiry entries are left for the sweep to find stale.
+-- Deletes one message by key. Its expiry entry stays, and the next sweep removes it.
 redis.call('ZREM', KEYS[2], ARGV[1])
 return redis.call('HDEL', KEYS[5], ARGV[1])

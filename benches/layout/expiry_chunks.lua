@@ -1,4 +1,5 @@
--- Keys packed CHUNK to an expiry entry; the newest entry of a second sorts last, as keys begin with the rank.
+-- Packs CHUNK keys into an expiry entry. The newest entry of a second sorts last, because keys
+-- begin with the rank.
 local function note(second_of_end, packed)
   local full, entries = CHUNK * 12, {}
   local last = redis.call('ZREVRANGEBYSCORE', KEYS[6], second_of_end, second_of_end, 'LIMIT', 0, 1)[1]

@@ -1,4 +1,4 @@
--- An expiry entry for each message.
+-- Writes an expiry entry for each message.
 local entries = {}
 for i = 1, n do
   entries[2 * i - 1] = ends[i]

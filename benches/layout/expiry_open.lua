@@ -1,5 +1,5 @@
--- As expiry_chunks.lua, but the chunk being filled waits in the queue hash, which is read and written anyway.
--- A second's chunk is closed when full, or unfilled when a message of another second comes.
+-- Like expiry_chunks.lua, but the incomplete chunk is in the queue hash, which is read and written
+-- anyway. A chunk is written when it is full, or when a message of another second is posted.
 local open_second, open = tonumber(queue[3]), queue[4] or ''
 local entries = {}
 

@@ -1,4 +1,5 @@
--- Notes each run of messages that end in the same second, by the note() and finish() defined above.
+-- Records each run of messages that expire in the same second, with the functions note() and
+-- finish() of the part before this one.
 local from = 1
 while from <= n do
   local to = from

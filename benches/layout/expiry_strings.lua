@@ -1,4 +1,4 @@
--- Keys appended to a string for each second; a string's first batch also lists the second.
+-- Appends keys to a string for each second. The first batch of a string also records the second.
 local function note(second_of_end, packed)
   if redis.call('APPEND', KEYS[6] .. second_of_end, packed) == #packed then
     redis.call('ZADD', KEYS[6], second_of_end, second_of_end)

@@ -1,4 +1,4 @@
--- A hash for each message, which Redis expires by itself.
+-- Stores a hash for each message, which Redis expires.
 for i = 1, n do
   local name = KEYS[5] .. keys[i]
   redis.call('HSET', name, 'm', records[i])

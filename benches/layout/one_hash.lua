@@ -1,4 +1,4 @@
--- All the queue's records in one hash.
+-- Stores all records of the queue in one hash.
 local fields = {}
 for i = 1, n do
   fields[2 * i - 1] = keys[i]

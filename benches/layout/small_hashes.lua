@@ -1,4 +1,4 @@
--- Records in hashes of 64, by the message's place in the queue's sequence.
+-- Stores records in hashes of 64, by the number of the message in the queue.
 local done = redis.call('HINCRBY', KEYS[1], 's', n) - n
 local i = 1
 while i <= n do

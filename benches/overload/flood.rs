@@ -1,4 +1,4 @@
-//! The load: wrk in a closed loop, and a quiet project beside it.
+//! The load: wrk in a closed loop, and the requests of a quiet project at the same time.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, Sukkal};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/overload/load.lua");
-/// Connections of the project that floods the service while another is measured.
+/// Number of connections of the project that floods the service while another is measured.
 const FLOODING: u32 = 1_000;
 const PAUSE_BETWEEN_SINGLE_REQUESTS: Duration = Duration::from_millis(5);
 
@@ -23,7 +23,7 @@ pub(crate) struct Flood {
     pub(crate) seconds: u32,
 }
 
-/// How it went.
+/// The outcome of a load.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) requests: f64,
@@ -58,7 +58,8 @@ impl Flood {
     }
 }
 
-/// Measures single requests of a project while another one floods the service, beside the same without the flood.
+/// Measures single requests of a project, without and with a flood of requests from another
+/// project.
 pub(crate) async fn cost_for_others(text: &mut String, seconds: u32) {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_LOG__FILTER", "warn,sukkal::app=info")]);
@@ -78,8 +79,8 @@ pub(crate) async fn cost_for_others(text: &mut String, seconds: u32) {
 
     write!(
         text,
-        "\nSingle requests of one project (a list of 10 after each pause of 5 ms), alone and while another project lists \
-         over {FLOODING} connections without pauses ({:.0} requests/s):\n\n\
+        "\nLatency of single requests of one project (a list of 10 messages after each pause of 5 ms), alone and while \
+         another project sends lists over {FLOODING} connections without pauses ({:.0} requests/s):\n\n\
          | | p50 ms | p99 ms | longest ms |\n|---|---|---|---|\n| alone | {} |\n| beside the flood | {} |\n",
         flooded.goodput(),
         row(alone),
@@ -88,7 +89,7 @@ pub(crate) async fn cost_for_others(text: &mut String, seconds: u32) {
     .unwrap();
 }
 
-/// How long each request took, in milliseconds.
+/// Sends requests one after the other. Returns their latencies in milliseconds.
 async fn single_requests(api: &Api, span: Duration) -> Vec<f64> {
     let begin = Instant::now();
     let mut durations = Vec::new();

@@ -1,5 +1,5 @@
--- One kind of request in a closed loop, spread over four queues of a project, and a line of JSON about it. Times in ms.
--- Argument: list, post or claim.
+-- Sends one kind of request in a closed loop to four queues of a project. Prints the outcome as a
+-- line of JSON, with times in milliseconds. Argument: list, post or claim.
 local kind
 local QUEUES = 4
 

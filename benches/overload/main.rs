@@ -1,18 +1,21 @@
-//! What happens under overload: goodput, latency and refusals of one process over Redis, from 64 to 10,000 connections in a
-//! closed loop, and what a flood of one project costs another. `cargo bench --bench overload`; `-- --write` writes
-//! `docs/overload.md` and `docs/overload.svg`.
+//! Measures overload: goodput, latency and refused requests of one process over Redis, with 64 to
+//! 10,000 connections in a closed loop, and the effect of a flood on another project.
+//!
+//! `cargo bench --bench overload -- --write` writes `docs/overload.md` and `docs/overload.svg`.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::cast_precision_loss,
-    reason = "a benchmark speaks to a person at a desk, and counts below 2^53"
+    reason = "a benchmark prints for a person, and its numbers are below 2^53"
 )]
 
 mod flood;
 mod plot;
-#[allow(dead_code, reason = "the tests' stage, of which this uses a part")]
+#[path = "../prose.rs"]
+mod prose;
+#[allow(dead_code, reason = "uses a part of the support code of the tests")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -31,10 +34,10 @@ const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/overload.svg");
 const KINDS: [&str; 3] = ["post", "list", "claim"];
 const CONNECTIONS: [u32; 5] = [64, 256, 1_000, 3_000, 10_000];
 const QUEUES: usize = 4;
-/// Messages in each queue that is listed.
+/// Number of messages in each queue that is listed.
 const LISTED: usize = 100;
 const BODY_BYTES: usize = 250;
-/// Messages claimed per second and queue at most.
+/// Maximum number of messages that are claimed per second and queue.
 const CLAIMED_PER_S: usize = 3_000;
 const POSTED_AT_ONCE: usize = 500;
 
@@ -43,15 +46,15 @@ struct Options {
     /// Write docs/overload.md and docs/overload.svg
     #[arg(long)]
     write: bool,
-    /// How long each load lasts, in seconds
+    /// Duration of each load, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// One load, and what came of it.
+/// A load and its outcome.
 struct Measure {
     kind: &'static str,
     connections: u32,
@@ -76,12 +79,12 @@ async fn main() {
     flood::cost_for_others(&mut text, options.seconds).await;
     println!("{text}");
     if options.write {
-        fs::write(DOCUMENT, &text).unwrap();
+        fs::write(DOCUMENT, prose::wrap(&text)).unwrap();
         fs::write(PLOT, plot::of(&measures).into_string()).unwrap();
     }
 }
 
-/// Posts what is to be listed or claimed.
+/// Posts the messages that are listed or claimed.
 async fn prepare(api: &Api, kind: &str, seconds: u32) {
     let count = match kind {
         "list" => LISTED,
@@ -99,9 +102,9 @@ async fn prepare(api: &Api, kind: &str, seconds: u32) {
 }
 
 fn document(measures: &[Measure]) -> String {
-    let mut text = "# Overload\n\nWritten by `cargo bench --bench overload -- --write`. One process of Sukkal over one Redis; the \
-                    load generator (wrk, one thread, a closed loop without pauses) shares the machine's cores with both. \
-                    Goodput counts the requests that were served. Refused requests got a `503`.\n\n![Goodput against \
+    let mut text = "# Overload\n\nWritten by `cargo bench --bench overload -- --write`. One process of Sukkal runs over one \
+                    Redis, and the load generator (wrk, one thread, a closed loop without pauses) shares the cores with both. \
+                    Goodput counts the requests that succeeded. Refused requests were answered with `503`.\n\n![Goodput against \
                     connections](overload.svg)\n\n\
                     | request | connections | goodput, requests/s | of the best before | p50 ms | p99 ms | longest ms | refused |\n\
                     |---|---|---|---|---|---|---|---|\n"

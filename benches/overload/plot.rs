@@ -1,4 +1,4 @@
-//! Goodput against connections as a plot.
+//! Plots goodput by number of connections.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,5 @@
-//! Who takes part: servers with the Redis that each has for itself, all running at once, taking turns.
+//! The servers under test. Each has a Redis of its own. All run at the same time, and are measured in
+//! turn.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use crate::results::Sample;
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::{Api, Sukkal};
 use crate::wrk::{Load, Outcome};
 use crate::{PROJECT, processes, zaqar};
@@ -22,7 +23,7 @@ pub(crate) const SUKKAL_EMBEDDED: &str = "Sukkal without a server, every write o
 pub(crate) const STUB: &str = "stub: the same server, nothing stored";
 pub(crate) const ZAQAR: &str = "Zaqar 23.0.1";
 pub(crate) const RABBITMQ: &str = "RabbitMQ, HTTP publish";
-/// The lower bound of what Redis has to do.
+/// The lower bound of the cost in Redis.
 pub(crate) const NATIVE: &str = "Redis alone, its own stream commands";
 pub(crate) const STORE: &str = "the store called directly, 64 tasks";
 
@@ -31,25 +32,25 @@ pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
-    /// The processes that serve, without their children.
+    /// The ids of the server's processes, without their children.
     pub(crate) service: Vec<u32>,
-    pub(crate) place: Place,
-    /// A way past its HTTP, to fill it.
+    pub(crate) backend: Backend,
+    /// Direct access to the store, to fill it without HTTP.
     pub(crate) store: Option<RedisStore>,
     running: Running,
 }
 
-/// What keeps the service alive.
+/// The process of the server.
 pub(crate) enum Running {
     Sukkal(Sukkal),
-    /// Our front, which nothing is lost with.
-    Front(Child),
-    /// It takes its own children along when asked, not when killed.
+    /// A variant of Sukkal, which can simply be killed.
+    Variant(Child),
+    /// Zaqar stops its child processes only if it is asked to stop, not if it is killed.
     Zaqar(Child),
 }
 
-/// What a contestant keeps its messages in.
-pub(crate) enum Place {
+/// The store of a contestant.
+pub(crate) enum Backend {
     Redis(Arc<RedisServer>),
     Cluster(RedisCluster),
     Folder(TempDir),
@@ -59,7 +60,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         match self {
             Self::Sukkal(_) => {}
-            Self::Front(process) => {
+            Self::Variant(process) => {
                 let _dead_already = process.kill();
                 let _reaped = process.wait();
             }
@@ -72,8 +73,8 @@ impl Drop for Running {
     }
 }
 
-impl Place {
-    /// The address by which Sukkal knows it.
+impl Backend {
+    /// The URI of the store for Sukkal.
     fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
@@ -90,13 +91,13 @@ impl Place {
         }
     }
 
-    /// The figure of `INFO`, added up.
+    /// Returns a figure of `INFO`, summed over all Redis servers.
     pub(crate) fn info(&self, section: &str, name: &str) -> f64 {
         let of = |server: &RedisServer| info(server, section, name).parse::<f64>().unwrap();
         self.servers().into_iter().map(of).sum()
     }
 
-    /// What lies in its folder, in bytes.
+    /// Size of the files of an embedded store, in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         let Self::Folder(folder) = self else {
             return 0;
@@ -104,7 +105,7 @@ impl Place {
         fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
     }
 
-    /// Empties it, if it is Redis.
+    /// Empties a Redis.
     pub(crate) fn flush(&self) {
         for server in self.servers() {
             server.command(&["FLUSHALL", "SYNC"]);
@@ -116,7 +117,7 @@ impl Place {
     }
 }
 
-/// One field of what a server says about itself.
+/// Returns one field of `INFO` of a server.
 pub(crate) fn info(server: &RedisServer, section: &str, name: &str) -> String {
     let reply = server.command(&["INFO", section]);
     let of = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
@@ -124,44 +125,44 @@ pub(crate) fn info(server: &RedisServer, section: &str, name: &str) -> String {
 }
 
 impl Contestant {
-    /// The binary as users run it, all options at their defaults.
-    pub(crate) fn sukkal(name: &'static str, place: Place) -> Self {
-        let url = place.url();
+    /// The release binary with default options.
+    pub(crate) fn sukkal(name: &'static str, backend: Backend) -> Self {
+        let url = backend.url();
         let process = Sukkal::start(&url);
         Self {
             name,
             url: process.url(""),
             service: vec![process.id()],
-            place,
+            backend,
             store: url.parse().ok().map(|url| RedisStore::open(&url).unwrap()),
             running: Running::Sukkal(process),
         }
     }
 
     pub(crate) fn sukkal_over_redis() -> Self {
-        Self::sukkal(SUKKAL, Place::Redis(Arc::new(RedisServer::start())))
+        Self::sukkal(SUKKAL, Backend::Redis(Arc::new(RedisServer::start())))
     }
 
     pub(crate) fn sukkal_over_cluster() -> Self {
-        Self::sukkal(SUKKAL_CLUSTER, Place::Cluster(RedisCluster::start()))
+        Self::sukkal(SUKKAL_CLUSTER, Backend::Cluster(RedisCluster::start()))
     }
 
-    /// Every write is on disk before it is acknowledged.
+    /// Sukkal over a Redis that writes to disk before it acknowledges.
     pub(crate) fn sukkal_durable() -> Self {
         let options = [("appendonly", "yes"), ("appendfsync", "always")];
-        Self::sukkal(SUKKAL_DURABLE, Place::Redis(Arc::new(RedisServer::start_with(&options))))
+        Self::sukkal(SUKKAL_DURABLE, Backend::Redis(Arc::new(RedisServer::start_with(&options))))
     }
 
-    /// The same without a server: what is acknowledged is in a file.
+    /// Sukkal with the embedded store, which writes to disk before it acknowledges.
     pub(crate) fn sukkal_embedded() -> Self {
-        // Not below /tmp, which may be memory.
-        Self::sukkal(SUKKAL_EMBEDDED, Place::Folder(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()))
+        // Not below /tmp, which may be in memory.
+        Self::sukkal(SUKKAL_EMBEDDED, Backend::Folder(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()))
     }
 
-    /// Our HTTP front over a store that posts in another way: see `ways`.
-    pub(crate) fn front(name: &'static str, way: &str) -> Self {
+    /// A variant of Sukkal that posts in another way (see `ways`).
+    pub(crate) fn variant(name: &'static str, way: &str) -> Self {
         let server = Arc::new(RedisServer::start());
-        let mut command = tethered(std::env::current_exe().unwrap());
+        let mut command = child_command(std::env::current_exe().unwrap());
         command.args(["--serve", way, "--store", &server.url()]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = spawn(command).expect("this program starts");
         let mut address = String::new();
@@ -171,13 +172,13 @@ impl Contestant {
             url: format!("http://{}", address.trim()),
             service: vec![process.id()],
             store: Some(RedisStore::open(&server.url().parse().unwrap()).unwrap()),
-            place: Place::Redis(server),
-            running: Running::Front(process),
+            backend: Backend::Redis(server),
+            running: Running::Variant(process),
         }
     }
 
     pub(crate) fn stub() -> Self {
-        Self::front(STUB, "stub")
+        Self::variant(STUB, "stub")
     }
 
     pub(crate) async fn zaqar() -> Self {
@@ -187,19 +188,19 @@ impl Contestant {
             name: ZAQAR,
             url,
             service: vec![process.id()],
-            place: Place::Redis(server),
+            backend: Backend::Redis(server),
             store: None,
             running: Running::Zaqar(process),
         }
     }
 
-    /// Forgets all messages and creates the queues `q-0`, `q-1` and so on.
+    /// Deletes all messages and creates the queues `q-0`, `q-1` and so on.
     pub(crate) async fn reset(&self, queues: usize) {
-        self.place.flush();
+        self.backend.flush();
         let api = self.api();
         for queue in 0..queues {
             let queue = format!("/v2/queues/q-{queue}");
-            if let Place::Folder(_) = self.place {
+            if let Backend::Folder(_) = self.backend {
                 api.delete(&queue).send().await.unwrap();
             }
             let reply = api.put(&queue).send().await.unwrap();
@@ -207,27 +208,28 @@ impl Contestant {
         }
     }
 
-    /// Kills Sukkal without a warning, starts it again on what it has left, and says after how many seconds it is ready.
+    /// Kills Sukkal and starts it again on the same store. Returns the seconds until it is ready.
     pub(crate) async fn restart(&mut self) -> f64 {
         let Running::Sukkal(process) = &mut self.running else {
             panic!("{} is not ours to kill", self.name);
         };
         process.kill();
         let start = Instant::now();
-        *process = Sukkal::start(&self.place.url());
+        *process = Sukkal::start(&self.backend.url());
         (self.url, self.service) = (process.url(""), vec![process.id()]);
         while self.api().get("/readyz").send().await.map_or(true, |reply| reply.status() != 204) {}
         start.elapsed().as_secs_f64()
     }
 
-    /// A caller with the headers that every request needs.
+    /// A client that sends the headers that every request needs.
     pub(crate) fn api(&self) -> Api {
         Api::new(self.url.clone(), PROJECT)
     }
 
-    /// One run of a load, with what it cost each process. Ends when the service has nothing left to do.
+    /// Runs a load and returns its figures with the processor time of each process. Ends when the
+    /// service is idle.
     pub(crate) fn run(&self, load: &Load) -> Sample {
-        let redis = self.place.processes();
+        let redis = self.backend.processes();
         let before = (processes::cpu_s(&self.service), processes::cpu_s(&redis));
         let outcome = load.send_to(&self.url);
         let service_s = processes::cpu_s(&self.service) - before.0;
@@ -237,7 +239,7 @@ impl Contestant {
     }
 }
 
-/// The columns of a load's table.
+/// Converts an outcome to the columns of a table.
 pub(crate) fn sample(outcome: &Outcome, service_s: f64, redis_s: Option<f64>) -> Sample {
     let per_request = |seconds: f64| seconds * 1e6 / outcome.requests;
     let mut sample = vec![

@@ -1,4 +1,4 @@
-//! The store's ceiling: the same scripts, called through the store's own client without any HTTP.
+//! The upper bound of the store: the same scripts, called through the driver without HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use futures::future::join_all;
 use sukkal::storage::redis::RedisStore;
 use tokio::time::Instant;
 
-use crate::contestants::{Place, sample};
+use crate::contestants::{Backend, sample};
 use crate::fill::{self, message};
 use crate::processes;
 use crate::results::Sample;
@@ -16,9 +16,9 @@ use crate::wrk::Outcome;
 
 pub(crate) const TASKS: usize = 64;
 
-/// A Redis of its own and the way to it.
+/// A private Redis, and the driver for it.
 pub(crate) struct Direct {
-    place: Place,
+    backend: Backend,
     store: RedisStore,
 }
 
@@ -26,17 +26,17 @@ impl Direct {
     pub(crate) fn start() -> Self {
         let server = Arc::new(RedisServer::start());
         let store = RedisStore::open(&server.url().parse().unwrap()).unwrap();
-        Self { place: Place::Redis(server), store }
+        Self { backend: Backend::Redis(server), store }
     }
 
-    /// Posts one message a call from many tasks at once, for so long.
+    /// Posts one message in each call, from many tasks, for the given time.
     pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
-        self.place.flush();
+        self.backend.flush();
         fill::fill(&self.store, "q-0", TASKS, bytes).await;
         let queue = fill::queue("q-0");
         let seen = fill::revision(&self.store, &queue).await;
 
-        let redis = self.place.processes();
+        let redis = self.backend.processes();
         let myself = [std::process::id()];
         let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
         let start = Instant::now();
@@ -60,7 +60,7 @@ impl Direct {
     }
 }
 
-/// What a load generator would say of calls that took so long.
+/// Converts latencies to the outcome that a load generator would report.
 pub(crate) fn outcome(mut taken_ms: Vec<f64>, seconds: f64) -> Outcome {
     taken_ms.sort_by(f64::total_cmp);
     let count = taken_ms.len();

@@ -1,4 +1,4 @@
-//! Puts messages into queues, and finds markers in them.
+//! Fills queues with messages, and finds markers in them.
 
 use std::sync::Arc;
 
@@ -6,23 +6,25 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use sukkal::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, Revision};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{MessageStore, Post, Posting, QueueStore};
+use sukkal::storage::{MessageStore, Post, PostOutcome, QueueStore};
 
 use crate::PROJECT;
 use crate::contestants::Contestant;
 use crate::support::sukkal::{Api, CLIENT};
 
-/// A client that has not posted what it reads.
+/// A client that has not posted the messages that it reads.
 const READER: &str = "3381af92-2b9e-11e3-b191-71861300734d";
-/// Messages in one call of the store.
+/// Number of messages in one call of the store.
 const BATCH: usize = 500;
 const TASKS: usize = 8;
-/// The most that a request may carry by default, and how many requests at once.
+/// Maximum number of messages in a request by default. The next constant is the number of requests
+/// in flight.
 const BATCH_OVER_HTTP: usize = 20;
 const TASKS_OVER_HTTP: usize = 32;
 
 impl Contestant {
-    /// Posts so many messages of so many bytes to `q-0`, past the HTTP where there is a way.
+    /// Posts messages of the given size to `q-0`, without HTTP if the store can be reached
+    /// directly.
     pub(crate) async fn fill(&self, count: usize, bytes: usize) {
         match &self.store {
             Some(store) => fill(store, "q-0", count, bytes).await,
@@ -30,7 +32,7 @@ impl Contestant {
         }
     }
 
-    /// The same over HTTP, with so many messages in a request.
+    /// Posts messages of the given size over HTTP, `batch` in each request.
     pub(crate) async fn fill_over_http(&self, count: usize, bytes: usize, batch: usize) {
         let message = json!({"ttl": 3600, "body": "x".repeat(bytes)});
         let document = Arc::new(json!({"messages": vec![message; batch]}));
@@ -50,7 +52,7 @@ impl Contestant {
     }
 }
 
-/// Where pages of a queue begin: the markers of the first so many links to a next page.
+/// Returns the markers of the first pages of a queue, from the links to the next page.
 pub(crate) async fn markers(api: &Api, queue: &str, pages: usize) -> Vec<String> {
     let api = api.client(READER);
     let mut next = format!("/v2/queues/{queue}/messages?limit=20");
@@ -64,7 +66,7 @@ pub(crate) async fn markers(api: &Api, queue: &str, pages: usize) -> Vec<String>
     markers
 }
 
-/// Posts messages to a queue, which is created if it is not there.
+/// Posts messages to a queue, which is created if it does not exist.
 pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: usize) {
     let queue = queue(name);
     store.create_queue(&queue, &Metadata::default()).await.unwrap();
@@ -84,8 +86,11 @@ pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: us
 }
 
 pub(crate) async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) {
-    let posting = store.post_messages(queue, &Post { seen, client: &client(), messages, once: None }).await.unwrap();
-    assert!(matches!(posting, Posting::Posted(_)), "{posting:?}");
+    let posting = store
+        .post_messages(queue, &Post { last_known_revision: seen, client: &client(), messages, idempotency: None })
+        .await
+        .unwrap();
+    assert!(matches!(posting, PostOutcome::Posted(_)), "{posting:?}");
 }
 
 pub(crate) async fn revision(store: &RedisStore, queue: &QueueId) -> Revision {
@@ -98,7 +103,7 @@ pub(crate) fn queue(name: &str) -> QueueId {
 
 pub(crate) fn message(bytes: usize) -> NewMessage {
     let body = rmp_serde::to_vec(&"x".repeat(bytes)).unwrap();
-    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), lot: None }
+    NewMessage { ttl_s: 3600, delay_s: 0, body: Body::from_msgpack(body.into()), assignment: None }
 }
 
 fn client() -> ClientId {

@@ -1,14 +1,14 @@
-//! The goals, and whether they are reached.
+//! The goals for performance, and whether they are reached.
 
 use crate::contestants::{NATIVE, STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
 use crate::measures::{bytes, claims, embedded, idle, posts, size, ways};
 use crate::results::{Results, shown};
 
-/// One line of the table.
+/// One row of the table of goals.
 pub(crate) struct Goal {
     pub(crate) measure: &'static str,
     pub(crate) wanted: &'static str,
-    /// The figures to reach; nothing if they were not measured.
+    /// Returns the figures with their bounds, or `None` if they were not measured.
     parts: fn(&Results) -> Option<Vec<Part>>,
 }
 
@@ -27,7 +27,7 @@ enum Bound {
 use Bound::{AtLeast, AtMost};
 
 impl Goal {
-    /// What was reached, and whether that is enough.
+    /// Returns the figures that were reached, and whether the goal is met.
     pub(crate) fn reached(&self, results: &Results) -> Option<(String, bool)> {
         let parts = (self.parts)(results)?;
         let met = parts.iter().all(|part| match part.bound {
@@ -41,7 +41,7 @@ impl Goal {
 
 impl Part {
     fn text(&self) -> String {
-        // How many times less is said as a fraction.
+        // A factor by which a figure is smaller is shown as a fraction.
         if self.unit.ends_with("1/") {
             return self.unit.replace("1/", &format!("1/{}", shown(self.reached)));
         }
@@ -53,7 +53,7 @@ fn part(reached: f64, bound: Bound, unit: &'static str) -> Part {
     Part { reached, bound, unit }
 }
 
-/// Ours ÷ theirs.
+/// Ratio of a figure of Sukkal to that of another contestant.
 fn ratio(results: &Results, measure: &str, ours: &str, theirs: &str, column: &str) -> Option<f64> {
     Some(results.figure(measure, ours, column)? / results.figure(measure, theirs, column)?)
 }
@@ -62,7 +62,7 @@ fn rate(results: &Results, measure: &str, ours: &str, theirs: &str) -> Option<f6
     ratio(results, measure, ours, theirs, "req/s")
 }
 
-/// How many times less ours is than Zaqar's.
+/// Factor by which a figure of Sukkal is smaller than that of Zaqar.
 fn less(results: &Results, measure: &str, column: &str) -> Option<f64> {
     ratio(results, measure, ZAQAR, SUKKAL, column)
 }
@@ -72,18 +72,18 @@ fn cpu(results: &Results, measure: &str, contestant: &str) -> Option<f64> {
     Some(of("service µs")? + of("Redis µs").unwrap_or_default())
 }
 
-/// How many times less CPU ours takes than Zaqar, service and store together.
+/// Factor by which the processor time of service and store is smaller than with Zaqar.
 fn less_cpu(results: &Results, measure: &str, bound: f64) -> Option<Vec<Part>> {
     let ratio = cpu(results, measure, ZAQAR)? / cpu(results, measure, SUKKAL)?;
     Some(vec![part(ratio, AtLeast(bound), "×")])
 }
 
-/// The CPU of Redis with ours ÷ with its own stream commands.
+/// Ratio of the processor time of Redis to that of its own stream commands.
 fn above_native(results: &Results, measure: &str, bound: f64) -> Option<Vec<Part>> {
     Some(vec![part(ratio(results, measure, SUKKAL, NATIVE, "Redis µs")?, AtMost(bound), "×")])
 }
 
-/// All of them, as they were set.
+/// All goals.
 pub(crate) const GOALS: [Goal; 25] = [
     Goal {
         measure: "POST of one 1 KB message, 64 connections",
@@ -242,7 +242,7 @@ pub(crate) const GOALS: [Goal; 25] = [
     },
 ];
 
-/// How much of what the store alone can do comes through our HTTP.
+/// Ratio of the rate over HTTP to that of the store without HTTP.
 pub(crate) fn share_of_store(results: &Results) -> Option<f64> {
     rate(results, "post-64", SUKKAL, STORE)
 }

@@ -1,4 +1,4 @@
-//! Connections that post once and then stay, idle.
+//! Connections that post once and then stay open without requests.
 
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +7,8 @@ use tokio::net::TcpStream;
 use crate::PROJECT;
 use crate::support::sukkal::CLIENT;
 
-/// Opens so many connections, posts one message of so many bytes on each, and keeps them.
+/// Opens connections, posts one message of the given size on each, and returns the open
+/// connections.
 pub(crate) async fn post_on_each(url: &str, connections: usize, bytes: usize) -> Vec<TcpStream> {
     let address = url.trim_start_matches("http://").to_owned();
     let body = format!("{{\"messages\": [{{\"ttl\": 3600, \"body\": \"{}\"}}]}}", "x".repeat(bytes));

@@ -1,12 +1,14 @@
-//! Sukkal against others and against itself, interleaved in one run. The long form writes
-//! `docs/performance.md`; `--quick` and `--only` print.
+//! Compares Sukkal with Zaqar, `RabbitMQ`, Redis and variants of itself, side by side in one run.
+//!
+//! A full run writes `docs/performance.md`. With `--quick` or `--only`, the results are only
+//! printed.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::cast_precision_loss,
-    reason = "a benchmark speaks to a person at a desk, and counts below 2^53"
+    reason = "a benchmark prints for a person, and its numbers are below 2^53"
 )]
 
 mod contestants;
@@ -24,7 +26,7 @@ mod ways;
 mod wrk;
 mod zaqar;
 
-#[allow(dead_code, reason = "the tests' stage, of which this uses a part")]
+#[allow(dead_code, reason = "uses a part of the support code of the tests")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -32,7 +34,7 @@ use clap::Parser;
 use measures::{FULL, NAMES, QUICK};
 use results::Results;
 
-/// As the service's, since this program serves too.
+/// The allocator of the service, because this program also serves variants of the service.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -40,24 +42,24 @@ const PROJECT: &str = "versus";
 
 #[derive(Parser)]
 struct Options {
-    /// Short runs, and a large queue that is not; prints only
+    /// Short runs with a smaller large queue; only prints
     #[arg(long)]
     quick: bool,
-    /// Only these measures; prints only
+    /// Only these measurements; only prints
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Write the document even so
+    /// Write the document even with --quick or --only
     #[arg(long)]
     write: bool,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long)]
     rounds: Option<usize>,
-    /// Serve with this way to post, until killed: what this program starts itself as
+    /// Serve with this way to post until killed; this program starts itself with this option
     #[arg(long, hide = true, requires = "store")]
     serve: Option<String>,
     #[arg(long, hide = true)]
     store: Option<String>,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -1,5 +1,5 @@
-//! The lower bound: what the same work costs Redis with its own stream commands. As many messages are in flight as
-//! with our driver, which has two connections and here 64 callers.
+//! The lower bound: the cost of the same work with the stream commands of Redis. The number of
+//! messages in flight is the same as with the driver of Sukkal: two connections and 64 callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use fred::types::Value;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use crate::contestants::{Place, sample};
+use crate::contestants::{Backend, sample};
 use crate::direct::{TASKS, outcome};
 use crate::processes;
 use crate::results::Sample;
 use crate::support::redis::RedisServer;
-use crate::ways::layout::{Turns, pipelined};
+use crate::ways::layout::{RoundRobin, pipelined};
 
 const CONNECTIONS: usize = 2;
 const STREAM: &str = "stream";
 const GROUP: &str = "group";
-/// Messages of one page, and of one claim.
+/// Number of messages in a page and in a claim.
 const PAGE: &str = "10";
-/// Messages in the stream from which pages are read.
+/// Number of messages in the stream from which pages are read.
 const LISTED: usize = 10_000;
-/// Messages in the stream from which messages are taken; a run ends when there are none left.
+/// Number of messages in the stream from which messages are claimed. A run ends when none is left.
 const TAKEN: usize = 400_000;
 
-/// A Redis of its own, and connections to it.
+/// A private Redis, and connections to it.
 pub(crate) struct Native {
-    place: Place,
-    connections: Turns,
+    backend: Backend,
+    connections: RoundRobin,
 }
 
 impl Native {
     pub(crate) async fn start() -> Self {
         let server = Arc::new(RedisServer::start());
-        let connections = Turns::open(&server.url(), CONNECTIONS).await;
-        Self { place: Place::Redis(server), connections }
+        let connections = RoundRobin::open(&server.url(), CONNECTIONS).await;
+        Self { backend: Backend::Redis(server), connections }
     }
 
-    /// `XADD` of one message.
+    /// Runs `XADD` of one message.
     pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
-        self.place.flush();
+        self.backend.flush();
         let body = "x".repeat(bytes);
         let add = |client: Client, _| {
             let body = body.clone();
@@ -53,7 +53,7 @@ impl Native {
         self.run(1.0, seconds, add).await
     }
 
-    /// `XRANGE` of ten messages behind a random one.
+    /// Runs `XRANGE` of ten messages after a random one.
     pub(crate) async fn list(&self, bytes: usize, seconds: u32) -> Sample {
         self.fill(LISTED, bytes).await;
         let all = send(self.connections.next(), vec![("XRANGE", words([STREAM, "-", "+"]))]).await;
@@ -69,7 +69,8 @@ impl Native {
         self.run(1.0, seconds, range).await
     }
 
-    /// `XREADGROUP` of ten messages, then `XACK` and `XDEL` of them: as much as two of our requests.
+    /// Runs `XREADGROUP` of ten messages, then `XACK` and `XDEL` of them. This counts as two
+    /// requests.
     pub(crate) async fn take(&self, bytes: usize, seconds: u32) -> Sample {
         self.fill(TAKEN, bytes).await;
         send(self.connections.next(), vec![("XGROUP", words(["CREATE", STREAM, GROUP, "0"]))]).await;
@@ -91,7 +92,7 @@ impl Native {
 
     async fn fill(&self, count: usize, bytes: usize) {
         const BATCH: usize = 100;
-        self.place.flush();
+        self.backend.flush();
         let body = "x".repeat(bytes);
         for _ in 0..count / BATCH {
             let add = || ("XADD", words([STREAM, "*", "b", &body]));
@@ -99,12 +100,13 @@ impl Native {
         }
     }
 
-    /// Repeats a step, which is as much as so many requests, until the time is over or a step finds nothing to do.
+    /// Repeats a step until the time is over or the step finds nothing to do. A step counts as
+    /// `requests` requests.
     async fn run<F>(&self, requests: f64, seconds: u32, step: impl Fn(Client, usize) -> F) -> Sample
     where
         F: Future<Output = bool>,
     {
-        let redis = self.place.processes();
+        let redis = self.backend.processes();
         let myself = [std::process::id()];
         let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
         let start = Instant::now();
@@ -139,7 +141,7 @@ fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
     words.into_iter().map(Value::from).collect()
 }
 
-/// The ids of a stream's entries.
+/// Returns the ids of the entries of a stream.
 fn ids(entries: &Value) -> Vec<String> {
     let Value::Array(entries) = entries else {
         panic!("no entries: {entries:?}");

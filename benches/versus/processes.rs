@@ -1,4 +1,4 @@
-//! What processes have computed and what memory they hold, with all their children, by `/proc`.
+//! Processor time and memory of processes with all their children, from `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,7 +6,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long the threads of these processes and of all below them have computed, in seconds, to the nanosecond.
+/// Processor time of the threads of these processes and of all their descendants, in seconds, with
+/// a resolution of one nanosecond.
 pub(crate) fn cpu_s(roots: &[u32]) -> f64 {
     let of_process = |process: u32| -> f64 {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
@@ -17,7 +18,8 @@ pub(crate) fn cpu_s(roots: &[u32]) -> f64 {
     with_children(roots).into_iter().map(of_process).sum()
 }
 
-/// Waits until they hardly compute any more: some go on with requests whose clients have left.
+/// Waits until the processes are nearly idle. Some continue with requests whose clients have
+/// disconnected.
 pub(crate) fn wait_until_idle(roots: &[u32]) {
     const LOOK: Duration = Duration::from_millis(200);
     const LOOKS_MAX: usize = 150;
@@ -31,7 +33,8 @@ pub(crate) fn wait_until_idle(roots: &[u32]) {
     }
 }
 
-/// How much memory they have resident, in bytes. What several of them share counts for each.
+/// Resident memory of the processes, in bytes. Memory that several of them share is counted for
+/// each.
 pub(crate) fn resident_bytes(roots: &[u32]) -> f64 {
     let of_process = |process: u32| -> Option<f64> {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -42,12 +45,12 @@ pub(crate) fn resident_bytes(roots: &[u32]) -> f64 {
     with_children(roots).into_iter().filter_map(of_process).sum()
 }
 
-/// How long the children of this process that have ended have computed, in seconds, to a hundredth.
+/// Processor time of the ended children of this process, in seconds, with a resolution of 10 ms.
 pub(crate) fn cpu_of_ended_children_s() -> f64 {
     const TICKS_PER_S: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = fields_behind_name(&stat).collect();
-    // See proc(5): the children's user and system time are the 16th and 17th field.
+    // See proc(5): the user and system time of the children are fields 16 and 17.
     let ticks: f64 = fields[13].parse::<f64>().unwrap() + fields[14].parse::<f64>().unwrap();
     ticks / TICKS_PER_S
 }
@@ -78,7 +81,8 @@ fn with_children(roots: &[u32]) -> Vec<u32> {
     all
 }
 
-/// The fields of a `stat` from the third on: the second, the name, may hold anything.
+/// The fields of a `stat` file from the third on. The second field, the name, may contain any
+/// character.
 fn fields_behind_name(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit(')').next().unwrap_or_default().split_whitespace()
 }

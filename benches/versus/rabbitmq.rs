@@ -1,4 +1,5 @@
-//! `RabbitMQ` with its management plugin, a node of its own on free ports, in a temporary directory.
+//! A private `RabbitMQ` node with its management plugin, on free ports and in a temporary
+//! directory.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,23 +10,23 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::support::ports::free_port;
-use crate::support::redis::{spawn, tethered};
+use crate::support::redis::{child_command, spawn};
 
-/// Debian's, past the wrapper that changes the user.
+/// The server of the Debian package, without the wrapper that changes the user.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running node; stopped on drop.
+/// A running node. Dropping it stops the node.
 pub(crate) struct RabbitMq {
     process: Child,
     pub(crate) url: String,
-    /// The port of the daemon that knows the node by its name, which outlives the node.
+    /// Port of the name daemon (epmd) of the node, which keeps running when the node stops.
     name_port: String,
     _dir: TempDir,
 }
 
 impl RabbitMq {
-    /// Starts a node with one queue, `q-0`, or says why it cannot.
+    /// Starts a node with one queue, `q-0`. Returns the reason if it cannot.
     pub(crate) async fn start() -> Result<Self, String> {
         if !Path::new(SERVER).exists() {
             return Err("not installed".to_owned());
@@ -38,7 +39,7 @@ impl RabbitMq {
         fs::write(path("plugins"), "[rabbitmq_management].\n").unwrap();
         let log = File::create(path("log")).unwrap();
         let name_port = free_port().to_string();
-        let mut command = tethered(SERVER);
+        let mut command = child_command(SERVER);
         command
             .envs([("HOME", path("")), ("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf"))])
             .envs([("RABBITMQ_ENABLED_PLUGINS_FILE", path("plugins")), ("RABBITMQ_MNESIA_BASE", path("data"))])
@@ -62,7 +63,7 @@ impl RabbitMq {
         self.process.id()
     }
 
-    /// Lets `q-0` be there and empty; the first time waits until the node serves.
+    /// Creates an empty queue `q-0`. The first call waits until the node is ready.
     pub(crate) async fn create_queue(&mut self) -> Result<(), String> {
         let give_up = Instant::now() + START_TIMEOUT;
         let url = format!("{}/api/queues/%2F/q-0", self.url);
@@ -91,7 +92,7 @@ impl Drop for RabbitMq {
     }
 }
 
-/// The version that is installed.
+/// Returns the installed version.
 pub(crate) fn version() -> Option<String> {
     let said = Command::new("dpkg-query").args(["-W", "-f", "${Version}", "rabbitmq-server"]).output().ok()?;
     said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())

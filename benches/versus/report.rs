@@ -1,4 +1,4 @@
-//! `docs/performance.md`: a template, what was measured, and the part that people write.
+//! Writes `docs/performance.md` from a template and the results. One part of it is written by hand.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,7 +17,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance.md");
 const BEGIN: &str = "<!-- By hand, from here -->";
 const END: &str = "<!-- to here -->";
 
-/// Writes the document, and keeps what stands between the marks in the one that is there.
+/// Writes the document, and keeps the text between the marks of the existing document.
 pub(crate) fn write(results: &Results, pace: Pace) {
     let before = fs::read_to_string(FILE).unwrap_or_default();
     let by_hand = before.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("\n", |(kept, _)| kept);
@@ -33,7 +33,7 @@ pub(crate) fn write(results: &Results, pace: Pace) {
     fs::write(FILE, text).unwrap();
 }
 
-/// The table of those goals that were measured.
+/// Returns the table of the goals that were measured.
 pub(crate) fn goals(results: &Results) -> String {
     let mut table = "| measure | goal | reached | |\n|---|---|---|---|".to_owned();
     for goal in &GOALS {
@@ -43,7 +43,7 @@ pub(crate) fn goals(results: &Results) -> String {
         }
     }
     if let Some(share) = share_of_store(results) {
-        write!(table, "\n\nOf what the store alone takes, {} comes through HTTP.", shown(share)).unwrap();
+        write!(table, "\n\nOver HTTP, Sukkal reaches {} of the rate of the store without HTTP.", shown(share)).unwrap();
     }
     table
 }
@@ -67,7 +67,7 @@ fn machine() -> String {
     .fold("| | |\n|---|---|".to_owned(), |table, row| format!("{table}\n{row}"))
 }
 
-/// What of Zaqar's packages matters for its speed.
+/// Returns the versions of Zaqar's packages that matter for its speed.
 fn packages() -> String {
     let list = include_str!("zaqar.txt");
     let matters = |line: &&str| {

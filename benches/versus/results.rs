@@ -1,28 +1,28 @@
-//! What was measured: per measure, contestant and round some named figures; and their medians.
+//! The results: named figures for each measurement, contestant and round, and their medians.
 
-/// The figures of one contestant in one round, in the order of a table's columns.
+/// The figures of one contestant in one round, in the order of the columns.
 pub(crate) type Sample = Vec<(&'static str, f64)>;
 
-/// All measures that were taken.
+/// The results of all measurements.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) measures: Vec<Measure>,
 }
 
-/// One table.
+/// One measurement, which is shown as a table.
 pub(crate) struct Measure {
-    /// What `--only` and goals call it.
+    /// The name for `--only` and for goals.
     pub(crate) name: &'static str,
-    /// Above its table.
+    /// The heading of the table.
     pub(crate) title: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// The rounds of one contestant.
+/// The results of one contestant in all rounds.
 pub(crate) struct Row {
     pub(crate) contestant: String,
     pub(crate) samples: Vec<Sample>,
-    /// Why there are none.
+    /// Why the contestant has no results.
     pub(crate) missing: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Measure {
         self.row(contestant).samples.push(sample);
     }
 
-    /// Notes that a contestant does not take part.
+    /// Records why a contestant does not take part.
     pub(crate) fn miss(&mut self, contestant: &str, reason: &str) {
         self.row(contestant).missing = Some(reason.to_owned());
     }
@@ -49,7 +49,7 @@ impl Measure {
         &mut self.rows[place]
     }
 
-    /// The table in Markdown, medians of the rounds.
+    /// Returns the table of the medians in Markdown.
     pub(crate) fn table(&self) -> String {
         let columns: Vec<&str> = self
             .rows
@@ -71,7 +71,7 @@ impl Measure {
 }
 
 impl Row {
-    /// The middle of what the rounds say.
+    /// Returns the median of the rounds.
     pub(crate) fn median(&self, column: &str) -> Option<f64> {
         let of = |sample: &Sample| sample.iter().find(|(name, _)| *name == column).map(|(_, figure)| *figure);
         let figures: Vec<f64> = self.samples.iter().filter_map(of).collect();
@@ -80,7 +80,7 @@ impl Row {
 }
 
 impl Results {
-    /// The median of a figure, if it was measured.
+    /// Returns the median of a figure, if it was measured.
     pub(crate) fn figure(&self, measure: &str, contestant: &str, column: &str) -> Option<f64> {
         let measure = self.measures.iter().find(|one| one.name == measure)?;
         measure.rows.iter().find(|row| row.contestant == contestant)?.median(column)
@@ -93,7 +93,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
 }
 
-/// A figure with about three digits that say something.
+/// Formats a figure with about three significant digits.
 pub(crate) fn shown(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => grouped(figure),
@@ -103,7 +103,7 @@ pub(crate) fn shown(figure: f64) -> String {
     }
 }
 
-/// Thousands apart.
+/// Formats a figure with spaces between groups of thousands.
 fn grouped(figure: f64) -> String {
     let digits = format!("{figure:.0}");
     let mut text = String::new();

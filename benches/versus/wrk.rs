@@ -1,26 +1,27 @@
-//! The load generator: wrk, one thread, keep-alive connections, a closed loop. What it sends is in `wrk/`.
+//! The load generator: wrk with one thread and keep-alive connections in a closed loop. The scripts
+//! with its requests are in `wrk/`.
 
 use std::process::Stdio;
 
 use serde::Deserialize;
 
 use crate::processes;
-use crate::support::redis::{spawn, tethered};
+use crate::support::redis::{child_command, spawn};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/versus/wrk");
 
-/// What is sent, from where, and for how long.
+/// A load: its script, number of connections and duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// A file in `wrk/`, without its ending.
+    /// Name of a file in `wrk/`, without its extension.
     pub(crate) script: &'static str,
-    /// What the script takes.
+    /// The arguments of the script.
     pub(crate) arguments: Vec<String>,
     pub(crate) connections: u32,
     pub(crate) seconds: u32,
 }
 
-/// How it went.
+/// The outcome of a load.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) requests: f64,
@@ -30,16 +31,16 @@ pub(crate) struct Outcome {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
-    /// What wrk itself has computed, in seconds.
+    /// Processor time of wrk itself, in seconds.
     #[serde(default)]
     pub(crate) cpu_s: f64,
 }
 
 impl Load {
-    /// Sends it all. Blocks.
+    /// Runs the load. Blocks until it is over.
     pub(crate) fn send_to(&self, url: &str) -> Outcome {
         let cpu_before_s = processes::cpu_of_ended_children_s();
-        let mut wrk = tethered("wrk");
+        let mut wrk = child_command("wrk");
         wrk.args(["--threads", "1", "--timeout", "60s", "--connections", &self.connections.to_string()])
             .args(["--duration", &format!("{}s", self.seconds)])
             .args(["--script", &format!("{SCRIPTS}/{}.lua", self.script), url, "--"])
@@ -57,7 +58,7 @@ impl Load {
     }
 }
 
-/// The version that is installed, if any is.
+/// Returns the installed version, or `None` if wrk is not installed.
 pub(crate) fn version() -> Option<String> {
     let said = std::process::Command::new("wrk").arg("--version").output().ok()?.stdout;
     let said = String::from_utf8_lossy(&said).into_owned();

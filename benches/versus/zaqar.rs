@@ -1,7 +1,9 @@
-//! `OpenStack` Zaqar from `PyPI` over a Redis of its own, as both message and management store, without
-//! authentication or pooling, on the server that did best for it: uWSGI's HTTP router and four workers.
+//! `OpenStack` Zaqar from `PyPI` with a private Redis as message and management store, without
+//! authentication and pooling. It runs on the fastest server for it: uWSGI with its HTTP router and
+//! four workers.
 //!
-//! The first start installs it below `target/versus`, which takes a minute and a package index.
+//! The first start installs it below `target/versus`, which takes a minute and needs a package
+//! index.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,30 +16,30 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::ports::free_port;
 use crate::support::python;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 
 const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/versus/zaqar.txt");
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Configuration and logs, for as long as this program runs.
+/// The directory of configuration and logs, which is removed when this program ends.
 static HOME: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
-/// A running Zaqar and its URL.
+/// Starts Zaqar and returns its process and URL.
 pub(crate) async fn start(redis: &RedisServer) -> (Child, String) {
     let python = python::environment("versus/zaqar", REQUIREMENTS);
-    // oslo.config finds it below the home directory.
+    // oslo.config reads the configuration from the home directory.
     let home = HOME.path().join(redis.port().to_string());
     fs::create_dir_all(home.join(".zaqar")).unwrap();
     fs::write(home.join(".zaqar/zaqar.conf"), configuration(redis)).unwrap();
 
     let port = free_port();
     let log = File::create(home.join("uwsgi.log")).unwrap();
-    let mut uwsgi = tethered(python.with_file_name("uwsgi"));
+    let mut uwsgi = child_command(python.with_file_name("uwsgi"));
     uwsgi
         .args(["--http", &format!("127.0.0.1:{port}"), "--http-keepalive", "--master", "--processes", "4"])
         .args(["--add-header", "Connection: Keep-Alive", "--listen", "4096", "--disable-logging", "--no-orphans"])
         .args(["--module", "zaqar.transport.wsgi.app:app", "--need-app"])
-        // Its router would hang up after every answer without a length.
+        // Without a length, the router would close the connection after each response.
         .args(["--response-route-status", "204 addheader:Content-Length: 0"])
         .env("HOME", &home)
         .stdin(Stdio::null())
@@ -63,7 +65,7 @@ fn configuration(redis: &RedisServer) -> String {
 async fn wait_until_ready(process: &mut Child, url: &str, home: PathBuf) {
     let give_up = Instant::now() + START_TIMEOUT;
     loop {
-        // Even if it asks for a client id first.
+        // A response is sufficient, even one that requires a client id.
         if reqwest::get(format!("{url}/v2/ping")).await.is_ok() {
             return;
         }

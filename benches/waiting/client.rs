@@ -1,4 +1,5 @@
-//! A connection that costs next to nothing: there are ten thousand of them beside what they measure.
+//! A minimal HTTP connection. A benchmark opens ten thousand of them on the machine that it
+//! measures.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,17 +18,17 @@ impl Connection {
         Self::open_as(url, 1).await
     }
 
-    /// The same as the client of that number.
+    /// Connects as the client with the given number.
     pub(crate) async fn open_as(url: &str, number: usize) -> Self {
         let stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, buffer: Vec::new(), client: format!("{number:032x}") }
     }
 
-    /// Sends a request and waits for its answer, which has to be a good one; the body of that.
+    /// Sends a request and returns the body of the response, whose status must be 2xx.
     pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) -> Vec<u8> {
         self.send(method, path, body).await;
-        self.answer().await
+        self.response().await
     }
 
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
@@ -36,7 +37,7 @@ impl Connection {
         self.stream.write_all(request.as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn answer(&mut self) -> Vec<u8> {
+    pub(crate) async fn response(&mut self) -> Vec<u8> {
         let head = self.read_to(b"\r\n\r\n").await;
         let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
         assert!(head.starts_with("http/1.1 20"), "{head}");
@@ -48,7 +49,7 @@ impl Connection {
         self.buffer.drain(..length).collect()
     }
 
-    /// Begins to follow a feed, as the client of that number.
+    /// Starts to follow a feed, as the client with the given number.
     pub(crate) async fn follow(&mut self, path: &str, number: usize) {
         self.client = format!("{:032x}", 2 + number);
         let request = format!("{}Accept: text/event-stream\r\n\r\n", self.head("GET", path));
@@ -56,7 +57,7 @@ impl Connection {
         self.read_to(b"retry: 1000\n\n").await;
     }
 
-    /// When the next message of a feed was posted, as it says.
+    /// Reads the next message of a feed and returns the time of its post, which its body contains.
     pub(crate) async fn next_posted_us(&mut self) -> u64 {
         loop {
             let line = self.read_to(b"\n").await;
@@ -82,6 +83,6 @@ impl Connection {
     }
 
     async fn read_more(&mut self) {
-        assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "the server has hung up");
+        assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "the server has closed the connection");
     }
 }

@@ -1,65 +1,70 @@
--- Dead letters: messages that were delivered as often as their queue allows move to another queue. That queue may be in another
--- slot, so they leave through `outbox`, numbered, and are posted there in steps of their own, which may be repeated: the other
--- queue keeps the last number that it received from here. A message moves at most once per delivery: a dead letter that was not
--- delivered since it arrived is delivered first, whatever its count.
+-- Dead letters: messages that have been delivered as often as their queue allows move to another
+-- queue. That queue may be in another slot, so dead letters leave through `outbox`, are numbered,
+-- and are posted in separate steps. These steps may be repeated, because the receiving queue stores
+-- the last number that it received from each queue.
 --
--- In the outbox, a dead letter is its number, its delivery state (claim count, ttl (s) or 0 for its record's, end (s)), its entry,
--- the name of the other queue behind its length, and its record. src/storage/redis/dead_letters.rs reads it.
-local function is_dead(entry, rules)
-  if rules.target == '' then
+-- A message moves at most once per delivery: a dead letter that has not been delivered since it
+-- arrived is delivered first, whatever its count.
+--
+-- In the outbox, a dead letter consists of its number, its delivery state, its entry, the length and
+-- name of the receiving queue, and its record. The delivery state is the claim count, the ttl (s) or
+-- 0 for that of the record, and the end (s). src/storage/redis/dead_letters.rs reads it.
+local function is_dead_letter(entry, policy)
+  if policy.dead_letter_queue == '' then
     return false
   end
   local count = #entry > FRESH_BYTES and struct.unpack('>I4', entry, FRESH_BYTES + 1) or 0
-  return count < UNDELIVERED and count >= rules.count_max
+  return count < UNDELIVERED and count >= policy.deliveries_max
 end
 
--- Moves dead messages that are available to the outbox.
-local function send_dead_letters(dead, rules)
-  if #dead == 0 then
+-- Moves available messages to the outbox.
+local function move_to_outbox(entries, policy)
+  if #entries == 0 then
     return
   end
   local number = math.max(tonumber(redis.call('HGET', queue, 'o')) or 0, last_visible, now - 1)
-  local records = redis.call('HMGET', messages, unpack(keys_of(dead)))
-  local letters = {}
-  for i, entry in ipairs(dead) do
+  local records = redis.call('HMGET', messages, unpack(keys_of(entries)))
+  local packed = {}
+  for i, entry in ipairs(entries) do
     if records[i] then
-      local count, ttl, stop = delivery_of(entry)
-      if rules.dead_letter_ttl > 0 then
-        ttl, stop = rules.dead_letter_ttl, math.floor(now / 1000000) + 1 + rules.dead_letter_ttl
+      local count, ttl, end_s = delivery_of(entry)
+      if policy.dead_letter_ttl > 0 then
+        ttl, end_s = policy.dead_letter_ttl, math.floor(now / 1000000) + 1 + policy.dead_letter_ttl
       end
       number = number + 1
-      letters[#letters + 1] = struct.pack(DEAD_LETTER, number, count, ttl, stop, entry, #rules.target)
-        .. rules.target .. records[i]
+      packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, #policy.dead_letter_queue)
+        .. policy.dead_letter_queue .. records[i]
     end
   end
-  -- Frees before anything grows, so that this works when the store is full.
-  remove(ready, dead)
-  forget_empty_blocks(#dead)
-  if #letters > 0 then
-    redis.call('RPUSH', outbox, unpack(letters))
+  -- Frees memory before anything grows, so that this works when the store is full.
+  remove_messages(ready, entries)
+  remove_empty_blocks(#entries)
+  if #packed > 0 then
+    redis.call('RPUSH', outbox, unpack(packed))
     redis.call('HSET', queue, 'o', decimal(number))
   end
-  -- Should the driver fail to forward them, the janitor does.
-  redis.call('ZADD', due, 'LT', decimal(now), queue_tag())
+  -- If the driver fails to forward the dead letters, the janitor forwards them.
+  redis.call('ZADD', due, 'LT', decimal(now), hash_tag())
 end
 
--- The messages that are delivered next, and their positions in a fair queue. Those of them that are dead move to the outbox; the last
--- value says whether that was so for all. The caller takes the others and notes the turns. storage/embedded/dead_letters.rs has the same rule.
-local function next_to_deliver(limit, preferred, rules)
+-- Returns the next messages to deliver, and their positions in a fair queue. Messages that are dead
+-- letters move to the outbox; the third value says whether that was so for all. The caller takes
+-- the messages and records the turns. storage/embedded/dead_letters.rs has the same rule.
+local function next_deliverable(limit, preferred, policy)
   local entries, positions = next_entries(limit, preferred)
-  local live, live_positions, dead = {}, {}, {}
+  local deliverable, deliverable_positions, dead_letters = {}, {}, {}
   for i, entry in ipairs(entries) do
-    if is_dead(entry, rules) then
-      dead[#dead + 1] = entry
+    if is_dead_letter(entry, policy) then
+      dead_letters[#dead_letters + 1] = entry
     else
-      live[#live + 1], live_positions[#live + 1] = entry, positions[i]
+      deliverable[#deliverable + 1], deliverable_positions[#deliverable + 1] = entry, positions[i]
     end
   end
-  send_dead_letters(dead, rules)
-  return live, live_positions, #dead > 0 and #live == 0
+  move_to_outbox(dead_letters, policy)
+  return deliverable, deliverable_positions, #dead_letters > 0 and #deliverable == 0
 end
 
--- How many dead letters wait to be forwarded from a queue with these rules.
-local function waiting_dead_letters(rules)
-  return rules.target ~= '' and redis.call('LLEN', outbox) or 0
+-- Returns the number of dead letters to forward from a queue with this policy.
+local function outbox_length_of(policy)
+  return policy.dead_letter_queue ~= '' and redis.call('LLEN', outbox) or 0
 end

@@ -1,8 +1,10 @@
--- When messages end. Ranks are divided into blocks of 2^14 µs, and `expirations` has each block that holds a message, with
--- the earliest second in which one of these may end as its score. A claim that prolongs a message's life changes nothing:
--- when a block is visited, the entries say which messages have ended and when the next one will. A block has at most 16,384
--- messages, because ranks are unique. Blocks are removed when they are visited without a message; `forget_empty_blocks`
--- keeps those that deletions leave in proportion to the messages.
+-- When messages expire. Ranks are divided into blocks of 2^14 µs. `expirations` has each block that
+-- holds a message, with the earliest second in which one of its messages may expire as the score.
+--
+-- A claim that prolongs a message's life changes nothing here: a visit to the block reads from the
+-- entries which messages have expired and when the next one will. A block has at most 16,384
+-- messages, because ranks are unique. A visit removes the block if it has no messages.
+-- `remove_empty_blocks` keeps the number of empty blocks in proportion to the messages.
 local BLOCK_US = 16384
 local SPARE_BLOCKS = 64
 local SAMPLED_BLOCKS_MAX = 64
@@ -11,7 +13,7 @@ local function block_of(rank)
   return math.floor(rank / BLOCK_US)
 end
 
--- Notes the earliest second in which a message may end, for each block.
+-- Records for each block the earliest second in which one of its messages may expire.
 local function note_expirations(blocks)
   local members, earliest = {'LT'}, math.huge
   for block, second in pairs(blocks) do
@@ -19,5 +21,5 @@ local function note_expirations(blocks)
     earliest = math.min(earliest, second)
   end
   redis.call('ZADD', expirations, unpack(members))
-  note_due(earliest * 1000000)
+  schedule_due(earliest * 1000000)
 end

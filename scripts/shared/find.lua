@@ -1,9 +1,9 @@
 -- Finds messages by their keys.
 
--- How many other entries a range may have beside each one that is wanted.
-local OTHERS = 2
+-- Maximum number of other entries that a range may have for each entry that is wanted.
+local UNWANTED_PER_KEY_MAX = 2
 
--- The entry of the message with that key, and which of these sets it is in.
+-- Returns the entry of the message with this key, and which of the sets it is in.
 local function find_entry(key, sets)
   local rank = decimal(rank_of(key))
   for _, set in ipairs(sets) do
@@ -15,9 +15,9 @@ local function find_entry(key, sets)
   end
 end
 
--- The entries of the messages with these keys that are in one of these sets, by key; and the set of each. Keys of one request mostly
--- have ranks near each other, so each set is asked once for the range that they span, and key by key only where that has many
--- other entries.
+-- Returns the entries of messages in these sets by key, and the set of each by key. Keys of one
+-- request usually have ranks near each other. So each set is queried once for the whole range, and
+-- key by key only if the range has many other entries.
 local function find_entries(keys, sets)
   local found, set_of, missing = {}, {}, {}
   for _, key in ipairs(keys) do
@@ -31,7 +31,7 @@ local function find_entries(keys, sets)
     if count == 0 then
       break
     end
-    local limit = (OTHERS + 1) * count
+    local limit = (UNWANTED_PER_KEY_MAX + 1) * count
     local entries = redis.call('ZRANGEBYSCORE', set, decimal(lowest), decimal(highest), 'LIMIT', 0, limit)
     if #entries == limit then
       entries = {}

@@ -1,21 +1,23 @@
--- What is kept of posts with an idempotency key, and of restored pops: both end with the queue.
-local FORGOTTEN_MAX = 8
+-- Stored outcomes of posts with an idempotency key, and of restored pops. They are deleted with the
+-- queue.
+local EXPIRED_REMOVED_MAX = 8
 
--- Keeps what came of a request for this long (s), and forgets some of what was kept long enough.
-local function keep_outcome(name, outcome, kept_s)
-  local over = redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, FORGOTTEN_MAX)
-  if #over > 0 then
-    redis.call('HDEL', idempotency, unpack(over))
-    redis.call('ZREM', idempotency_expirations, unpack(over))
+-- Stores the outcome of a request for this many seconds, and removes some expired outcomes.
+local function store_outcome(name, outcome, lifetime_s)
+  local expired =
+    redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, EXPIRED_REMOVED_MAX)
+  if #expired > 0 then
+    redis.call('HDEL', idempotency, unpack(expired))
+    redis.call('ZREM', idempotency_expirations, unpack(expired))
   end
-  local kept_until = decimal(now + kept_s * 1000000)
+  local expires_at = decimal(now + lifetime_s * 1000000)
   redis.call('HSET', idempotency, name, outcome)
-  redis.call('ZADD', idempotency_expirations, kept_until, name)
-  redis.call('ZADD', due, 'LT', kept_until, queue_tag())
+  redis.call('ZADD', idempotency_expirations, expires_at, name)
+  redis.call('ZADD', due, 'LT', expires_at, hash_tag())
 end
 
--- What is kept of a request, if that is not over.
-local function kept_outcome(name)
+-- Returns the stored outcome of a request, unless it has expired.
+local function stored_outcome(name)
   local outcome = redis.call('HGET', idempotency, name)
   if outcome and now < tonumber(redis.call('ZSCORE', idempotency_expirations, name)) then
     return outcome

@@ -1,82 +1,85 @@
--- Assigns new messages their positions in the feed and stores them.
+-- Assigns positions in the feed to new messages and stores them.
 --
--- A message that is posted without delay is visible at once, and the last of them is the last visible rank. A message with a
--- delay stands in `delayed` at the rank at which it is due by logical time (logical_time.lua), so it is in its place in the
--- feed already. A visible message never has an undue one before it.
+-- A message without a delay is visible at once, and the last such message has the last visible
+-- rank. A delayed message is in `delayed` at the rank at which it is due by logical time
+-- (logical_time.lua), so its position in the feed is already fixed. No delayed message that is not
+-- yet due has a rank before a visible message.
 local GAPS_TRIED = 16
 
 local function count_delayed(from, count)
   return redis.call('ZCOUNT', delayed, decimal(from), decimal(from + count - 1))
 end
 
--- The first rank from this one on that no delayed message has.
+-- Returns the first rank from `rank` on that no delayed message has.
 local function next_free_rank(rank)
   if count_delayed(rank, 1) == 0 then
     return rank
   end
-  local taken, width = 1, 2
+  local occupied, width = 1, 2
   while count_delayed(rank, width) == width do
-    taken, width = width, width * 2
+    occupied, width = width, width * 2
   end
-  while width - taken > 1 do
-    local middle = math.floor((taken + width) / 2)
+  while width - occupied > 1 do
+    local middle = math.floor((occupied + width) / 2)
     if count_delayed(rank, middle) == middle then
-      taken = middle
+      occupied = middle
     else
       width = middle
     end
   end
-  return rank + taken
+  return rank + occupied
 end
 
--- How many ranks are free from a free one on, as far as that matters.
-local function room_at(rank, wanted)
+-- Returns the number of consecutive free ranks from a free one on, at most `wanted`.
+local function free_run(rank, wanted)
   local next_taken = redis.call('ZRANGEBYSCORE', delayed, decimal(rank), '+inf', 'LIMIT', 0, 1)[1]
   return next_taken and math.min(rank_of(next_taken) - rank, wanted) or wanted
 end
 
--- This many free ranks from this one on: consecutive if there is room for that nearby, otherwise in order.
+-- Returns `count` free ranks from `from` on: consecutive if a long enough run is nearby, otherwise
+-- in order.
 local function free_ranks(from, count)
   local ranks = {}
   local rank = next_free_rank(from)
-  local room = room_at(rank, count)
+  local run = free_run(rank, count)
   for _ = 1, GAPS_TRIED do
-    if room == count then
+    if run == count then
       break
     end
-    rank = next_free_rank(rank + room)
-    room = room_at(rank, count)
+    rank = next_free_rank(rank + run)
+    run = free_run(rank, count)
   end
-  if room < count then
+  if run < count then
     rank = next_free_rank(from)
-    room = room_at(rank, count)
+    run = free_run(rank, count)
   end
   while true do
-    for taken = rank, rank + room - 1 do
-      ranks[#ranks + 1] = taken
+    for free_rank = rank, rank + run - 1 do
+      ranks[#ranks + 1] = free_rank
     end
     if #ranks == count then
       return ranks
     end
-    rank = next_free_rank(rank + room)
-    room = room_at(rank, count - #ranks)
+    rank = next_free_rank(rank + run)
+    run = free_run(rank, count - #ranks)
   end
 end
 
--- Ranks for this many messages that are delayed by this much (s).
+-- Returns ranks for `count` messages with this delay (s).
 local function delayed_ranks(count, delay)
   raise_logical_time(last_visible + 1)
   local ranks = free_ranks(logical.time + delay * 1000000, count)
-  note_due(ranks[1] - logical.offset)
-  keep_logical_time()
+  schedule_due(ranks[1] - logical.offset)
+  store_logical_time()
   return ranks
 end
 
--- Ranks for this many messages that are visible at once.
+-- Returns ranks for `count` messages that are visible at once.
 local function visible_ranks(count)
   local rank = math.max(last_visible + 1, logical and logical.time or now)
   while logical and count_delayed(0, rank + count) > 0 do
-    -- These ranks would reach a message that is not due yet, which happens only when more than one message is posted per µs.
+    -- These ranks would reach a message that is not due yet. That happens only if more than one
+    -- message is posted per µs.
     release_delayed(rank + count - 1)
     rank = math.max(last_visible + 1, logical.time)
   end
@@ -89,66 +92,70 @@ local function visible_ranks(count)
   return ranks
 end
 
--- Stores messages of one delay at these ranks.
-local function store(set, ranks, new, delays_before)
+-- Stores messages of one delay at these ranks, and returns their keys.
+local function store_messages(set, ranks, new, delays_before)
   local pack = struct.pack
   local keys, fields, members, blocks = {}, {}, {}, {}
   for i, rank in ipairs(ranks) do
-    local place, stop = new.places[i], new.stops[i]
-    local key, entry = pack(KEY, rank, place), pack(FRESH, rank, place, stop)
+    local header, end_s = new.headers[i], new.ends_s[i]
+    local key, entry = pack(KEY, rank, header), pack(FRESH_ENTRY, rank, header, end_s)
     keys[i] = key
     fields[2 * i - 1], fields[2 * i] = key, new.records[i]
-    members[2 * i - 1], members[2 * i] = decimal(rank), new.deliveries and entry .. new.deliveries[i] or entry
+    members[2 * i - 1], members[2 * i] = decimal(rank), new.delivery_states and entry .. new.delivery_states[i] or entry
     local block = block_of(rank)
-    if not blocks[block] or stop < blocks[block] then
-      blocks[block] = stop
+    if not blocks[block] or end_s < blocks[block] then
+      blocks[block] = end_s
     end
   end
-  call_with_all('HSET', messages, fields)
-  call_with_all('ZADD', set, members)
+  call_in_chunks('HSET', messages, fields)
+  call_in_chunks('ZADD', set, members)
   note_expirations(blocks)
   if fairness() then
     local assigned = {}
     for i in ipairs(keys) do
-      assigned[i] = new.lots[i] and assign_shard(new.lots[i], delays_before) or FIRST_SHARD
+      assigned[i] = new.candidates[i] and assign_shard(new.candidates[i], delays_before) or FIRST_SHARD
     end
-    put_into_shards(keys, set == ready and FREE or DELAYED, assigned)
+    put_into_shards(keys, set == ready and AVAILABLE or DELAYED, assigned)
   end
   notify(set == ready and #ranks or 0)
   return keys
 end
 
--- Posts messages. Of each message `new.places` has its nonce, poster and size class, `new.stops` the second in which it ends,
--- `new.records` its record, `new.lots` the shards of its tenant if the queue is fair, `new.delays` its delay (s), or nil if none
--- has one, and `new.deliveries` its delivery state, or nil if none has one. Returns their keys. Messages of one delay are next to
--- each other.
-local function post(new)
+-- Posts messages and returns their keys. `new` has these lists, with an item for each message:
+--   headers: nonce, poster and size class;
+--   ends_s: the second in which the message expires;
+--   records: the record;
+--   candidates: the shards of its tenant, if the queue is fair;
+--   delays: the delay (s); nil if no message has one;
+--   delivery_states: the delivery state; nil if no message has one.
+-- Messages with the same delay get ranks next to each other.
+local function post_messages(new)
   load_logical_time()
   if logical and redis.call('EXISTS', delayed) == 0 then
-    forget_logical_time()
+    clear_logical_time()
   end
   local delays_before = logical ~= nil
   if not new.delays then
-    return store(ready, visible_ranks(#new.places), new, delays_before)
+    return store_messages(ready, visible_ranks(#new.headers), new, delays_before)
   end
-  local groups, order, keys = {}, {}, {}
+  local groups, delays, keys = {}, {}, {}
   for i, delay in ipairs(new.delays) do
     if not groups[delay] then
-      groups[delay] = {at = {}, places = {}, stops = {}, records = {}, lots = {}}
-      order[#order + 1] = delay
+      groups[delay] = {indexes = {}, headers = {}, ends_s = {}, records = {}, candidates = {}}
+      delays[#delays + 1] = delay
     end
     local group = groups[delay]
-    local place = #group.at + 1
-    group.at[place] = i
-    for _, part in ipairs({'places', 'stops', 'records', 'lots'}) do
-      group[part][place] = new[part][i]
+    local index = #group.indexes + 1
+    group.indexes[index] = i
+    for _, part in ipairs({'headers', 'ends_s', 'records', 'candidates'}) do
+      group[part][index] = new[part][i]
     end
   end
-  for _, delay in ipairs(order) do
+  for _, delay in ipairs(delays) do
     local group = groups[delay]
-    local ranks = delay > 0 and delayed_ranks(#group.at, delay) or visible_ranks(#group.at)
-    for place, key in ipairs(store(delay > 0 and delayed or ready, ranks, group, delays_before)) do
-      keys[group.at[place]] = key
+    local ranks = delay > 0 and delayed_ranks(#group.indexes, delay) or visible_ranks(#group.indexes)
+    for index, key in ipairs(store_messages(delay > 0 and delayed or ready, ranks, group, delays_before)) do
+      keys[group.indexes[index]] = key
     end
   end
   return keys

@@ -1,28 +1,32 @@
--- What a queue consists of. src/storage/redis/keys.rs lists which keys a script gets, under these names:
---   queue        hash    m metadata, p what scripts obey of it (policy.lua), v its revision, u the token of the last update,
---                        s registration version, e epoch: changes when the queue is created or purged
---                        c the last rank that is visible, o the last number of a dead letter, f how a fair queue is divided
---                        (fair.lua), l logical time while something is delayed (logical_time.lua)
---                        d the time (µs) before which nothing is due, x how far a block of expirations was visited
---                        (queue_settle.lua)
---   messages     hash    key → record (storage/record.rs)
+-- The keys of a queue. src/storage/redis/keys.rs says which keys each script gets, under these
+-- names:
+--   queue        hash  m metadata, p packed policy (policy.lua), v revision, u token of the last
+--                      update, s registration version, e epoch: changes when the queue is created
+--                      or purged, c last visible rank, o last number of a dead letter, f sharding
+--                      of a fair queue (fair.lua), l logical time while any message is delayed
+--                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
+--                      a block of expirations (queue_apply_due.lua)
+--   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
---                zset    entries by rank (entry.lua). Every message is in one of the three: available; claimed, or returned
---                        with a delay; not due yet
---   expirations  zset    blocks of ranks by the earliest second in which a message of theirs may end (expirations.lua)
---   leases       zset    claims, and messages returned with a delay, by the time (µs) at which they end
---   claims       hash    claim id → its ttl, when it was made, its entries (claims.lua)
---   outbox       list    dead letters on their way to another queue (dead_letters.lua)
---   received     hash    the last dead letter that came from each queue
---   shards       zset    keys of messages in the shards of a fair queue (fair.lua)
---   tenants      zset    the tenants that posted most recently, by how much (sharding.lua)
+--                zset  entries by rank (entry.lua). Every message is in one of the three:
+--                      available; claimed, or returned with a delay; not due yet
+--   expirations  zset  blocks of ranks by the earliest second in which one of their messages may
+--                      expire (expirations.lua)
+--   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
+--   claims       hash  claim id → its ttl, start of its term, its entries (claims.lua)
+--   outbox       list  dead letters on their way to another queue (dead_letters.lua)
+--   received     hash  queue → number of the last dead letter that came from it, and when (µs)
+--   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
+--   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
 --   idempotency, idempotency_expirations
---                hash, zset   idempotency key → digest and keys of its post; by the time (µs) until which that is kept
---   tombstone    hash    of a deleted queue, for a day: v its registration version, c the last rank or number it may have given
---   due          zset    of all queues in the slot: those that have something due, by when (µs), or earlier
--- A message's key is its rank (7 bytes, big-endian) and its nonce (5 bytes).
+--                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
+--   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank or
+--                      number that it may have assigned
+--   due          zset  of all queues in the slot: queues in which something is due, by that time
+--                      (µs) or an earlier one
+-- A message key is the rank (7 bytes, big-endian) and the nonce (5 bytes).
 
--- Numbers in Lua are doubles, which are exact up to 2^53, as ranks are.
+-- Formats an integer. Numbers in Lua are doubles, which are exact up to 2^53, and so are ranks.
 local function decimal(number)
   return string.format('%d', number)
 end
@@ -31,8 +35,8 @@ local function rank_of(key)
   return (struct.unpack(RANK, key))
 end
 
--- Cuts a string into pieces of this many bytes.
-local function pieces_of(text, bytes)
+-- Splits a string into pieces of this many bytes.
+local function split(text, bytes)
   local pieces = {}
   for from = 1, #text, bytes do
     pieces[#pieces + 1] = string.sub(text, from, from + bytes - 1)
@@ -40,41 +44,43 @@ local function pieces_of(text, bytes)
   return pieces
 end
 
--- Runs a variadic command on many values in steps, because Lua passes at most some thousands of values at once. Pairs stay
--- together.
-local PASSED_MAX = 2000
-local function call_with_all(command, key, values)
+-- Runs a variadic command on many values in several calls, because Lua passes at most some
+-- thousands of values at once. Pairs stay together. Returns the sum of the replies.
+local VALUES_PER_CALL_MAX = 2000
+local function call_in_chunks(command, key, values)
   local sum = 0
-  for from = 1, #values, PASSED_MAX do
-    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + PASSED_MAX - 1, #values)))
+  for from = 1, #values, VALUES_PER_CALL_MAX do
+    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + VALUES_PER_CALL_MAX - 1, #values)))
   end
   return sum
 end
 
--- The same for a command that answers a list with an item for each value.
-local function ask_for_all(command, key, values)
+-- The same for a command that replies with a list of one item per value.
+local function query_in_chunks(command, key, values)
   local answers = {}
-  for from = 1, #values, PASSED_MAX do
-    for _, answer in ipairs(redis.call(command, key, unpack(values, from, math.min(from + PASSED_MAX - 1, #values)))) do
+  for from = 1, #values, VALUES_PER_CALL_MAX do
+    local last = math.min(from + VALUES_PER_CALL_MAX - 1, #values)
+    for _, answer in ipairs(redis.call(command, key, unpack(values, from, last))) do
       answers[#answers + 1] = answer
     end
   end
   return answers
 end
 
--- The time before which nothing is due in the queue, or nil if nothing will be. It may be too early, but is never too late.
+-- The time (µs) before which nothing is due in the queue, or nil if nothing will be due. It may be
+-- too early but is never too late.
 local next_due
 
--- The queue as the index of due queues names it.
-local function queue_tag()
+-- Returns the hash tag of the queue's keys, which names it in the index of due queues.
+local function hash_tag()
   return string.match(queue, '{(.*)}')
 end
 
--- Notes that something will be due in the queue at this time (µs).
-local function note_due(time)
+-- Records that something will be due in the queue at this time (µs).
+local function schedule_due(time)
   if not next_due or time < next_due then
     next_due = time
     redis.call('HSET', queue, 'd', decimal(time))
-    redis.call('ZADD', due, 'LT', decimal(time), queue_tag())
+    redis.call('ZADD', due, 'LT', decimal(time), hash_tag())
   end
 end

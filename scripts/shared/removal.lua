@@ -1,19 +1,20 @@
--- Removes messages: their entries in this set, their records, and their places in shards.
-local function remove(set, entries)
+-- Removes the messages with these entries from `set`, with their records and their keys in shards.
+local function remove_messages(set, entries)
   if #entries == 0 then
     return
   end
   local keys = keys_of(entries)
-  call_with_all('ZREM', set, entries)
-  call_with_all('HDEL', messages, keys)
+  call_in_chunks('ZREM', set, entries)
+  call_in_chunks('HDEL', messages, keys)
   if fairness() then
-    call_with_all('ZREM', shards, keys)
+    call_in_chunks('ZREM', shards, keys)
   end
 end
 
--- Forgets blocks of expirations that deletions have left without a message, if they are out of proportion: then at least half of
--- all blocks are empty, so a random sample in proportion to what was deleted keeps their number bounded.
-local function forget_empty_blocks(deleted)
+-- Removes blocks of expirations that deletions have left without a message, if there are too many
+-- of them. Then at least half of all blocks are empty, so checking a random sample in proportion to
+-- the deleted messages keeps their number bounded.
+local function remove_empty_blocks(deleted)
   local left = redis.call('HLEN', messages)
   if left == 0 then
     redis.call('DEL', expirations)

@@ -1,26 +1,27 @@
--- Assigns shards to new messages of a fair queue, and counts its tenants.
+-- Assigns shards to new messages of a fair queue, and counts messages by tenant.
 local TENANTS_MAX = 32
 local TENANT_COUNT_MAX = 10000
 local TENANTS_KEPT_S = 3600
 
--- How many messages shards have to give, now or later, as far as it was counted.
-local lengths = {}
+-- Number of available and delayed messages of each shard that was counted by this script.
+local shard_lengths = {}
 
-local function length_of(shard, delays)
-  local length = redis.call('ZCOUNT', shards, FREE .. shard, FREE .. shard)
+local function shard_length(shard, delays)
+  local length = redis.call('ZCOUNT', shards, AVAILABLE .. shard, AVAILABLE .. shard)
   if delays then
     length = length + redis.call('ZCOUNT', shards, DELAYED .. shard, DELAYED .. shard)
   end
-  lengths[shard] = length
+  shard_lengths[shard] = length
   return length
 end
 
--- The shard of a tenant for its next message: the first of its shards that has nothing to give, otherwise the one that has the
--- fewest. `delays` says whether anything was delayed before this post.
-local function assign_shard(lot, delays)
+-- Returns the shard for a tenant's next message: the first candidate that has no available or
+-- delayed message, otherwise the one that has the fewest. `delays` says whether any message was
+-- delayed before this post.
+local function assign_shard(candidates, delays)
   local shortest, least
-  for _, shard in ipairs(lot) do
-    local length = lengths[shard] or length_of(shard, delays)
+  for _, shard in ipairs(candidates) do
+    local length = shard_lengths[shard] or shard_length(shard, delays)
     if not least or length < least then
       shortest, least = shard, length
     end
@@ -28,12 +29,13 @@ local function assign_shard(lot, delays)
       break
     end
   end
-  lengths[shortest] = least + 1
+  shard_lengths[shortest] = least + 1
   return shortest
 end
 
--- Counts messages of tenants, by name, with a limited number of counters: the tenant that has posted least makes room for a new
--- one, which takes its count over (the Space-Saving algorithm). Counts are halved as they grow, so that old posts count little.
+-- Counts messages by the name of their tenant, with a limited number of counters. If there are too
+-- many, the tenant with the lowest count is removed and the new one takes over its count (the
+-- Space-Saving algorithm). Counts are halved as they grow, so that old posts count little.
 local function count_tenants(posted)
   for name, count in pairs(posted) do
     local counted = tonumber(redis.call('ZINCRBY', tenants, count, name))

@@ -1,31 +1,34 @@
--- Which available messages are next: the oldest; in a fair queue one of each shard that has any, in turn.
+-- Selects the next available messages: the oldest, or in a fair queue one of each shard that has
+-- any, in turn.
 --
--- The position of a message's turn is its shard, or UNSHARDED. The queue keeps the position that was served last.
+-- The position of a message's turn is its shard, or UNSHARDED. The queue stores the position that
+-- was served last.
 
--- Some free messages of a position, oldest first, behind so many.
-local function free_at(position, passed, count)
+-- Returns up to `count` available messages of a position, oldest first, after the first `offset`
+-- ones.
+local function available_at(position, offset, count)
   if position ~= UNSHARDED then
-    return redis.call('ZRANGEBYSCORE', shards, FREE .. position, FREE .. position, 'LIMIT', passed, count)
+    return redis.call('ZRANGEBYSCORE', shards, AVAILABLE .. position, AVAILABLE .. position, 'LIMIT', offset, count)
   end
   local boundary = decimal(fairness().boundary)
-  local keys = keys_of(redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', passed, count))
+  local keys = keys_of(redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', offset, count))
   if #keys < count then
     local before = redis.call('ZCOUNT', ready, '-inf', boundary)
-    local behind, score = math.max(passed - before, 0), FREE .. UNSHARDED
-    for _, key in ipairs(redis.call('ZRANGEBYSCORE', shards, score, score, 'LIMIT', behind, count - #keys)) do
+    local unsharded_offset, score = math.max(offset - before, 0), AVAILABLE .. UNSHARDED
+    for _, key in ipairs(redis.call('ZRANGEBYSCORE', shards, score, score, 'LIMIT', unsharded_offset, count - #keys)) do
       keys[#keys + 1] = key
     end
   end
   return keys
 end
 
--- The oldest messages of the positions that have something free, in the order of their turns behind one, so many at most; and
--- those positions.
-local function heads_behind(turn, limit)
+-- Returns the oldest message of up to `limit` positions that have an available one, in the order of
+-- their turns after `turn`; and those positions.
+local function heads_after(turn, limit)
   local heads, positions = {}, {}
-  local function look(from, last)
+  local function collect_heads(from, last)
     while #heads < limit do
-      local head = redis.call('ZRANGEBYSCORE', shards, from, FREE .. last, 'WITHSCORES', 'LIMIT', '0', '1')
+      local head = redis.call('ZRANGEBYSCORE', shards, from, AVAILABLE .. last, 'WITHSCORES', 'LIMIT', '0', '1')
       local score = head[2]
       if not score then
         return
@@ -34,24 +37,24 @@ local function heads_behind(turn, limit)
       from = '(' .. score
     end
   end
-  local first = FREE .. FIRST_SHARD
-  look(turn == UNSHARDED and first or '(' .. FREE .. turn, LAST_SHARD)
-  local unsharded = #heads < limit and free_at(UNSHARDED, 0, 1)[1]
+  local first = AVAILABLE .. FIRST_SHARD
+  collect_heads(turn == UNSHARDED and first or '(' .. AVAILABLE .. turn, LAST_SHARD)
+  local unsharded = #heads < limit and available_at(UNSHARDED, 0, 1)[1]
   if unsharded then
     heads[#heads + 1], positions[#positions + 1] = unsharded, UNSHARDED
   end
   if turn ~= UNSHARDED then
-    look(first, turn)
+    collect_heads(first, turn)
   end
   return heads, positions
 end
 
--- The oldest messages of those of some positions that have something free, the longest waiting first, so many at most; and
--- those positions.
+-- Returns the oldest available message of each wanted position, oldest first, at most `limit`; and
+-- their positions.
 local function heads_among(wanted, limit)
   local position_of, heads = {}, {}
   for _, position in ipairs(wanted) do
-    local head = free_at(position, 0, 1)[1]
+    local head = available_at(position, 0, 1)[1]
     if head and not position_of[head] then
       position_of[head], heads[#heads + 1] = position, head
     end
@@ -64,55 +67,58 @@ local function heads_among(wanted, limit)
   return first, positions
 end
 
--- Adds, behind the oldest message of each of these positions, what they give in further turns, until there are so many.
-local function go_round(keys, positions, limit)
-  local lines, given = {unpack(positions)}, 1
-  while #keys < limit and #lines > 0 do
-    -- Each is asked for its part of what is left; those that have given it go on.
-    local part = math.ceil((limit - #keys) / #lines)
+-- Appends further messages of these positions, in turn, until there are `limit` messages. `keys`
+-- has one message of each position already.
+local function append_rounds(keys, positions, limit)
+  local active, rounds_done = {unpack(positions)}, 1
+  while #keys < limit and #active > 0 do
+    -- Each position is asked for an equal part of the missing messages. A position that returns
+    -- fewer has no more.
+    local part = math.ceil((limit - #keys) / #active)
     local more, others = {}, {}
-    for i, position in ipairs(lines) do
-      more[i] = free_at(position, given, part)
+    for i, position in ipairs(active) do
+      more[i] = available_at(position, rounds_done, part)
       if #more[i] == part then
         others[#others + 1] = position
       end
     end
     for round = 1, part do
-      for i, position in ipairs(lines) do
+      for i, position in ipairs(active) do
         local key = more[i][round]
         if key and #keys < limit then
           keys[#keys + 1], positions[#positions + 1] = key, position
         end
       end
     end
-    lines, given = others, given + part
+    active, rounds_done = others, rounds_done + part
   end
 end
 
--- Whether what is next was picked as somebody prefers, and the position of the last message.
-local is_preferred = false
+-- Whether the selection followed the claim's preference, and the position of its last message.
+local served_preferred = false
 local last_position
 
--- The entries of the available messages that are next, at most this many and as many as fit into one answer, in a fair queue
--- from some shards if the preference may be followed; and there their positions.
+-- Returns the entries of the next available messages, at most `limit` and as many as fit into one
+-- reply; in a fair queue also their positions. A fair queue serves the preferred shards if the
+-- preference may be followed.
 local function next_entries(limit, preferred)
-  local divided = fairness()
+  local fair = fairness()
   local entries, positions
-  is_preferred = false
-  if not divided then
+  served_preferred = false
+  if not fair then
     entries, positions = redis.call('ZRANGE', ready, 0, limit - 1), {}
   else
     local keys
     keys, positions = {}, {}
-    if #preferred > 0 and divided.passes < PREFERRED_IN_A_ROW_MAX then
+    if #preferred > 0 and fair.preferred_in_a_row < PREFERRED_IN_A_ROW_MAX then
       keys, positions = heads_among(preferred, limit)
-      is_preferred = #keys > 0
+      served_preferred = #keys > 0
     end
-    if not is_preferred then
-      keys, positions = heads_behind(divided.turn, limit)
+    if not served_preferred then
+      keys, positions = heads_after(fair.turn, limit)
     end
     if #keys < limit then
-      go_round(keys, positions, limit)
+      append_rounds(keys, positions, limit)
     end
     local found = find_entries(keys, {ready})
     entries = {}
@@ -132,22 +138,24 @@ local function next_entries(limit, preferred)
   return entries, positions
 end
 
--- Notes that the messages which were next had their turns, in a fair queue. Called when they are out of their set, because a full
--- store refuses what grows unless the script has freed something before.
-local function note_turns()
-  local divided = fairness()
-  if divided and last_position then
-    if is_preferred then
-      divided.passes = divided.passes + 1
+-- Records the turns of the selected messages in a fair queue. Call this after the messages have
+-- been removed from their set, because a full store refuses commands that need memory unless the
+-- script has freed some before.
+local function record_turns()
+  local fair = fairness()
+  if fair and last_position then
+    if served_preferred then
+      fair.preferred_in_a_row = fair.preferred_in_a_row + 1
     else
-      divided.turn, divided.passes = last_position, 0
+      fair.turn, fair.preferred_in_a_row = last_position, 0
     end
-    keep_fairness(divided)
+    store_fairness(fair)
   end
 end
 
--- Takes available messages out of their set: at the head of a plain queue the first ones, else by their entries.
-local function take(entries)
+-- Removes available messages from their set: in a queue that is not fair the first ones, else by
+-- entry.
+local function take_from_ready(entries)
   if fairness() then
     redis.call('ZREM', ready, unpack(entries))
   else

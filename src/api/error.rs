@@ -1,8 +1,9 @@
-//! From errors to answers: the only status table.
+//! Maps errors to responses. This is the only table of statuses.
 //!
-//! An answer says whose fault it is: 4xx the request's, with what to change; 503 the store's, worth
-//! another try, or the operator's, who has to set a key; 500 ours, with nothing of the inside shown, or that of
-//! whoever damaged a message.
+//! The status says where the cause is. 4xx: the request is wrong, and the description says what to
+//! change. 503: the store is unavailable, and a retry may succeed, or the operator must set a key.
+//! 500: the service has a bug, and the response shows no internals, or a stored message was
+//! damaged.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -11,54 +12,55 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use thiserror::Error;
 
+use crate::broker::{self, StoreError};
 use crate::domain::ClientIdRule;
-use crate::domain::once::InvalidKey;
-use crate::domain::queue::InvalidQueueId;
-use crate::{broker, storage};
+use crate::domain::idempotency::InvalidKey;
+use crate::domain::queue_id::InvalidQueueId;
 
-/// How soon a client may try again after a 503, in seconds.
+/// Time in seconds after which a client may retry a request that got a 503 or 429.
 const RETRY_AFTER_S: u32 = 1;
-/// The longest URL: its path and query, in bytes.
+/// Maximum size in bytes of the path and query of a URL.
 pub const URL_BYTES_MAX: usize = 8_192;
-/// The largest request line and headers, together, in bytes.
+/// Maximum size in bytes of the URL and the headers of a request together.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// What a client of an event stream can do if it cannot set headers, as a browser's `EventSource` cannot.
-const STREAM_HINT: &str = " An event stream may have client_id= and project_id= in its query instead.";
+/// Says what a client of an event stream can do if it cannot set headers, such as the `EventSource`
+/// of a browser.
+const STREAM_HINT: &str = " An event stream accepts the query parameters client_id and project_id instead.";
 const DEFECT: &str =
-    "This is a bug in the service. Its log has the cause, under the X-OpenStack-Request-ID of this answer.";
+    "This is a bug in the service. Its log has the cause under the X-OpenStack-Request-ID of this response.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
 
-/// Why a request is not answered with what it asks for.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// No such path.
+    /// No route has the path.
     #[error("There is no such path. The API begins at /v2/, and GET / lists its versions.")]
     NoRoute,
-    /// The request has a signature that does not allow it. Which part does not fit is not said.
+    /// The signature does not allow the request. The text does not say which part is wrong.
     #[error("The URL-Signature does not allow this request.")]
     NotSigned,
-    /// The path does not take the method.
-    #[error("The methods of this path are {allow}.")]
+    /// The path does not accept the method.
+    #[error("This path accepts only the methods {allow}.")]
     Method {
-        /// The methods that it takes, as in `Allow`.
-        allow: &'static str,
+        /// The value of the `Allow` header.
+        allow: String,
     },
-    /// The URL is longer than any that the API needs.
+    /// The URL is too long.
     #[error("The URL has {0} bytes; at most {max} are allowed.", max = URL_BYTES_MAX)]
     UrlTooLong(usize),
-    /// The request does not name its host, or names it twice.
+    /// The `Host` header is missing or repeated.
     #[error("An HTTP/1.1 request must have exactly one Host header.")]
     Host,
-    /// A header that says who calls is there more than once.
-    #[error("The header {0} is given more than once.")]
+    /// A header that identifies the caller is repeated.
+    #[error("The header {0} is repeated; it must appear only once.")]
     RepeatedHeader(&'static str),
-    /// The body is encoded.
-    #[error("The Content-Encoding of a body must be identity.")]
+    /// The body has a content encoding.
+    #[error("The header Content-Encoding must be identity or absent.")]
     ContentEncoding,
-    /// The request claims to be a form.
-    #[error("The API takes JSON, not application/x-www-form-urlencoded.")]
+    /// The body is declared as a form.
+    #[error("Content-Type is application/x-www-form-urlencoded; the API accepts only JSON.")]
     FormContent,
-    /// The client takes no JSON.
+    /// The client does not accept JSON.
     #[error("This API serves application/json only; the Accept header must allow it.")]
     NotAcceptable,
     /// `Client-ID` is missing.
@@ -67,12 +69,12 @@ pub enum Error {
         /// Whether the request is for an event stream.
         is_stream: bool,
     },
-    /// The client id is not one.
+    /// The client id is invalid.
     #[error("Malformed hexadecimal UUID. {carrier} must be {accepted}.")]
     ClientIdInvalid {
-        /// Where it stands in the request.
+        /// The header or parameter with the client id.
         carrier: &'static str,
-        /// What it must be.
+        /// The rule for client ids.
         accepted: ClientIdRule,
     },
     /// `X-Project-ID` is missing.
@@ -82,95 +84,96 @@ pub enum Error {
         is_stream: bool,
     },
     /// `X-Project-ID` is empty.
-    #[error("The header X-Project-ID is empty.")]
+    #[error("The header X-Project-ID is empty; it must name a project.")]
     ProjectEmpty,
-    /// `X-Project-ID` is no text.
-    #[error("The header X-Project-ID is not UTF-8.")]
+    /// `X-Project-ID` is not UTF-8.
+    #[error("The header X-Project-ID must be valid UTF-8.")]
     ProjectInvalid,
-    /// The path's queue name, or the project, can name no queue.
+    /// The queue name or the project id is invalid.
     #[error("{0}")]
     QueueId(#[from] InvalidQueueId),
-    /// A query parameter has a value of the wrong type.
+    /// A query parameter has an invalid value.
     #[error("The \"{name}\" parameter is invalid. The value must be {expected}.")]
     Parameter {
-        /// The parameter.
+        /// Name of the parameter.
         name: String,
-        /// What it takes.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// The request is not what the route takes.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
-    /// The body is not what the route takes.
+    /// The body is invalid.
     #[error("{0}")]
     Body(String),
-    /// The body is of another media type than the one that the route takes.
+    /// The media type of the body is not the one that the route requires.
     #[error("Expected Content-Type for PATCH: {0}.")]
     MediaType(&'static str),
-    /// The idempotency key is none.
+    /// The idempotency key is invalid.
     #[error("{0}")]
     IdempotencyKey(#[from] InvalidKey),
-    /// The body did not arrive.
-    #[error("The request body did not arrive completely, or not in time.")]
+    /// The body is incomplete or did not arrive in time.
+    #[error("The request body was incomplete or did not arrive in time.")]
     BodyCutOff,
-    /// There is no memory for the body now.
-    #[error("The request bodies that are arriving use all the memory for bodies. Please try again in a few seconds.")]
+    /// There is no memory for the body at the moment.
+    #[error("Other requests use all the memory for request bodies. Please try again in a few seconds.")]
     BodyBudget,
-    /// The head is too large.
+    /// The URL and the headers are too large.
     #[error("The URL and the headers are too large; together they may have at most {HEAD_BYTES_MAX} bytes.")]
     HeadTooLarge,
-    /// What the store holds has no JSON form.
-    #[error("a document could not be written")]
+    /// A stored value has no JSON form.
+    #[error("cannot write a response document")]
     Document,
-    /// Metadata in a patch that reserved keys do not take.
+    /// A patch sets a reserved metadata key to an invalid value.
     #[error("{0}")]
     PatchedMetadata(crate::domain::metadata::InvalidMetadata),
-    /// The broker refused or could not.
+    /// The broker refused the operation or failed.
     #[error(transparent)]
     Broker(#[from] broker::Error),
 }
 
-/// What a request gets when the code behind it broke down.
+/// Returns the response to a request that failed because of a bug.
 #[must_use]
 pub fn internal() -> Response {
     document(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", DEFECT)
 }
 
-/// Marks an answer that the store could not give.
+/// The cause of a `503` response, if it is a failure of the store. It is in the extensions of the
+/// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFailure {
-    /// It cannot be reached, or it refuses to write.
-    Away,
-    /// Its disk is full.
+    /// The store cannot be reached, or it refuses writes.
+    Unavailable,
+    /// The disk of the store is full.
     DiskFull,
-    /// Its memory is full.
+    /// The memory of the store is full.
     MemoryFull,
 }
 
 impl StoreFailure {
-    /// The failure that an error of the store is; `None` if the store was not asked, or is damaged.
-    fn of(error: &storage::Error) -> Option<Self> {
+    /// Returns the failure that caused an error; `None` if the store was not accessed or its data
+    /// is corrupt.
+    fn of(error: &StoreError) -> Option<Self> {
         match error {
-            storage::Error::Unavailable(_) => Some(Self::Away),
-            storage::Error::DiskFull(_) => Some(Self::DiskFull),
-            storage::Error::MemoryFull(_) => Some(Self::MemoryFull),
-            storage::Error::Overloaded | storage::Error::Corrupt(_) => None,
+            StoreError::Unavailable(_) => Some(Self::Unavailable),
+            StoreError::DiskFull(_) => Some(Self::DiskFull),
+            StoreError::MemoryFull(_) => Some(Self::MemoryFull),
+            StoreError::Overloaded | StoreError::Corrupt(_) => None,
         }
     }
 
-    /// What a request gets that the store could not serve: what was not done, if that is known, and that it may be tried
-    /// again.
+    /// Returns the `503` response. `description` says which operation failed, if that is known.
     #[must_use]
-    pub fn response(self, loss: Option<&str>) -> Response {
+    pub fn response(self, description: Option<&str>) -> Response {
         let reason = match self {
-            Self::Away => "The message store cannot be reached.",
+            Self::Unavailable => "The message store cannot be reached.",
             Self::DiskFull => "The disk of the message store is full.",
             Self::MemoryFull => "The memory of the message store is full.",
         };
-        let reason = match (self, loss) {
+        let reason = match (self, description) {
             (_, None) => reason.to_owned(),
-            (Self::Away, Some(loss)) => loss.to_owned(),
-            (_, Some(loss)) => format!("{loss} {reason}"),
+            (Self::Unavailable, Some(description)) => description.to_owned(),
+            (_, Some(description)) => format!("{description} {reason}"),
         };
         let mut response = unavailable(&format!("{reason} Please try again in a few seconds."));
         response.extensions_mut().insert(self);
@@ -178,7 +181,7 @@ impl StoreFailure {
     }
 }
 
-/// `503` with this reason.
+/// Returns a `503` response with this reason.
 #[must_use]
 pub fn unavailable(reason: &str) -> Response {
     let (status, title) = UNAVAILABLE;
@@ -188,12 +191,13 @@ pub fn unavailable(reason: &str) -> Response {
 }
 
 impl Error {
-    /// What a client is told, where there is no status any more to tell it by.
+    /// Returns the title and description for the last event of a stream, whose status was sent
+    /// before. Logs the error if its status would be that of a server error.
     #[must_use]
-    pub fn words(&self) -> (&'static str, String) {
-        let (status, title) = self.parts();
+    pub fn title_and_description(&self) -> (&'static str, String) {
+        let (status, title) = self.status_and_title();
         if status.is_server_error() {
-            tracing::error!(error = %self, status = status.as_u16(), "a stream failed");
+            tracing::error!(error = %self, status = status.as_u16(), "stream failed");
         }
         match self {
             Self::Document | Self::Broker(broker::Error::Store(_)) => (title, DEFECT.to_owned()),
@@ -201,7 +205,7 @@ impl Error {
         }
     }
 
-    fn parts(&self) -> (StatusCode, &'static str) {
+    fn status_and_title(&self) -> (StatusCode, &'static str) {
         use broker::Error as Broker;
         match self {
             Self::NoRoute | Self::NotSigned => (StatusCode::NOT_FOUND, "404 Not Found"),
@@ -231,16 +235,16 @@ impl Error {
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
-            Self::Broker(Broker::Share { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
+            Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
             Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
             Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_)) => {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
-            Self::Document | Self::Broker(Broker::Store(storage::Error::Corrupt(_)) | Broker::Damaged(_)) => {
+            Self::Document | Self::Broker(Broker::Store(StoreError::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
-            // Another process may have the key, or this one's operator may give it one.
+            // A retry may reach a process that has the key, or the operator may set it.
             Self::BodyBudget | Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
         }
@@ -249,20 +253,21 @@ impl Error {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let (status, title) = self.parts();
-        let is_passing = match &self {
+        let (status, title) = self.status_and_title();
+        let is_transient = match &self {
             Self::BodyBudget => true,
-            Self::Broker(broker::Error::Store(error)) => error.is_passing(),
+            Self::Broker(broker::Error::Store(error)) => error.is_transient(),
             _ => false,
         };
-        if is_passing {
-            // The store tells the operator once. A line for each of thousands of requests would make an overload worse.
+        if is_transient {
+            // The store logs the cause once. Logging each of thousands of requests would make an
+            // overload worse.
             tracing::debug!(error = %self, status = status.as_u16(), "request refused");
         } else if status.is_server_error() {
             tracing::error!(error = %self, status = status.as_u16(), "request failed");
         }
         match &self {
-            Self::Document | Self::Broker(broker::Error::Store(storage::Error::Corrupt(_))) => return internal(),
+            Self::Document | Self::Broker(broker::Error::Store(StoreError::Corrupt(_))) => return internal(),
             Self::Broker(broker::Error::Store(error)) => {
                 if let Some(failure) = StoreFailure::of(error) {
                     return failure.response(None);
@@ -273,7 +278,7 @@ impl IntoResponse for Error {
         let mut response = document(status, title, &self.to_string());
         let headers = response.headers_mut();
         if let Self::Method { allow } = self {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+            headers.extend(HeaderValue::try_from(allow).map(|allow| (ALLOW, allow)));
         } else if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
         }

@@ -1,4 +1,4 @@
-//! All that is on the wire: HTTP routes, documents, and the one table from errors to statuses.
+//! The HTTP API: routes, the wire format of documents, and the only table from errors to statuses.
 
 pub mod error;
 pub mod http;

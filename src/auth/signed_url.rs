@@ -1,7 +1,8 @@
-//! Pre-signed URLs: whoever has one may use some methods on some paths of one project until it expires.
+//! Pre-signed URLs: the holder of one may use some methods on some paths of one project until it
+//! expires.
 //!
-//! Nothing about them is kept. The signature over all that a URL says makes it good, in the form that the
-//! reference implementation signs, so that URLs of either are good for both.
+//! URLs are not stored: a URL is valid if its signature is. The signed text has the form of the
+//! reference implementation, so each implementation accepts the URLs of the other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,11 +17,11 @@ use time::{Duration, OffsetDateTime};
 
 use crate::domain::{ProjectId, Secret};
 
-/// How long a URL is good that does not say so.
+/// Validity of a URL that does not specify its expiry.
 const DEFAULT_LIFE: Duration = Duration::DAY;
 
-/// What a URL allows. None of the parts that stand before and behind the project can hold the separator that
-/// is signed between them, so no two URLs have the same signature.
+/// The access that a URL gives. The parts before and after the project cannot contain the separator
+/// of the signed text, so two different URLs never have the same signed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedUrl {
     paths: Vec<String>,
@@ -29,33 +30,33 @@ pub struct SignedUrl {
     expiry: Expiry,
 }
 
-/// When a URL expires: a second, in UTC.
+/// The time at which a URL expires: a whole second, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expiry(OffsetDateTime);
 
-/// Signs URLs with the operator's secret, and knows its own signatures again.
+/// Signs URLs with the operator's secret key, and verifies signatures.
 #[derive(Clone)]
 pub struct Signer(Hmac<Sha256>);
 
-/// Why there can be no such URL.
+/// Why a URL cannot be signed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidSignedUrl {
-    /// What stands for a method is none.
-    #[error("{0:?} is not an HTTP method")]
+    /// A method is not an HTTP token.
+    #[error("methods contains {0:?}, which is not an HTTP method")]
     Method(String),
-    /// What stands for a path is none.
-    #[error("{0:?} is not a path")]
+    /// A path does not begin with a slash, or has a comma or backslash.
+    #[error("paths contains {0:?}, which is not a path")]
     Path(String),
-    /// What stands for a time is none.
+    /// The expiry is not a time.
     #[error("expires is {0:?}; it must be a time such as 2030-01-01T00:00:00, in UTC or with an offset such as +02:00")]
     Time(String),
-    /// It would not be good for a moment.
+    /// The expiry is not in the future.
     #[error("expires is {0}; it must be in the future")]
     Expired(Expiry),
 }
 
 impl SignedUrl {
-    /// A URL that is good at the moment `now`.
+    /// Creates a URL that is valid at the time `now`.
     pub fn new(
         mut paths: Vec<String>,
         mut methods: Vec<String>,
@@ -77,62 +78,65 @@ impl SignedUrl {
         Ok(Self { paths, methods, project, expiry })
     }
 
-    /// Whether it covers a request: the method to the letter, and the path or one above it. The path comes in
-    /// decoded segments, because these are what a request is about, however it spells them.
+    /// Returns whether the URL allows a request: its exact method, and its path or a prefix of the
+    /// path. `segments` are the decoded segments of the path, so that the encoding of the path does
+    /// not matter.
     #[must_use]
     pub fn allows(&self, method: &str, segments: &[impl AsRef<str>]) -> bool {
         self.methods.iter().any(|allowed| allowed == method) && self.paths.iter().any(|path| covers(path, segments))
     }
 
-    /// The paths, sorted.
+    /// Returns the paths, sorted.
     #[must_use]
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
 
-    /// The methods, sorted.
+    /// Returns the methods, sorted.
     #[must_use]
     pub fn methods(&self) -> &[String] {
         &self.methods
     }
 
-    /// Whose queues it opens.
+    /// Returns the project that owns the paths.
     #[must_use]
     pub fn project(&self) -> &ProjectId {
         &self.project
     }
 
-    /// Until when.
+    /// Returns the time at which the URL expires.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         self.expiry
     }
 
-    /// What is signed. The separator is a backslash and an `n`, as in Zaqar, not the end of a line.
-    fn text(&self) -> String {
+    /// Returns the text that is signed. The separator is a backslash and an `n`, as in Zaqar, not a
+    /// line break.
+    fn signed_text(&self) -> String {
         [&self.paths.join(","), &self.methods.join(","), self.project.as_str(), &self.expiry.to_string()].join("\\n")
     }
 }
 
-/// A path has no comma and no backslash, by which texts that are signed are put together.
+/// Returns whether the text is a path without a comma and a backslash, which separate the parts of
+/// the signed text.
 fn is_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains([',', '\\'])
 }
 
-/// A method is what HTTP calls a token, so it has no comma and no backslash either.
+/// Returns whether the text is an HTTP token, which has no comma and no backslash.
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// Whether the segments begin with all those of the path.
+/// Returns whether the segments begin with all segments of the path.
 fn covers(path: &str, segments: &[impl AsRef<str>]) -> bool {
     let mut rest = segments.iter();
     path.split('/').skip(1).all(|wanted| rest.next().is_some_and(|segment| segment.as_ref() == wanted))
 }
 
 impl Expiry {
-    /// When a URL expires that is made at the moment `now` and does not say.
+    /// Returns the default expiry of a URL that is created at the time `now`.
     #[must_use]
     pub fn by_default(now: OffsetDateTime) -> Self {
         Self(now + DEFAULT_LIFE)
@@ -142,10 +146,10 @@ impl Expiry {
 impl FromStr for Expiry {
     type Err = InvalidSignedUrl;
 
-    /// Takes ISO 8601: a day, with or without a time, with or without an offset from UTC.
+    /// Parses ISO 8601: a date with an optional time and an optional offset from UTC.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidSignedUrl::Time(text.to_owned());
-        // To ISO 8601 20300101 is a day, but who sends a number means seconds.
+        // ISO 8601 accepts 20300101 as a date, but a client that sends a number means seconds.
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(invalid());
         }
@@ -154,8 +158,8 @@ impl FromStr for Expiry {
             .and_then(|parsed| parsed.with_minute(0)?.with_second(0)?.with_offset_hour(0))
             .ok_or_else(invalid)?;
         let iso = text.replacen(' ', "T", 1);
-        let moment = OffsetDateTime::parse_with_defaults(iso.as_bytes(), &Iso8601::PARSING, midnight_in_utc);
-        let seconds = moment.map_err(|_| invalid())?.unix_timestamp();
+        let time = OffsetDateTime::parse_with_defaults(iso.as_bytes(), &Iso8601::PARSING, midnight_in_utc);
+        let seconds = time.map_err(|_| invalid())?.unix_timestamp();
         OffsetDateTime::from_unix_timestamp(seconds).map(Self).map_err(|_| invalid())
     }
 }
@@ -169,24 +173,24 @@ impl fmt::Display for Expiry {
 }
 
 impl Signer {
-    /// Who signs with the secret; nobody, if there is none.
+    /// Creates a signer with the secret key; `None` if the key is empty.
     #[must_use]
     pub fn new(secret: &Secret) -> Option<Self> {
         let key = secret.reveal()?.as_bytes();
         Some(Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length")))
     }
 
-    /// The signature that makes the URL good.
+    /// Returns the signature of the URL.
     #[must_use]
     pub fn sign(&self, url: &SignedUrl) -> String {
-        let tag = self.0.clone().chain_update(url.text()).finalize().into_bytes();
+        let tag = self.0.clone().chain_update(url.signed_text()).finalize().into_bytes();
         let digits = tag.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
         digits.map(|digit| char::from_digit(digit.into(), 16).expect("four bits are one digit")).collect()
     }
 
-    /// Whether the signature is the one of the URL. How long that takes to see does not tell where they differ.
+    /// Returns whether the signature is that of the URL. The comparison takes constant time.
     #[must_use]
-    pub fn has_signed(&self, url: &SignedUrl, signature: &str) -> bool {
+    pub fn verify(&self, url: &SignedUrl, signature: &str) -> bool {
         self.sign(url).as_bytes().ct_eq(signature.as_bytes()).into()
     }
 }
@@ -226,24 +230,24 @@ mod tests {
         let signature = signer("SECRET").sign(&url);
 
         assert_eq!(signature, "13e62705ee7b51d9b5e125d713da7cdb2ae9703c830eb85c5116536212e0dbb1");
-        assert!(signer("SECRET").has_signed(&url, &signature));
+        assert!(signer("SECRET").verify(&url, &signature));
     }
 
     #[test]
-    fn only_the_whole_signature_to_the_letter_is_good() {
+    fn only_the_exact_signature_is_valid() {
         let url = url("/a", "GET", "p", EXPIRES).unwrap();
         let signature = signer("SECRET").sign(&url);
 
         for wrong in ["", "0", &signature[1..], &signature.to_uppercase(), &format!("{signature}0"), &"0".repeat(64)] {
-            assert!(!signer("SECRET").has_signed(&url, wrong), "{wrong}");
+            assert!(!signer("SECRET").verify(&url, wrong), "{wrong}");
         }
-        assert!(!signer("secret").has_signed(&url, &signature));
+        assert!(!signer("secret").verify(&url, &signature));
         assert!(Signer::new(&Secret::new("")).is_none());
         assert!(!format!("{:?}", signer("SECRET")).contains("SECRET"));
     }
 
     #[test]
-    fn times_are_read_in_utc_by_whole_seconds() {
+    fn times_are_parsed_in_utc_as_whole_seconds() {
         for (text, shown) in [
             ("2030-01-01", "2030-01-01T00:00:00"),
             ("2030-01-01T10:30", "2030-01-01T10:30:00"),
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_a_future() {
+    fn the_expiry_is_in_the_future() {
         for over in ["2026-11-20T12:00:00", "2026-11-20T12:00:00.9", "2020-01-01", "0000-01-01"] {
             assert!(matches!(url("/a", "GET", "p", over), Err(InvalidSignedUrl::Expired(_))), "{over}");
         }
@@ -282,7 +286,7 @@ mod tests {
         assert_eq!(Expiry::by_default(now()).to_string(), "2026-11-21T12:00:00");
     }
 
-    /// What is put between the parts of a signed text, and the parts themselves, where they do not belong.
+    /// Projects that contain separators and other parts of a signed text.
     fn tricky_project() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             3 => Just("\\n".to_owned()),
@@ -294,11 +298,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_signed_text_reads_in_one_way_only(
+        fn a_signed_text_has_only_one_url(
             paths in "/[ab](,/[ab])?", methods in "(GET|PUT)(,POST)?", project in tricky_project(),
         ) {
             let signed = url(&paths, &methods, &project, EXPIRES).unwrap();
-            let text = signed.text();
+            let text = signed.signed_text();
             let cuts: Vec<usize> = text.match_indices("\\n").map(|(at, _)| at).collect();
 
             for first in &cuts {
@@ -313,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_but_what_was_signed_has_its_signature(
+        fn different_urls_have_different_signatures(
             signed in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
             shown in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
         ) {
@@ -322,8 +326,8 @@ mod tests {
             };
             let signature = signer("SECRET").sign(&of(&signed));
 
-            prop_assert!(signer("SECRET").has_signed(&of(&signed), &signature));
-            prop_assert_eq!(signer("SECRET").has_signed(&of(&shown), &signature), shown == signed);
+            prop_assert!(signer("SECRET").verify(&of(&signed), &signature));
+            prop_assert_eq!(signer("SECRET").verify(&of(&shown), &signature), shown == signed);
         }
     }
 }

@@ -1,70 +1,70 @@
-//! Why the broker does not do what a caller asks.
+//! Errors of the broker.
 
 use thiserror::Error;
 
 use crate::domain::QueueId;
-use crate::domain::fairness::TENANT_CHARS_MAX;
 use crate::domain::metadata::InvalidMetadata;
-use crate::domain::patch::PatchConflict;
-use crate::storage;
+use crate::domain::sharding::TENANT_CHARS_MAX;
+pub use crate::storage::Error as StoreError;
 
-/// A refusal, or a failure of the store.
+/// The reason why an operation was refused or failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The request asks for more, or less, than the limits allow.
+    /// A parameter is outside its limits.
     #[error("{0}")]
     Limit(String),
-    /// A message's delay is no integer.
+    /// The delay of a message is not an integer.
     #[error("The value of the \"delay\" field must be a int.")]
     DelayType,
-    /// A message's tenant is none.
+    /// The tenant of a message is not valid.
     #[error("The value of the \"tenant\" field must be a text of 1 to {TENANT_CHARS_MAX} characters.")]
     TenantType,
-    /// An idempotency key was given to another request before.
+    /// The idempotency key was used by a request with other content.
     #[error("this Idempotency-Key came with another request before; each request needs a key of its own")]
     OtherContent,
-    /// A reserved metadata key has a value that it does not take.
+    /// The value of a reserved metadata key is not valid.
     #[error("{0}")]
     Metadata(#[from] InvalidMetadata),
-    /// The metadata is not such that the patch fits.
+    /// The change cannot be applied to the queue's metadata.
     #[error("{0}")]
-    Conflict(#[from] PatchConflict),
-    /// The queue has to exist for this.
+    Conflict(String),
+    /// The queue does not exist, and the operation requires it.
     #[error("Queue {} does not exist for project {}", .0.name(), .0.project())]
     NoQueue(QueueId),
-    /// None of the messages is there.
+    /// None of the messages exists.
     #[error("{0}")]
     NoMessage(String),
-    /// There is no such live claim.
+    /// The claim does not exist or has expired.
     #[error("{0}")]
     NoClaim(String),
-    /// It takes a claim to delete the message, or another one.
+    /// The message is claimed, and the request to delete it does not name its claim.
     #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
     Claimed,
-    /// The message is under no claim, but one was named to allow its deletion.
+    /// The request to delete the message names a claim, but the message is not claimed.
     #[error("A claim was specified, but the message is not currently claimed.")]
     NotClaimed,
-    /// The claim that was named to allow a deletion is not live.
+    /// The request to delete a message names a claim that does not exist or has expired.
     #[error("The specified claim does not exist or has expired.")]
     UnknownClaim,
-    /// This process has not the key that the queue or the message takes. The operator's fault.
+    /// This process does not have the encryption key of the queue or the message, which is the
+    /// operator's fault.
     #[error("{0}")]
     Key(String),
-    /// A message is not what was stored, so nobody can read it.
+    /// An encrypted message was changed in the store, so it cannot be read.
     #[error("{0}")]
     Damaged(String),
-    /// The project has as many of these as it may have at the same time.
+    /// The project has as many things of this kind as it may have at the same time.
     #[error("A project may have at most {max} {kind} at the same time. Please try again later.")]
-    Share {
-        /// What there are too many of.
+    QuotaExceeded {
+        /// The name of the kind, in the plural.
         kind: &'static str,
-        /// How many there may be.
+        /// Maximum number of them.
         max: u32,
     },
-    /// The caller's roles do not allow it.
+    /// The caller may not perform the action.
     #[error("You are not authorized to complete this action.")]
     Forbidden,
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
-    Store(#[from] storage::Error),
+    Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! The health check: the operations that clients need, done for real on a queue of its own.
+//! The health check: performs the operations that clients need on a queue of its own.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -6,52 +6,56 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
+use super::access::Resource;
 use super::claims::{ClaimRequest, TermDraft};
 use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
-use super::{Broker, Error};
+use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, ProjectId, QueueId};
 use crate::storage::QueueListing;
 
-/// The project of the queues that are made for a check. Always the same: stores remember projects.
+/// The project of the queues that are created for a check. It is always the same, because stores
+/// keep a record of each project.
 const PROJECT: &str = "sukkal-health";
 const MESSAGES_POSTED: usize = 100;
-/// Much longer than a check takes, in microseconds: revisions are times.
-const CHECK_US_MAX: u64 = 60_000_000;
-/// So many queues of earlier checks are cleared away at a time.
-const CLEARED_MAX: usize = 20;
+/// Minimum age of a queue that an earlier check has left, in microseconds. Revisions are times, and
+/// a check takes much less time than this.
+const LEFT_QUEUE_AGE_US_MIN: u64 = 60_000_000;
+/// Maximum number of queues of earlier checks that one check examines.
+const LEFT_QUEUES_MAX: usize = 20;
 
-/// How one operation went.
+/// The outcome of one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationHealth {
-    /// Which operation.
+    /// The name of the operation.
     pub name: &'static str,
-    /// How long it took, if it worked.
+    /// The duration of the operation, if it succeeded.
     pub took: Option<Duration>,
-    /// What it is called in the log, if it did not.
+    /// The id of the failure in the log, if it failed.
     pub reference: Option<Uuid>,
 }
 
 impl Broker {
-    /// Checks a store that can be reached by doing what clients do, in this order. Only for operators.
+    /// Performs the operations that clients need, in this order, if the store can be reached. Only
+    /// operators may ask for it.
     pub async fn check_health(&self, caller: &Caller) -> Result<Vec<OperationHealth>, Error> {
-        if !caller.is_admin() {
-            return Err(Error::Forbidden);
-        }
-        self.store.ping().await?;
+        self.store.authorize(caller, Action::CheckHealth, Resource::Store)?.admit().await?.ping().await?;
         let this = self.clone();
         let caller = caller.clone();
-        Ok(self.to_the_end(async move { this.try_operations(&caller).await }).await)
+        Ok(self.run_to_completion(async move { this.try_operations(&caller).await }).await)
     }
 
-    /// Deletes the queues of checks that were cut off: those much older than that of this check.
-    async fn clear_away(&self, own: &QueueId) -> Result<(), Error> {
-        let revision = self.store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
-        let left = QueueListing { after: None, name_part: None, examined_max: CLEARED_MAX };
-        for (name, old) in self.store.list_queues(own.project(), &left).await?.queues {
-            if old.revision.0 + CHECK_US_MAX < revision {
+    /// Deletes the queues of checks that were interrupted: those much older than the queue of this
+    /// check.
+    async fn delete_old_queues(&self, own: &QueueId) -> Result<(), Error> {
+        let access = self.store.authorize(&Caller::System, Action::DeleteOldHealthQueues, own.project())?;
+        let store = access.admit().await?;
+        let revision = store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
+        let left = QueueListing { after: None, name_part: None, examined_max: LEFT_QUEUES_MAX };
+        for (name, old) in store.list_queues(own.project(), &left).await?.queues {
+            if old.revision.0 + LEFT_QUEUE_AGE_US_MIN < revision {
                 let old = QueueId::new(own.project().clone(), name).expect("the id is short");
-                self.store.delete_queue(&old).await?;
+                store.delete_queue(&old).await?;
             }
         }
         Ok(())
@@ -62,47 +66,51 @@ impl Broker {
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
         let drafts = vec![
-            Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: nothing() };
+            Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: empty_body() };
             MESSAGES_POSTED.min(self.limits.max_messages_per_post as usize)
         ];
-        let request = PostRequest { drafts, bytes: 0, once: None };
+        let request = PostRequest { drafts, bytes: 0, idempotency: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let wanted =
             ClaimRequest { term: TermDraft { ttl_s: Some(60), grace_s: Some(300) }, ..ClaimRequest::default() };
         let mut ids = Vec::new();
         let mut claim = None;
 
-        let create = tried("create_queue", self.create_queue(queue.clone(), Map::new())).await;
-        if let Err(error) = self.clear_away(&queue).await {
-            tracing::warn!(%error, "what earlier health checks have left is still there");
+        let create = run("create_queue", self.create_queue(caller, queue.clone(), Map::new())).await;
+        if let Err(error) = self.delete_old_queues(&queue).await {
+            tracing::warn!(%error, "cannot delete the queues that earlier health checks have left");
         }
-        let post = tried("post_messages", async {
+        let post = run("post_messages", async {
             ids = self.post_messages(caller, queue.clone(), request).await?.value;
             Ok(())
         })
         .await;
-        let claiming = tried("claim_messages", async {
-            claim = self.create_claim(queue.clone(), wanted).await?.map(|taken| taken.value);
+        let claiming = run("claim_messages", async {
+            claim = self.create_claim(caller, queue.clone(), wanted).await?.map(|claim| claim.value);
             Ok(())
         })
         .await;
-        let list = tried("list_messages", self.list_messages(caller, &queue, &query)).await;
+        let list = run("list_messages", self.list_messages(caller, &queue, &query)).await;
         let id = claim.as_ref().map(|claim| claim.id.to_string()).unwrap_or_default();
-        let delete = tried("delete_messages", async {
+        let delete = run("delete_messages", async {
             for message in claim.iter().flat_map(|claim| &claim.messages) {
-                self.delete_message(queue.clone(), &message.id.to_string(), Some(&id)).await?;
+                self.delete_message(caller, queue.clone(), &message.id.to_string(), Some(&id)).await?;
             }
             Ok(())
         })
         .await;
-        let release = tried("delete_claim", self.release_claim(queue.clone(), &id)).await;
-        let bulk = tried("bulk_delete_messages", async { Ok(self.store.delete_messages(&queue, &ids).await?) }).await;
-        let end = tried("delete_queue", self.delete_queue(queue.clone())).await;
+        let release = run("delete_claim", self.release_claim(caller, queue.clone(), &id)).await;
+        let bulk = run("bulk_delete_messages", async {
+            let store = self.store.authorize(&Caller::System, Action::DeleteMessages, &queue)?.admit().await?;
+            Ok(store.delete_messages(&queue, &ids).await?)
+        })
+        .await;
+        let end = run("delete_queue", self.delete_queue(caller, queue.clone())).await;
         vec![create, post, claiming, list, delete, release, bulk, end]
     }
 }
 
-async fn tried<T>(name: &'static str, operation: impl Future<Output = Result<T, Error>>) -> OperationHealth {
+async fn run<T>(name: &'static str, operation: impl Future<Output = Result<T, Error>>) -> OperationHealth {
     let start = Instant::now();
     match operation.await {
         Ok(_) => OperationHealth { name, took: Some(start.elapsed()), reference: None },
@@ -114,7 +122,7 @@ async fn tried<T>(name: &'static str, operation: impl Future<Output = Result<T, 
     }
 }
 
-fn nothing() -> Body {
+fn empty_body() -> Body {
     let empty = rmp_serde::to_vec(&json!({})).expect("JSON always has a MessagePack form");
     Body::from_msgpack(empty.into())
 }

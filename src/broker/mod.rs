@@ -1,17 +1,19 @@
-//! What a caller may do, one method an operation: limits, defaults and order of steps are decided
-//! here, and nothing below decides again.
+//! The operations of the service, one method each. The broker checks the caller's authorization and
+//! the limits, applies defaults and fixes the order of steps; no layer below decides these again.
+//!
+//! Every operation takes its caller first and states its action: see `access.rs`.
 
-pub mod cipher;
+mod access;
 pub mod claims;
+mod encryption;
 pub mod error;
 pub mod feed;
+mod filter_turns;
 pub mod health;
-mod looks;
 pub mod messages;
 pub mod queues;
-mod sealing;
-mod shares;
-pub mod taken;
+mod range;
+pub mod undelivered;
 mod waiting;
 
 use std::fmt;
@@ -23,65 +25,50 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use quick_cache::sync::Cache;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use cipher::Cipher;
-pub use error::Error;
+pub use access::Action;
+pub use encryption::Cipher;
+pub use error::{Error, StoreError};
 
-use self::looks::Looks;
-use self::queues::FilterTurns;
-use self::sealing::Sealing;
-use self::shares::Shares;
+use self::access::{GuardedStore, Resource, require_client};
+use self::encryption::Encryption;
+use self::filter_turns::FilterTurns;
+use self::waiting::{ProjectQuota, SharedReads, Waiting};
 use crate::auth::Caller;
-use crate::domain::{Limits, ProjectId, Queue, QueueId};
+use crate::domain::{Limits, Queue, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
-use crate::storage::{self, Admission, Driver, Permit};
+use crate::storage::{self, Driver};
 
-/// How many queues' metadata a process remembers.
-const REMEMBERED_QUEUES_MAX: usize = 10_000;
+/// Maximum number of queues whose metadata a process caches.
+const KNOWN_QUEUES_MAX: usize = 10_000;
 
-/// The service behind the API. Cheap to clone.
+/// The service behind the API. Clones share their state.
 #[derive(Clone)]
 pub struct Broker(Arc<Parts>);
 
-/// What all clones of a broker have in common.
+/// The state that all clones of a broker share.
 pub struct Parts {
-    store: Arc<dyn Driver>,
+    store: GuardedStore,
     limits: Limits,
     metrics: Arc<Metrics>,
-    /// Queues as last seen. A post says which revision it was made for and is told if that is not
-    /// the queue's any more, so what is remembered here may be old but never wrong.
-    seen: Cache<QueueId, Arc<Queue>>,
-    sealing: Sealing,
+    /// Queues at their last known revisions. A post names the revision that it was prepared for, and
+    /// the store rejects it if the queue has changed. An outdated entry therefore does no harm.
+    known_queues: Cache<QueueId, Arc<Queue>>,
+    encryption: Encryption,
+    /// The writes that are running.
     writes: TaskTracker,
-    looks: Looks,
+    shared_reads: SharedReads,
     filter_turns: FilterTurns,
-    waits: Shares,
-    streams: Shares,
-    /// The last one, which may be under way.
-    probe: Mutex<Option<Probe>>,
-    /// Nobody waits any more.
-    closing: CancellationToken,
+    waiting: Waiting,
+    streams: ProjectQuota,
+    /// The last probe of the store, which may still be running.
+    last_probe: Mutex<Option<Probe>>,
 }
 
-/// One attempt to write that several callers wait for.
+/// An attempt to write that several callers wait for.
 type Probe = Shared<BoxFuture<'static, Result<(), storage::Error>>>;
-
-/// The store for one operation, which is in flight for as long as this exists.
-struct Admitted {
-    store: Arc<dyn Driver>,
-    _permit: Permit,
-}
-
-impl Deref for Admitted {
-    type Target = dyn Driver;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.store
-    }
-}
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,28 +85,25 @@ impl Deref for Broker {
 }
 
 impl Broker {
-    /// A broker over a store. Without a cipher no queue can begin to encrypt.
+    /// Creates a broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
     pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
-        let waits = Shares::new("requests that wait", limits.max_waits_per_project);
-        let streams = Shares::new("event streams", limits.max_streams_per_project);
         Self(Arc::new(Parts {
-            store,
+            store: GuardedStore::new(store, Duration::from_secs(limits.max_queueing.into())),
+            waiting: Waiting::new(&limits),
+            streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
             limits,
-            waits,
-            streams,
             metrics,
-            seen: Cache::new(REMEMBERED_QUEUES_MAX),
-            sealing: Sealing::new(cipher),
+            known_queues: Cache::new(KNOWN_QUEUES_MAX),
+            encryption: Encryption::new(cipher),
             writes: TaskTracker::new(),
-            looks: Looks::default(),
+            shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
-            probe: Mutex::default(),
-            closing: CancellationToken::new(),
+            last_probe: Mutex::default(),
         }))
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -127,75 +111,57 @@ impl Broker {
 
     /// Succeeds if the store answers.
     pub async fn ping(&self, caller: &Caller) -> Result<(), Error> {
-        Ok(self.admitted_to_list(&caller.project).await?.ping().await?)
+        let project = &require_client(caller)?.project;
+        let access = self.store.authorize(caller, Action::Ping, project)?;
+        Ok(access.admit().await?.ping().await?)
     }
 
-    /// Succeeds if the store answers and can write. Callers that come together share one attempt, because nobody has to say
-    /// who they are to ask for it.
-    pub async fn probe(&self) -> Result<(), Error> {
+    /// Succeeds if the store answers and can write. Concurrent calls share one attempt, because
+    /// anonymous callers may ask for it.
+    pub async fn probe(&self, caller: &Caller) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::ProbeStore, Resource::Store)?;
         let probe = {
-            let mut last = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last_probe.lock().unwrap_or_else(PoisonError::into_inner);
             if last.as_ref().is_none_or(|probe| probe.peek().is_some()) {
-                let store = self.store.clone();
-                *last = Some(async move { store.probe().await }.boxed().shared());
+                *last = Some(async move { access.admit().await?.probe().await }.boxed().shared());
             }
-            last.clone().expect("there is one now")
+            last.clone().expect("a probe was set above")
         };
         Ok(probe.await?)
     }
 
-    /// The same as [`Self::ping`] for a client whose request names an id that can be nobody's: no client is told what a store holds that
-    /// cannot be reached.
-    async fn ping_for(&self, queue: &QueueId) -> Result<(), Error> {
-        Ok(self.admitted(queue).await?.ping().await?)
+    /// Returns the current metrics of the process in Prometheus' text format.
+    pub async fn metrics(&self, caller: &Caller) -> Result<String, Error> {
+        let store = self.store.authorize(caller, Action::ReadMetrics, Resource::Store)?.admit().await?;
+        let load = store.load();
+        self.metrics.set_store_load(load.in_flight, load.waiting);
+        self.metrics.set_store_disk_full(store.has_full_disk());
+        Ok(self.metrics.exposition())
     }
 
-    /// Returns the store for one operation on this queue, when it is the turn of the queue's project. Whatever a
-    /// client's request does in the store goes through this; [`Parts::store`] is for what Sukkal does by itself.
-    async fn admitted(&self, queue: &QueueId) -> Result<Admitted, storage::Error> {
-        self.admitted_by(&self.store.queue_admission(queue), queue.project()).await
+    /// Succeeds if the caller may sign URLs for the queue.
+    pub fn authorize_share(&self, caller: &Caller, queue: &QueueId) -> Result<(), Error> {
+        self.store.authorize(caller, Action::ShareQueue, queue).map(drop)
     }
 
-    /// The same for one operation on the project's list of queues.
-    async fn admitted_to_list(&self, project: &ProjectId) -> Result<Admitted, storage::Error> {
-        self.admitted_by(&self.store.project_admission(project), project).await
+    /// Ends all waits and streams. Waiting requests are answered at once, and no request waits from
+    /// now on.
+    pub fn stop_waiting(&self) {
+        self.waiting.closing.cancel();
     }
 
-    async fn admitted_by(&self, admission: &Arc<Admission>, project: &ProjectId) -> Result<Admitted, storage::Error> {
-        let wait_max = Duration::from_secs(self.limits.max_queueing.into());
-        let permit = admission.enter(project, wait_max).await?;
-        Ok(Admitted { store: self.store.clone(), _permit: permit })
-    }
-
-    /// The metrics of the process, as they are now.
-    #[must_use]
-    pub fn metrics(&self) -> String {
-        let load = self.store.load();
-        self.metrics.store_load(load.in_flight, load.waiting);
-        self.metrics.store_disk_full(self.store.has_full_disk());
-        self.metrics.exposition()
-    }
-
-    /// Waits until every write that has begun is at its end.
+    /// Waits until every write that has begun is complete.
     pub async fn drain(&self) {
         self.writes.close();
         self.writes.wait().await;
     }
 
-    /// Runs a write in a task of its own: the caller may go away at any moment, and what has begun
-    /// in the store must not stop half-way then.
-    async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
+    /// Runs a write in a task of its own. The client may disconnect at any moment, and a write that
+    /// has begun must not stop half-way then.
+    async fn run_to_completion<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
         match self.writes.spawn(in_current_request(write)).await {
             Ok(outcome) => outcome,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
-    }
-}
-
-/// Checks a number that a request names against its range.
-fn check_range(what: &str, value: i64, min: u32, max: u32) -> Result<u32, Error> {
-    match u32::try_from(value) {
-        Ok(value) if (min..=max).contains(&value) => Ok(value),
-        _ => Err(Error::Limit(format!("{what} is {value}; it must be between {min} and {max}"))),
     }
 }

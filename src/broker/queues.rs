@@ -1,36 +1,34 @@
 //! Operations on queues.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
 use serde_json::{Map, Value};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::yield_now;
 
-use super::{Broker, Error, check_range};
+use super::access::require_client;
+use super::range::check_range;
+use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Metadata, MetadataPatch, ProjectId, Queue, QueueId, QueueName, Warned};
-use crate::storage::{self, Creation, QueueListing, Stats, Update};
+use crate::domain::{Creation, Metadata, Queue, QueueId, QueueName, Stats, WithWarnings};
+use crate::storage::{self, QueueListing, UpdateOutcome};
 
-/// How often a change is tried again when others change the same queue meanwhile. Each time one of
-/// them has succeeded.
-const TRIES_MAX: usize = 32;
+/// Maximum number of attempts to change a queue that other requests change at the same time. Each
+/// attempt fails only because another change has succeeded.
+const ATTEMPTS_MAX: usize = 32;
 /// Maximum number of names that one step of a list examines; other requests run between two steps.
 const NAMES_PER_STEP: usize = 100;
-/// Maximum number of names that one request examines. It is generous, because published clients take a page without
-/// queues for the end of the list.
+/// Maximum number of names that one request examines. It is high because published clients regard a
+/// page without queues as the end of the list.
 const NAMES_PER_REQUEST_MAX: usize = 10_000;
 
-/// Which queues of a project to list.
+/// A query for queues of a project.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueQuery {
-    /// Only queues whose names follow this text.
+    /// Only queues whose names follow this text in byte order.
     pub after: Option<String>,
-    /// How many; the service's default without it.
+    /// Maximum number of queues; `None` for the service's default.
     pub limit: Option<i64>,
-    /// Only queues whose name contains this.
+    /// Only queues whose names contain this text.
     pub name: Option<String>,
-    /// Only queues whose metadata has all of these.
+    /// Only queues whose metadata has all these keys with these values.
     pub metadata: Vec<(String, Value)>,
 }
 
@@ -39,8 +37,8 @@ pub struct QueueQuery {
 pub struct ListedQueues {
     /// The queues, in byte order of their names.
     pub queues: Vec<(QueueName, Metadata)>,
-    /// The marker of the next page; `None` for an empty page at the end of the list. An empty page has a marker if the
-    /// request examined as many names as one request may.
+    /// The marker of the next page; `None` for an empty page at the end of the list. An empty page
+    /// has a marker if the request has examined the maximum number of names.
     pub next: Option<String>,
 }
 
@@ -55,66 +53,56 @@ impl QueueQuery {
     }
 }
 
-/// Runs one list with a filter at a time for each project of this process.
-///
-/// Requests of a project wait here in the order in which they arrived. None is refused: the requests in front of it are
-/// bounded, and one whose client disconnects stops waiting.
-#[derive(Debug, Default)]
-pub(super) struct FilterTurns(Mutex<HashMap<ProjectId, Weak<AsyncMutex<()>>>>);
-
-impl FilterTurns {
-    /// Returns the lock that a project's list with a filter holds while it runs.
-    fn of(&self, project: &ProjectId) -> Arc<AsyncMutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(project).and_then(Weak::upgrade) {
-            return turn;
-        }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::new(AsyncMutex::new(()));
-        turns.insert(project.clone(), Arc::downgrade(&turn));
-        turn
-    }
-}
-
 impl Broker {
-    /// Creates the queue unless it exists; then its metadata stays as it is.
-    pub async fn create_queue(&self, queue: QueueId, metadata: Map<String, Value>) -> Result<Warned<Creation>, Error> {
+    /// Creates the queue. If it exists, its metadata does not change.
+    pub async fn create_queue(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        metadata: Map<String, Value>,
+    ) -> Result<WithWarnings<Creation>, Error> {
+        let access = self.store.authorize(caller, Action::CreateQueue, &queue)?;
         let metadata = Metadata::new(metadata, &self.limits)?;
-        self.sealing.check(&Metadata::default(), &metadata)?;
-        let store = self.admitted(&queue).await?;
+        self.encryption.check(&Metadata::default(), &metadata)?;
+        let store = access.admit().await?;
         let create = async move {
             let value = store.create_queue(&queue, &metadata).await?;
-            Ok(Warned { value, warnings: metadata.warnings() })
+            Ok(WithWarnings { value, warnings: metadata.warnings() })
         };
-        self.to_the_end(create).await
+        self.run_to_completion(create).await
     }
 
-    /// The queue's metadata with all defaults; that of an empty queue when it does not exist.
-    pub async fn get_queue(&self, queue: &QueueId) -> Result<Map<String, Value>, Error> {
-        let metadata =
-            self.admitted(queue).await?.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
+    /// Returns the queue's metadata with all defaults. A queue that does not exist has the defaults
+    /// only.
+    pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<Map<String, Value>, Error> {
+        let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
+        let metadata = store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
         Ok(metadata.with_defaults(&self.limits))
     }
 
-    /// Patches the queue's metadata, all operations or none, and returns it with all defaults.
+    /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it with
+    /// all defaults. If the metadata changes meanwhile, `change` is called again with the new
+    /// metadata.
     pub async fn update_queue(
         &self,
+        caller: &Caller,
         queue: QueueId,
-        patch: MetadataPatch,
-    ) -> Result<Warned<Map<String, Value>>, Error> {
-        let (this, store) = (self.clone(), self.admitted(&queue).await?);
-        self.to_the_end(async move {
-            for _ in 0..TRIES_MAX {
+        change: impl Fn(&Metadata) -> Result<Map<String, Value>, Error> + Send + Sync + 'static,
+    ) -> Result<WithWarnings<Map<String, Value>>, Error> {
+        let store = self.store.authorize(caller, Action::UpdateQueue, &queue)?.admit().await?;
+        let this = self.clone();
+        self.run_to_completion(async move {
+            for _ in 0..ATTEMPTS_MAX {
                 let Some(current) = store.get_queue(&queue).await? else {
                     return Err(Error::NoQueue(queue));
                 };
-                let keys = patch.apply(&current.metadata)?;
+                let keys = change(&current.metadata)?;
                 this.check_size(&keys)?;
                 let metadata = Metadata::new(keys, &this.limits)?;
-                this.sealing.check(&current.metadata, &metadata)?;
-                if store.update_queue(&queue, current.revision, &metadata).await? == Update::Done {
+                this.encryption.check(&current.metadata, &metadata)?;
+                if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(&this.limits);
-                    return Ok(Warned { value, warnings: metadata.warnings() });
+                    return Ok(WithWarnings { value, warnings: metadata.warnings() });
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
@@ -122,30 +110,33 @@ impl Broker {
         .await
     }
 
-    /// One patch may be as large as all the metadata; many together may not be larger.
+    /// Checks the size of the patched metadata. The limit on the size of a request bounds one patch
+    /// only.
     fn check_size(&self, keys: &Map<String, Value>) -> Result<(), Error> {
-        let (bytes, most) =
+        let (bytes, max) =
             (serde_json::to_string(keys).map_or(0, |text| text.len() as u64), self.limits.max_queue_metadata);
-        if bytes > most {
-            return Err(Error::Limit(format!("the metadata would have {bytes} bytes; at most {most} are allowed")));
+        if bytes > max {
+            return Err(Error::Limit(format!("the metadata would have {bytes} bytes; at most {max} are allowed")));
         }
         Ok(())
     }
 
-    /// Deletes the queue with all it holds.
-    pub async fn delete_queue(&self, queue: QueueId) -> Result<(), Error> {
-        let store = self.admitted(&queue).await?;
-        self.to_the_end(async move { Ok(store.delete_queue(&queue).await?) }).await
+    /// Deletes the queue with its messages and claims.
+    pub async fn delete_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::DeleteQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
-    /// Returns a page of the project's queues by name. It examines a bounded number of names in small steps, so a page
-    /// may be shorter than its limit, or empty, although more queues match.
+    /// Returns a page of the project's queues by name. It examines a bounded number of names in
+    /// small steps, so a page may be shorter than its limit, or empty, although more queues match.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
+        let project = &require_client(caller)?.project;
+        let access = self.store.authorize(caller, Action::ListQueues, project)?;
         let limit = match query.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
             None => self.limits.queues_per_page(),
         } as usize;
-        let turn = query.has_filter().then(|| self.filter_turns.of(&caller.project));
+        let turn = query.has_filter().then(|| self.filter_turns.of(project));
         let _turn = match &turn {
             Some(turn) => Some(turn.lock().await),
             None => None,
@@ -159,8 +150,8 @@ impl Broker {
                 name_part: query.name.as_deref(),
                 examined_max: step.min(left),
             };
-            let store = self.admitted_to_list(&caller.project).await?;
-            let examined = store.list_queues(&caller.project, &listing).await?;
+            let store = access.admit().await?;
+            let examined = store.list_queues(project, &listing).await?;
             left -= listing.examined_max;
             let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
             page.extend(matching.map(|(name, queue)| (name, queue.metadata)).take(limit - page.len()));
@@ -174,37 +165,43 @@ impl Broker {
         Ok(ListedQueues { queues: page, next: after })
     }
 
-    /// Deletes all messages of the queue, claimed ones too, and its claims.
-    pub async fn purge_messages(&self, queue: QueueId) -> Result<(), Error> {
-        let store = self.admitted(&queue).await?;
-        self.to_the_end(async move { Ok(store.purge_messages(&queue).await?) }).await
+    /// Deletes all messages of the queue, including claimed ones, and its claims.
+    pub async fn purge_messages(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::PurgeMessages, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.purge_messages(&queue).await?) }).await
     }
 
-    /// What the queue holds, on demand shard by shard; nothing, when it does not exist.
-    pub async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-        Ok(self.admitted(queue).await?.get_stats(queue, detailed).await?)
+    /// Returns statistics of the queue, with those of each shard if they are `detailed`. A queue
+    /// that does not exist is empty.
+    pub async fn get_stats(&self, caller: &Caller, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
+        let store = self.store.authorize(caller, Action::GetStats, queue)?.admit().await?;
+        Ok(store.get_stats(queue, detailed).await?)
     }
 
-    /// How many queues the project has.
-    pub async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
-        Ok(self.admitted_to_list(project).await?.count_queues(project).await?)
+    /// Returns the number of queues that the caller's project has.
+    pub async fn count_queues(&self, caller: &Caller) -> Result<u64, Error> {
+        let project = &require_client(caller)?.project;
+        let store = self.store.authorize(caller, Action::CountQueues, project)?.admit().await?;
+        Ok(store.count_queues(project).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::time::timeout;
 
     use super::*;
-    use crate::domain::{ClientIdRule, Limits};
+    use crate::auth::Client;
+    use crate::domain::{ClientIdRule, Limits, ProjectId};
     use crate::metrics::Metrics;
     use crate::storage::embedded::EmbeddedStore;
 
     fn caller(project: &str) -> Caller {
-        let client = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
-        Caller { project: ProjectId::new(project).unwrap(), client, roles: Vec::new() }
+        let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
+        Caller::Client(Client { project: ProjectId::new(project).unwrap(), id, roles: Vec::new() })
     }
 
     #[tokio::test]
@@ -235,7 +232,7 @@ mod tests {
         let broker = Broker::new(store, limits, None, Arc::new(Metrics::default()));
         let (busy, other) = (caller("busy"), caller("other"));
         let filtering = QueueQuery { name: Some("q".to_owned()), ..QueueQuery::default() };
-        let running = broker.filter_turns.of(&busy.project);
+        let running = broker.filter_turns.of(&busy.as_client().unwrap().project);
         let running = running.lock().await;
 
         let waiting = broker.list_queues(&busy, &filtering);
@@ -247,6 +244,6 @@ mod tests {
         drop(running);
         waiting.await.unwrap();
         broker.list_queues(&other, &filtering).await.unwrap();
-        assert!(broker.filter_turns.0.lock().unwrap().len() <= 2, "locks of projects that list no more are dropped");
+        assert!(broker.filter_turns.len() <= 2, "locks of projects that no longer list are dropped");
     }
 }

@@ -1,12 +1,15 @@
-//! `sukkal check`: exits with 0 if the store is as it should be, now that everything found is mended, with 1 if not, with 2 on a bad
-//! option.
+//! `sukkal check`: verifies the integrity of a store.
+//!
+//! The exit code is 0 if no errors are left, 1 if errors are left or the check failed, and 2 if an
+//! option is wrong.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{BAD_OPTION, fail, store};
+use super::exit::{BAD_OPTION, fail};
+use super::store;
 use crate::app::{self, Check};
 use crate::config::Config;
 
@@ -15,7 +18,7 @@ use crate::config::Config;
 pub(super) struct Options {
     #[command(flatten)]
     store: store::Options,
-    /// Repairs what can be repaired without data loss, and reports it
+    /// Repair what can be repaired without data loss, and report each repair
     #[arg(long)]
     repair: bool,
 }
@@ -23,10 +26,10 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> ExitCode {
     let config = match options.store.load() {
         Ok(config) => config,
-        Err(end) => return end,
+        Err(code) => return code,
     };
     match check(&config, options.repair) {
-        Ok(check) => match show(&check) {
+        Ok(check) => match print_report(&check) {
             Ok(()) if check.findings.is_empty() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::FAILURE,
             Err(error) => fail(1, &error.to_string()),
@@ -41,15 +44,15 @@ async fn check(config: &Config, repairs: bool) -> Result<Check, app::Error> {
     app::check(config, repairs).await
 }
 
-fn show(check: &Check) -> io::Result<()> {
+fn print_report(check: &Check) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "queues: {}, messages: {}", check.queues, check.messages)?;
-    for mended in &check.mended {
-        writeln!(out, "repaired: {mended}")?;
+    for repair in &check.repaired {
+        writeln!(out, "repaired: {repair}")?;
     }
     for finding in &check.findings {
         writeln!(out, "{finding}")?;
     }
-    let verdict = if check.findings.is_empty() { "no errors found" } else { "the store is damaged" };
-    writeln!(out, "{verdict}")
+    let conclusion = if check.findings.is_empty() { "no errors found" } else { "the store is damaged" };
+    writeln!(out, "{conclusion}")
 }

@@ -1,18 +1,20 @@
-//! `sukkal compact`: makes the file of an embedded store as short as it can be. Exits with 2 on a bad option.
+//! `sukkal compact`: shrinks the file of an embedded store. The exit code is 2 if the store cannot
+//! be compacted.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::{BAD_OPTION, fail, store};
+use super::exit::{BAD_OPTION, fail};
+use super::store;
 use crate::app;
 
 pub(super) fn run(options: &store::Options) -> ExitCode {
     let config = match options.load() {
         Ok(config) => config,
-        Err(end) => return end,
+        Err(code) => return code,
     };
     match app::compact(&config) {
-        Ok((before, after)) => match writeln!(io::stdout().lock(), "{before} bytes before, {after} now") {
+        Ok((before, after)) => match writeln!(io::stdout().lock(), "compacted from {before} to {after} bytes") {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(1, &error.to_string()),
         },

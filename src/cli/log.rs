@@ -1,4 +1,4 @@
-//! The log, on stderr: one line for each event, as text or JSON, with the id of the request that it belongs to.
+//! The log on stderr: one line for each event, as text or JSON, with the id of the current request.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{Log, LogFormat};
 use crate::request_id::RequestId;
 
-/// Starts the log. An error says what is wrong with its options.
+/// Initializes the log. Returns a message if `log.filter` is wrong.
 pub(super) fn start(log: &Log) -> Result<(), String> {
     let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
     let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
@@ -29,10 +29,10 @@ pub(super) fn start(log: &Log) -> Result<(), String> {
     Ok(())
 }
 
-/// A line that begins with the id of the request.
+/// Formats an event as a line of text that begins with the id of the request.
 struct TextLine(Format<Full>);
 
-/// An object with the id of the request as `request_id`.
+/// Formats an event as a JSON object, with the id of the request as `request_id`.
 struct JsonLine(Format<Json>);
 
 impl<S, N> FormatEvent<S, N> for TextLine

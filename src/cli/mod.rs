@@ -1,8 +1,9 @@
-//! The command line. Without a command it serves.
+//! The command line. Without a command, `sukkal` serves the API.
 
 mod bench;
 mod check;
 mod compact;
+mod exit;
 mod log;
 mod ready;
 mod serve;
@@ -11,8 +12,6 @@ mod store;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-const BAD_OPTION: u8 = 2;
 
 /// A stateless REST messaging service that speaks the Zaqar v2 API.
 #[derive(Debug, Parser)]
@@ -26,15 +25,21 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves the API until SIGTERM, SIGINT or SIGHUP; the same as no command at all.
+    /// Serves the API until SIGTERM, SIGINT or SIGHUP. This is the default command
     Serve(serve::Options),
-    /// Checks whether the service on this machine is ready, for health checks; pass the same options as for `serve`.
+    /// Checks whether the service on this machine is ready, for health checks
+    ///
+    /// Pass the same options as to `serve`. The exit code is 0 if the service is ready, and 1 with
+    /// the reason if it is not.
     Ready(serve::Options),
-    /// Verifies the integrity of a store: each message is in one place, is counted once and has a rank of its own.
+    /// Verifies the integrity of a store
+    ///
+    /// Verifies that each message is in exactly one state, is counted once, and has a rank of its
+    /// own. The exit code is 0 if no errors were found or all were repaired, and 1 otherwise.
     Check(check::Options),
-    /// Shrinks the file of an embedded store; stop Sukkal first.
+    /// Shrinks the file of an embedded store. Stop Sukkal first
     Compact(store::Options),
-    /// Measures a service that speaks Zaqar v2: how much it does and how long each request takes.
+    /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),
 }
 
@@ -50,15 +55,4 @@ pub fn run() -> ExitCode {
         Some(Command::Bench(options)) => bench::run(&options),
         None => serve::run(&cli.serve),
     }
-}
-
-/// Says in one line why the process ends with that code.
-fn fail(code: u8, reason: &str) -> ExitCode {
-    say(reason);
-    ExitCode::from(code)
-}
-
-#[expect(clippy::print_stderr, reason = "the log may not be there yet, and a person is reading")]
-fn say(reason: &str) {
-    eprintln!("sukkal: {reason}");
 }

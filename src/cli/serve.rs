@@ -1,4 +1,7 @@
-//! `sukkal serve`: exits with 0 after a drain, with 2 and one line on a bad option, else with 1.
+//! `sukkal serve`: serves the API.
+//!
+//! The exit code is 0 after a drain, 2 with one line on stderr if an option is wrong, and 1 for any
+//! other error.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,25 +11,27 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 
-use super::{BAD_OPTION, fail, log};
+use super::exit::{BAD_OPTION, fail};
+use super::log;
 use crate::app;
 use crate::config::Config;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// A TOML file with options; config/default.toml explains each
+    /// Configuration file in TOML; config/default.toml explains every option
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the API listens: HOST:PORT, PORT for 127.0.0.1:PORT, or :PORT for every address of the machine
+    /// Address of the API: HOST:PORT, PORT for 127.0.0.1:PORT, or :PORT for all addresses of the
+    /// machine
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
-    /// Where messages are kept, such as `embedded:./sukkal-data` or `redis://127.0.0.1:6379`
+    /// URI of the store, for example `embedded:./sukkal-data` or `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URI")]
     store: Option<String>,
 }
 
 impl Options {
-    /// Returns all options, or the end of the process if one is bad.
+    /// Loads all options. Prints an error and returns the exit code if they cannot be used.
     pub(super) fn load(&self) -> Result<Config, ExitCode> {
         let flags = [("bind", self.bind.clone()), ("store", self.store.clone())];
         let config = Config::load(self.config.as_deref(), environment(), &flags);
@@ -37,7 +42,7 @@ impl Options {
 pub(super) fn run(options: &Options) -> ExitCode {
     let config = match options.load() {
         Ok(config) => config,
-        Err(end) => return end,
+        Err(code) => return code,
     };
     if let Err(error) = log::start(&config.log) {
         return fail(BAD_OPTION, &error);
@@ -58,9 +63,10 @@ fn serve(config: &Config) -> Result<(), app::Error> {
     app::runtime(config)?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // What a terminal sends that is closed.
+        // A terminal sends it when it is closed.
         let mut hangup = signal(SignalKind::hangup())?;
-        // By default it kills. A file that may not become longer counts as a full disk.
+        // By default this signal ends the process. Ignored, a file that has reached the size limit
+        // of the process is reported as a full disk.
         let _ignored = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         let stop = async move {
             tokio::select! {
@@ -73,7 +79,7 @@ fn serve(config: &Config) -> Result<(), app::Error> {
     })
 }
 
-/// The environment, without what is not text: no option could be.
+/// The environment variables that are valid UTF-8. No option can have a name or value that is not.
 pub(super) fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }

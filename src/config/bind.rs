@@ -1,4 +1,4 @@
-//! Where a listener listens: `HOST:PORT`, `:PORT` or `PORT`.
+//! The address of a listener: `HOST:PORT`, `:PORT` or `PORT`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,22 +6,22 @@ use std::str::FromStr;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The host of an address that is only a port.
+/// The host of an address that consists of a port only.
 const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// An address to listen on. Its host may be a name.
+/// An address to listen on. The host may be a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub struct Bind {
-    /// A name or an IP address; `None` stands for every address of the machine.
+    /// A name or an IP address; `None` for all addresses of the machine.
     pub host: Option<String>,
-    /// The port; 0 for a free one.
+    /// The port; 0 for any free port.
     pub port: u16,
 }
 
-/// The text is no address to listen on.
+/// The text is not an address to listen on.
 #[derive(Debug, Error)]
-#[error("it is none of HOST:PORT, :PORT and PORT")]
+#[error("it must be HOST:PORT, :PORT or PORT")]
 pub struct InvalidBind;
 
 impl FromStr for Bind {
@@ -33,14 +33,14 @@ impl FromStr for Bind {
             Some((host, port)) => (Some(host_of(host).ok_or(InvalidBind)?), port),
             None => (Some(DEFAULT_HOST), text),
         };
-        // `parse` alone would take a sign.
+        // `parse` alone would accept a sign.
         let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|_| is_number).ok_or(InvalidBind)?;
         Ok(Self { host: host.map(str::to_owned), port })
     }
 }
 
-/// The host without the brackets that an IPv6 address has.
+/// Returns the host without the brackets of an IPv6 address, or `None` if it is not a host.
 fn host_of(text: &str) -> Option<&str> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_with_a_port_or_a_port() {
+    fn an_address_is_a_host_with_a_port_or_only_a_port() {
         for (text, shown, host) in [
             ("127.0.0.1:8888", "127.0.0.1:8888", Some("127.0.0.1")),
             ("localhost:0", "localhost:0", Some("localhost")),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_is_no_address() {
+    fn any_other_text_is_rejected() {
         for text in [
             "",
             ":",

@@ -1,4 +1,4 @@
-//! A configuration file: its options, and where in the file each one stands.
+//! Reads a configuration file: its options, and the position of each option in the file.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use std::path::Path;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::Error;
+use super::error::Error;
 
 /// An option in a file.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The option, with its section.
+    /// The name of the option, with its section.
     pub(super) name: String,
     pub(super) value: Value,
     pub(super) position: Position,
@@ -22,8 +22,9 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) path: String,
-    /// Both begin at 1; the column counts characters.
+    /// From 1.
     pub(super) line: usize,
+    /// In characters, from 1.
     pub(super) column: usize,
 }
 
@@ -33,7 +34,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Reads a file. Only tables that are sections are entered; any other one is a value.
+/// Reads a file. A table that is not a section is the value of an option.
 pub(super) fn read(path: &Path, is_section: impl Fn(&str) -> bool) -> Result<Vec<Entry>, Error> {
     let unreadable = |error: std::io::Error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -56,7 +57,7 @@ impl File<'_> {
                 if section.is_empty() { key.get_ref().to_string() } else { format!("{section}.{}", key.get_ref()) };
             match value.get_ref() {
                 DeValue::Table(table) if is_section(&name) => self.collect(&name, table, is_section, entries),
-                value => entries.push(Entry { name, value: plain(value), position: self.position(key.span()) }),
+                value => entries.push(Entry { name, value: to_value(value), position: self.position(key.span()) }),
             }
         }
     }
@@ -71,12 +72,13 @@ impl File<'_> {
         }
     }
 
-    /// The error has its own words only. With the line beside them it would show a value, which may be a password.
+    /// Converts an error of the parser. The message does not quote the line, because the line may
+    /// contain a password.
     fn malformed(&self, error: &toml::de::Error) -> Error {
         let span = error.span().unwrap_or_default();
         let position = self.position(span);
         let reason = match error.message().trim().replace('\n', " ") {
-            // What the parser says of text without quotes: it expects what it could have read as another type.
+            // For text without quotes, the parser reports that it expects a value of another type.
             reason if self.has_bare_text(position.line) && reason.starts_with("invalid") => {
                 "text must be in quotes".to_owned()
             }
@@ -86,18 +88,18 @@ impl File<'_> {
         Error::Invalid(format!("{position}{key}: {reason}"))
     }
 
-    /// Whether a line sets an option to something that no type begins with but text in quotes.
+    /// Returns whether a line sets an option to text without quotes.
     fn has_bare_text(&self, line: usize) -> bool {
         let value =
             self.text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(_, value)| value.trim());
-        let is_other = |value: &str| ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
+        let is_keyword = |value: &str| ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
         let is_bare = |value: &str| {
             !value.starts_with(['"', '\'', '[', '{']) && value.contains(|c: char| c.is_alphabetic() || c == ':')
         };
-        value.is_some_and(|value| is_bare(value) && !is_other(value))
+        value.is_some_and(|value| is_bare(value) && !is_keyword(value))
     }
 
-    /// The option that a line sets, with its section.
+    /// Returns the option that a line sets, with its section.
     fn key_in_line(&self, line: usize) -> Option<String> {
         let is_key =
             |key: &&str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
@@ -111,8 +113,9 @@ impl File<'_> {
     }
 }
 
-/// The value without its position. An integer that is too large becomes a float, which no option accepts.
-fn plain(value: &DeValue<'_>) -> Value {
+/// Returns the value without its position. An integer that is too large becomes a float, which no
+/// option accepts.
+fn to_value(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -120,9 +123,9 @@ fn plain(value: &DeValue<'_>) -> Value {
         DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
         DeValue::Boolean(value) => Value::Boolean(*value),
         DeValue::Datetime(time) => Value::Datetime(*time),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain(item.get_ref())).collect()),
-        DeValue::Table(table) => {
-            Value::Table(table.iter().map(|(key, value)| (key.get_ref().to_string(), plain(value.get_ref()))).collect())
-        }
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| to_value(item.get_ref())).collect()),
+        DeValue::Table(table) => Value::Table(
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), to_value(value.get_ref()))).collect(),
+        ),
     }
 }

@@ -1,61 +1,62 @@
-//! What operators set: `config/default.toml`, then a file, then the environment, then flags.
+//! The configuration: `config/default.toml`, overridden by a file, the environment, and flags, in
+//! this order.
 //!
-//! The default file explains each option, and `rules.rs` has the values that each one accepts. An option that does not exist is
-//! refused in a file. In the environment, where other programs set variables too, it is only worth a warning.
+//! The default file explains each option, and `rules.rs` defines the values that each option
+//! accepts. An unknown option in a file is an error. In the environment, where other programs set
+//! variables too, it is only a warning.
 
 mod bind;
+mod error;
 mod file;
 mod names;
 mod options;
 mod rules;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
-use thiserror::Error;
 
 pub use self::bind::Bind;
+pub use self::error::Error;
 use self::options::Options;
 use crate::domain::{ClientIdRule, Limits, Secret};
 use crate::storage::StoreUri;
 
-const DEFAULTS: &str = include_str!("../../config/default.toml");
-
 /// All options.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Config {
-    /// Where the HTTP API listens.
+    /// Address of the HTTP API.
     pub bind: Bind,
-    /// Where messages are kept.
+    /// The store that keeps the messages.
     #[serde(deserialize_with = "store")]
     pub store: StoreUri,
-    /// Whether the operators' routes are there.
+    /// Whether the routes for operators are enabled.
     pub admin_mode: bool,
-    /// Whether documents of messages carry checksums of their bodies.
+    /// Whether message documents contain checksums of their bodies.
     pub enable_checksum: bool,
-    /// How many threads work on requests; 0 for as many as suit this machine.
+    /// Number of threads that process requests; 0 selects a number that suits the machine.
     pub threads: usize,
-    /// How long requests under way may take to finish, in seconds.
+    /// Maximum time that requests in progress get to finish when the service stops, in seconds.
     #[serde(rename = "drain_timeout")]
     pub drain_timeout_s: u64,
-    /// How long a client may pause while it sends a request, in seconds.
+    /// Maximum pause of a client while it sends a request, in seconds.
     #[serde(rename = "client_timeout")]
     pub client_timeout_s: u64,
-    /// Maximum number of open connections of clients.
+    /// Maximum number of open client connections.
     pub max_connections: usize,
     /// Limits and defaults of the API.
     pub transport: Transport,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
-    /// The store in this process.
+    /// The embedded store.
     pub embedded: Embedded,
-    /// The background work.
+    /// Background maintenance.
     pub janitor: Janitor,
     /// Monitoring.
     pub operations: Operations,
-    /// What is logged, and how.
+    /// The log.
     pub log: Log,
-    /// Mistakes that keep nothing from working, one line each.
+    /// Mistakes that do not prevent the service from running, one line each.
     #[serde(skip)]
     pub warnings: Vec<String>,
 }
@@ -66,13 +67,13 @@ pub struct Transport {
     /// Limits and defaults.
     #[serde(flatten)]
     pub limits: Limits,
-    /// How often a stream on which nothing happens shows that it is alive, in seconds.
+    /// Interval between the heartbeats of an idle stream, in seconds.
     #[serde(rename = "stream_heartbeat")]
     pub stream_heartbeat_s: u64,
     client_id_uuid_safe: ClientIdCheck,
     min_length_client_id: usize,
     max_length_client_id: usize,
-    /// The passphrase that messages are encrypted with.
+    /// The passphrase for the encryption of messages.
     pub message_encryption_key: Secret,
 }
 
@@ -86,22 +87,22 @@ enum ClientIdCheck {
 /// `[signed_url]`, as in Zaqar.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct SignedUrl {
-    /// What URLs are signed with.
+    /// The key that signs URLs.
     pub secret_key: Secret,
 }
 
-/// `[embedded]`
+/// `[embedded]`: the embedded store.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Embedded {
-    /// When what was acknowledged is on disk.
+    /// When acknowledged writes are on disk.
     pub fsync: Fsync,
 }
 
-/// When what was acknowledged is on disk.
+/// When acknowledged writes are on disk.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
-    /// Before it is acknowledged.
+    /// Before they are acknowledged.
     Group,
     /// Within a second.
     Interval,
@@ -109,64 +110,50 @@ pub enum Fsync {
     Off,
 }
 
-/// `[janitor]`
+/// `[janitor]`: background maintenance.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Janitor {
-    /// Pause between two rounds over the queues in which something is due, in seconds.
+    /// Pause between two rounds over the queues that have due changes, in seconds.
     #[serde(rename = "pause")]
     pub pause_s: u64,
-    /// Pause between two walks over all queues in Redis, in seconds.
+    /// Pause between two passes over all queues in Redis, in seconds.
     #[serde(rename = "walk")]
     pub walk_s: u64,
 }
 
-/// `[operations]`
+/// `[operations]`: monitoring.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Operations {
-    /// Where the health checks and metrics have a listener of their own, if anywhere.
+    /// Address of the separate listener for health checks and metrics; `None` for no separate
+    /// listener.
     #[serde(deserialize_with = "optional_bind")]
     pub bind: Option<Bind>,
 }
 
-/// `[log]`
+/// `[log]`: the log.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Log {
-    /// What is logged, in the directives of `tracing`.
+    /// The events that are logged, as directives of `tracing`.
     pub filter: String,
-    /// How it is written.
+    /// The format of the log.
     pub format: LogFormat,
 }
 
-/// How logs are written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Lines of text.
     Text,
-    /// For machines.
+    /// One JSON object for each line.
     Json,
 }
 
-/// Why the options cannot be used; one line each.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// The file cannot be read.
-    #[error("--config: cannot read {}: {reason}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// An option does not exist, or does not accept its value, or the file is malformed.
-    #[error("{0}")]
-    Invalid(String),
-}
-
 impl Config {
-    /// Reads all options. `environment` is the process's; `flags` are options of no section.
+    /// Loads all options from a file, environment variables, and flags, which set options outside
+    /// of sections.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -174,16 +161,16 @@ impl Config {
     ) -> Result<Self, Error> {
         let mut options = Options::defaults();
         if let Some(path) = file {
-            options.set_by_file(file::read(path, Options::is_section)?)?;
+            options.set_from_file(file::read(path, Options::is_section)?)?;
         }
-        let mut warnings = options.set_by_environment(environment);
+        let mut warnings = options.set_from_environment(environment);
         for (name, text) in flags {
             if let Some(text) = text {
-                options.set_by_flag(name, text);
+                options.set_from_flag(name, text);
             }
         }
-        options.check()?;
-        warnings.extend(options.short_secrets());
+        options.validate()?;
+        warnings.extend(options.short_secret_warnings());
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         Ok(Self { warnings, ..config })
@@ -200,7 +187,7 @@ fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Erro
 }
 
 impl Transport {
-    /// Which texts are client ids.
+    /// The rule for valid client ids.
     #[must_use]
     pub fn client_id(&self) -> ClientIdRule {
         match self.client_id_uuid_safe {
@@ -222,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_environment_before_file_before_defaults() {
+    fn flags_override_the_environment_the_file_and_the_defaults_in_this_order() {
         let file = "bind = \"127.0.0.1:1\"\nstore = \"redis://file\"\n[transport]\nmax_message_ttl = 61";
         let environment = [("SUKKAL_STORE", "redis://environment"), ("SUKKAL_TRANSPORT__MAX_MESSAGE_TTL", "62")];
 
@@ -235,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_taken_but_not_shown() {
+    fn a_secret_is_accepted_but_not_shown() {
         let config = load("", &[("SUKKAL_SIGNED_URL__SECRET_KEY", "hush")], None).unwrap();
         let mistyped = load("[signed_url]\nsecret_key = 4242", &[], None).unwrap_err().to_string();
 
@@ -246,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_messages_is_a_secret_and_has_no_default() {
+    fn the_encryption_key_is_a_secret_and_has_no_default() {
         let config = load("", &[("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "hush")], None).unwrap();
         let mistyped = load("[transport]\nmessage_encryption_key = 4242", &[], None).unwrap_err().to_string();
 
@@ -257,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_the_address_of_the_store_is_not_shown() {
+    fn a_password_in_the_store_uri_is_not_shown() {
         let config = load("", &[], Some("redis://user:hunter2@host")).unwrap();
         let misplaced = load("store = \"redis://user:hunter2@host\" oops", &[], None).unwrap_err().to_string();
         let malformed = load("store = redis://user:hunter2@host", &[], None).unwrap_err().to_string();
@@ -268,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_not_more_than_the_maximum_that_was_set() {
+    fn a_default_is_lowered_to_a_configured_maximum() {
         let config = load("[transport]\nmax_message_ttl = 100\nmax_claim_grace = 60", &[], None).unwrap();
 
         assert_eq!(config.transport.limits.default_message_ttl, 100);
@@ -276,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_no_option_is_worth_a_warning() {
+    fn an_unknown_variable_causes_a_warning() {
         let environment = [
             ("SUKKAL_STROE", "hush"),
             ("SUKKAL_TRANSPORT", "hush"),
@@ -289,14 +276,14 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "the environment variable SUKKAL_STROE names no option and is ignored; did you mean SUKKAL_STORE?",
-                "the environment variable SUKKAL_TRANSPORT names no option and is ignored",
+                "the environment variable SUKKAL_STROE does not name an option and is ignored; did you mean SUKKAL_STORE?",
+                "the environment variable SUKKAL_TRANSPORT does not name an option and is ignored",
             ]
         );
     }
 
     #[test]
-    fn a_short_secret_is_worth_a_warning() {
+    fn a_short_secret_causes_a_warning() {
         let long = "x".repeat(32);
         let environment =
             [("SUKKAL_SIGNED_URL__SECRET_KEY", "hush"), ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", &long)];

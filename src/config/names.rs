@@ -1,23 +1,26 @@
-//! How options are called in the environment, and which option a wrong name was meant for.
+//! The names of options in the environment, and suggestions for misspelled names.
 
 const PREFIX: &str = "SUKKAL_";
-const SECTION_END: &str = "__";
-/// Maximum number of wrong, missing or superfluous characters in a name that is still recognized.
+const SECTION_SEPARATOR: &str = "__";
+/// Maximum number of wrong, missing or extra characters in a name for which an option is suggested.
 const TYPOS_MAX: usize = 3;
 
-/// The environment variable of an option: `SUKKAL_TRANSPORT__MAX_WAIT` for `transport.max_wait`.
+/// Returns the environment variable of an option: `SUKKAL_TRANSPORT__MAX_WAIT` for
+/// `transport.max_wait`.
 pub(super) fn variable_of(option: &str) -> String {
-    format!("{PREFIX}{}", option.replace('.', SECTION_END).to_uppercase())
+    format!("{PREFIX}{}", option.replace('.', SECTION_SEPARATOR).to_uppercase())
 }
 
-/// The option that an environment variable names, whether there is one or not; `None` for a variable of another program.
+/// Returns the option name of an environment variable, which may not exist. Returns `None` for a
+/// variable of another program.
 pub(super) fn option_of(variable: &str, value: &str) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?;
-    if is_of_a_service(name, value) { None } else { Some(name.to_lowercase().replacen(SECTION_END, ".", 1)) }
+    if is_service_discovery(name, value) { None } else { Some(name.to_lowercase().replacen(SECTION_SEPARATOR, ".", 1)) }
 }
 
-/// Whether Kubernetes or Docker sets this variable for a service whose name begins with `sukkal`.
-fn is_of_a_service(name: &str, value: &str) -> bool {
+/// Returns whether Kubernetes or Docker sets this variable for a service whose name begins with
+/// `sukkal`.
+fn is_service_discovery(name: &str, value: &str) -> bool {
     let has_address = value.starts_with("tcp://") || value.starts_with("udp://");
     let is_port = name == "PORT"
         || name.ends_with("_PORT")
@@ -26,12 +29,12 @@ fn is_of_a_service(name: &str, value: &str) -> bool {
     is_address || is_port || has_address
 }
 
-/// The option whose name is most like this one, if any is.
+/// Returns the option with the most similar name, if any name is similar.
 pub(super) fn nearest<'o>(name: &str, options: impl Iterator<Item = &'o str>) -> Option<&'o str> {
     let bare = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |option: &str| {
         let whole = strsim::osa_distance(name, option);
-        // The section may be missing, or another one.
+        // The section may be missing or wrong.
         whole.min(strsim::osa_distance(&bare(name), &bare(option)))
     };
     let most = TYPOS_MAX.min(bare(name).len() / 2);
@@ -50,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variables_of_a_service_in_kubernetes_are_not_ours() {
+    fn the_variables_of_a_kubernetes_service_are_not_options() {
         for (name, value) in [
             ("SUKKAL_SERVICE_HOST", "10.0.0.1"),
             ("SUKKAL_SERVICE_PORT", "8888"),
@@ -66,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_name_is_recognized() {
+    fn an_option_is_suggested_for_a_misspelled_name() {
         let options = ["store", "bind", "transport.max_wait", "transport.max_claim_ttl", "log.filter"];
         for (name, meant) in [
             ("stroe", Some("store")),

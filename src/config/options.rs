@@ -1,19 +1,22 @@
-//! All options with their values, and where each value was set: the default file, another file, the environment, or a flag.
+//! The values of all options, and the source of each value: the default file, another file, the
+//! environment, or a flag.
 
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::error::Error;
 use super::file::{Entry, Position};
 use super::names::{nearest, option_of, variable_of};
-use super::rules::{Accepts, PAIRS, RULES, SECRET_BYTES_MIN};
-use super::{DEFAULTS, Error};
+use super::rules::{LOWER_AND_UPPER, RULES, SECRET_BYTES_MIN, ValueRule};
 
-/// Every option, by its name with its section, such as `transport.max_wait`.
+const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// All options by name with section, such as `transport.max_wait`.
 pub(super) struct Options(BTreeMap<String, Setting>);
 
 struct Setting {
-    accepts: Accepts,
+    rule: ValueRule,
     default: Value,
     value: Value,
     source: Source,
@@ -22,21 +25,21 @@ struct Setting {
 enum Source {
     Default,
     File(Position),
-    /// With the name of the variable.
+    /// The name of the variable.
     Environment(String),
     Flag,
 }
 
 impl Options {
     pub(super) fn defaults() -> Self {
-        let file: Table = DEFAULTS.parse().expect("the default file is in order");
+        let file: Table = DEFAULTS.parse().expect("the default file is valid");
         let default_of = |name: &str| {
             let (section, key) = name.split_once('.').unwrap_or(("", name));
             if section.is_empty() { file.get(key) } else { file.get(section)?.get(key) }
         };
-        let setting = |&(name, accepts): &(&str, Accepts)| {
-            let default = default_of(name).expect("the default file has every option").clone();
-            (name.to_owned(), Setting { accepts, value: default.clone(), default, source: Source::Default })
+        let setting = |&(name, rule): &(&str, ValueRule)| {
+            let default = default_of(name).expect("the default file contains every option").clone();
+            (name.to_owned(), Setting { rule, value: default.clone(), default, source: Source::Default })
         };
         Self(RULES.iter().map(setting).collect())
     }
@@ -45,49 +48,55 @@ impl Options {
         RULES.iter().any(|(option, _)| option.split_once('.').is_some_and(|(section, _)| section == name))
     }
 
-    pub(super) fn set_by_file(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+    pub(super) fn set_from_file(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         for Entry { name, value, position } in entries {
             let Some(setting) = self.0.get_mut(&name) else {
                 if Self::is_section(&name) {
                     return Err(Error::Invalid(format!("{name} is a section (in {position}); write [{name}]")));
                 }
-                let meant = self.did_you_mean(&name, str::to_owned);
-                return Err(Error::Invalid(format!("there is no option {name} (in {position}){meant}")));
+                let suggestion = self.suggestion(&name, str::to_owned);
+                return Err(Error::Invalid(format!("there is no option {name} (in {position}){suggestion}")));
             };
             (setting.value, setting.source) = (value, Source::File(position));
         }
         Ok(())
     }
 
-    /// Returns a warning for each variable that looks like an option and is none.
-    pub(super) fn set_by_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    /// Sets options from environment variables. Returns a warning for each variable that begins
+    /// with `SUKKAL_` but does not name an option.
+    pub(super) fn set_from_environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         for (variable, text) in variables {
             let Some(name) = option_of(&variable, &text) else {
                 continue;
             };
             if let Some(setting) = self.0.get_mut(&name) {
-                (setting.value, setting.source) = (setting.accepts.value_of(&text), Source::Environment(variable));
+                (setting.value, setting.source) = (setting.rule.parse(&text), Source::Environment(variable));
             } else {
-                let meant = self.did_you_mean(&name, variable_of);
-                warnings.push(format!("the environment variable {variable} names no option and is ignored{meant}"));
+                let suggestion = self.suggestion(&name, variable_of);
+                warnings.push(format!(
+                    "the environment variable {variable} does not name an option and is ignored{suggestion}"
+                ));
             }
         }
         warnings
     }
 
-    pub(super) fn set_by_flag(&mut self, name: &str, text: &str) {
-        let setting = self.0.get_mut(name).expect("each flag is an option");
-        (setting.value, setting.source) = (setting.accepts.value_of(text), Source::Flag);
+    pub(super) fn set_from_flag(&mut self, name: &str, text: &str) {
+        let setting = self.0.get_mut(name).expect("every flag names an option");
+        (setting.value, setting.source) = (setting.rule.parse(text), Source::Flag);
     }
 
-    /// Refuses a value that its option does not accept. A default that is more than the maximum that was set becomes
-    /// that maximum.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    /// Rejects values that their options do not accept. A default value above a configured maximum
+    /// is lowered to that maximum.
+    pub(super) fn validate(&mut self) -> Result<(), Error> {
         for (name, setting) in &self.0 {
-            setting.accepts.check(&setting.value).map_err(|complaint| setting.refusal(name, &complaint))?;
+            setting.rule.check(&setting.value).map_err(|expected| setting.error(name, &expected))?;
         }
-        for (lower, upper) in PAIRS {
+        for (lower, upper) in LOWER_AND_UPPER {
             let (low, high) = (&self.0[lower], &self.0[upper]);
             if low.value.as_integer() <= high.value.as_integer() {
                 continue;
@@ -98,29 +107,29 @@ impl Options {
             } else {
                 return Err(Error::Invalid(format!(
                     "{} is {} ({}); it must not be more than {}, which is {} ({})",
-                    low.spelled(lower),
+                    low.name_in_source(lower),
                     low.value,
-                    low.place(),
-                    high.spelled(upper),
+                    low.source_description(),
+                    high.name_in_source(upper),
                     high.value,
-                    high.place()
+                    high.source_description()
                 )));
             }
         }
         Ok(())
     }
 
-    /// A warning for each secret that can be guessed.
-    pub(super) fn short_secrets(&self) -> Vec<String> {
-        let secrets = self.0.iter().filter(|(_, setting)| matches!(setting.accepts, Accepts::Secret));
+    /// Returns a warning for each secret that is short enough to be guessed.
+    pub(super) fn short_secret_warnings(&self) -> Vec<String> {
+        let secrets = self.0.iter().filter(|(_, setting)| matches!(setting.rule, ValueRule::Secret));
         let short = secrets.filter_map(|(name, setting)| {
             let bytes = setting.value.as_str().map_or(0, str::len);
             (1..SECRET_BYTES_MIN).contains(&bytes).then(|| {
                 format!(
-                    "{} is short ({bytes} bytes, {}): use {SECRET_BYTES_MIN} random bytes or more, for example the output \
-                     of `openssl rand -base64 32`",
-                    setting.spelled(name),
-                    setting.place()
+                    "{} is short ({bytes} bytes, {}): use at least {SECRET_BYTES_MIN} random bytes, for example the output of \
+                     `openssl rand -base64 32`",
+                    setting.name_in_source(name),
+                    setting.source_description()
                 )
             })
         });
@@ -140,15 +149,15 @@ impl Options {
         table
     }
 
-    fn did_you_mean(&self, name: &str, spelled: impl Fn(&str) -> String) -> String {
-        let meant = nearest(name, self.0.keys().map(String::as_str));
-        meant.map(|option| format!("; did you mean {}?", spelled(option))).unwrap_or_default()
+    fn suggestion(&self, name: &str, spell: impl Fn(&str) -> String) -> String {
+        let nearest = nearest(name, self.0.keys().map(String::as_str));
+        nearest.map(|option| format!("; did you mean {}?", spell(option))).unwrap_or_default()
     }
 }
 
 impl Setting {
-    /// The option as it is called where it was set.
-    fn spelled(&self, name: &str) -> String {
+    /// Returns the name of the option as it is spelled in the source of the value.
+    fn name_in_source(&self, name: &str) -> String {
         match &self.source {
             Source::Default | Source::File(_) => name.to_owned(),
             Source::Environment(variable) => variable.clone(),
@@ -156,8 +165,8 @@ impl Setting {
         }
     }
 
-    /// Where it was set.
-    fn place(&self) -> String {
+    /// Describes the source of the value.
+    fn source_description(&self) -> String {
         match &self.source {
             Source::Default => "the default".to_owned(),
             Source::File(position) => format!("in {position}"),
@@ -166,17 +175,17 @@ impl Setting {
         }
     }
 
-    fn refusal(&self, name: &str, complaint: &str) -> Error {
-        let (spelled, place) = (self.spelled(name), self.place());
-        if !self.accepts.is_public() {
-            return Error::Invalid(format!("{spelled} is not accepted ({place}): {complaint}"));
+    fn error(&self, name: &str, expected: &str) -> Error {
+        let (option, source) = (self.name_in_source(name), self.source_description());
+        if !self.rule.is_public() {
+            return Error::Invalid(format!("{option} is not accepted ({source}): {expected}"));
         }
         let value = self.value.to_string().replace('\n', " ");
         let example = self.example(name);
-        Error::Invalid(format!("{spelled} is {value} ({place}); {complaint}, for example {example}"))
+        Error::Invalid(format!("{option} is {value} ({source}); {expected}, for example {example}"))
     }
 
-    /// How the default would be set in the same place.
+    /// Shows how to set the default value in the same source.
     fn example(&self, name: &str) -> String {
         let bare = self.default.as_str().map_or_else(|| self.default.to_string(), str::to_owned);
         match &self.source {
@@ -194,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_rule_for_every_option_of_the_default_file() {
+    fn every_option_of_the_default_file_has_a_rule() {
         let file: Table = DEFAULTS.parse().unwrap();
         let mut names = Vec::new();
         for (name, value) in &file {
@@ -212,7 +221,7 @@ mod tests {
     fn every_default_is_accepted_without_a_warning() {
         let mut options = Options::defaults();
 
-        options.check().unwrap();
-        assert!(options.short_secrets().is_empty());
+        options.validate().unwrap();
+        assert!(options.short_secret_warnings().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What each option accepts. The default file says what each option is for.
+//! The values that each option accepts. The default file explains the options.
 
 use toml::Value;
 use tracing_subscriber::EnvFilter;
@@ -7,22 +7,22 @@ use super::bind::Bind;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::storage::StoreUri;
 
-/// What an option accepts.
+/// The values that an option accepts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Accepts {
-    /// An integer from the first to the second, and what it counts.
+pub(super) enum ValueRule {
+    /// An integer between a minimum and a maximum, with its unit.
     Integer(u64, u64, &'static str),
     /// True or false.
-    Switch,
-    /// One of these words.
-    Word(&'static [&'static str]),
+    Boolean,
+    /// One of the given words.
+    OneOf(&'static [&'static str]),
     /// An address to listen on.
     Address,
-    /// An address to listen on, or nothing.
+    /// An address to listen on, or an empty text.
     OptionalAddress,
-    /// The URI of a store, which may hold a password.
+    /// The URI of a store, which may contain a password.
     Store,
-    /// Directives of `tracing`.
+    /// Filter directives of `tracing`.
     Filter,
     /// A secret, which is never shown.
     Secret,
@@ -30,35 +30,35 @@ pub(super) enum Accepts {
 
 const YEAR_S: u64 = 366 * 24 * 3600;
 const HOUR_S: u64 = 3600;
-/// The longest page: a page is read in one script.
+/// Maximum number of entries in a page. One script reads a page.
 const PAGE_MAX: u64 = 1000;
-/// The messages of one request are stored by one script.
+/// Maximum number of messages in a post. One script stores them.
 const POST_MESSAGES_MAX: u64 = 1000;
-/// The largest body, in bytes: all of it goes to the store in one script.
+/// Maximum size of a request body, in bytes. One script stores all of it.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 const THREADS_MAX: u64 = 1024;
 const CONNECTIONS_MAX: u64 = 1_000_000;
-/// Clients give up long before.
+/// Clients time out long before.
 const QUEUEING_S_MAX: u64 = 60;
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 
-const MESSAGE_TTL: Accepts = Accepts::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
-const CLAIM_TERM: Accepts = Accepts::Integer(CLAIM_TERM_S_MIN as u64, YEAR_S, "seconds");
-const DELAY: Accepts = Accepts::Integer(0, YEAR_S, "seconds");
-const DURATION: Accepts = Accepts::Integer(1, YEAR_S, "seconds");
-const PAGE: Accepts = Accepts::Integer(1, PAGE_MAX, "");
-const BYTES: Accepts = Accepts::Integer(1, BODY_BYTES_MAX, "bytes");
-const CONNECTIONS: Accepts = Accepts::Integer(1, CONNECTIONS_MAX, "");
-const CHARACTERS: Accepts = Accepts::Integer(0, CLIENT_ID_CHARS_MAX, "characters");
+const MESSAGE_TTL: ValueRule = ValueRule::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
+const CLAIM_TERM: ValueRule = ValueRule::Integer(CLAIM_TERM_S_MIN as u64, YEAR_S, "seconds");
+const DELAY: ValueRule = ValueRule::Integer(0, YEAR_S, "seconds");
+const DURATION: ValueRule = ValueRule::Integer(1, YEAR_S, "seconds");
+const PAGE: ValueRule = ValueRule::Integer(1, PAGE_MAX, "");
+const BYTES: ValueRule = ValueRule::Integer(1, BODY_BYTES_MAX, "bytes");
+const CONNECTIONS: ValueRule = ValueRule::Integer(1, CONNECTIONS_MAX, "");
+const CHARACTERS: ValueRule = ValueRule::Integer(0, CLIENT_ID_CHARS_MAX, "characters");
 
-/// Every option.
-pub(super) const RULES: &[(&str, Accepts)] = &[
-    ("bind", Accepts::Address),
-    ("store", Accepts::Store),
-    ("admin_mode", Accepts::Switch),
-    ("enable_checksum", Accepts::Switch),
-    ("threads", Accepts::Integer(0, THREADS_MAX, "")),
-    ("drain_timeout", Accepts::Integer(0, YEAR_S, "seconds")),
+/// The rule of every option.
+pub(super) const RULES: &[(&str, ValueRule)] = &[
+    ("bind", ValueRule::Address),
+    ("store", ValueRule::Store),
+    ("admin_mode", ValueRule::Boolean),
+    ("enable_checksum", ValueRule::Boolean),
+    ("threads", ValueRule::Integer(0, THREADS_MAX, "")),
+    ("drain_timeout", ValueRule::Integer(0, YEAR_S, "seconds")),
     ("client_timeout", DURATION),
     ("max_connections", CONNECTIONS),
     ("transport.default_message_ttl", MESSAGE_TTL),
@@ -69,34 +69,34 @@ pub(super) const RULES: &[(&str, Accepts)] = &[
     ("transport.default_claim_grace", CLAIM_TERM),
     ("transport.max_claim_ttl", CLAIM_TERM),
     ("transport.max_claim_grace", CLAIM_TERM),
-    ("transport.message_delete_with_claim_id", Accepts::Switch),
+    ("transport.message_delete_with_claim_id", ValueRule::Boolean),
     ("transport.max_queues_per_page", PAGE),
     ("transport.max_messages_per_page", PAGE),
     ("transport.max_messages_per_claim_or_pop", PAGE),
-    ("transport.max_wait", Accepts::Integer(0, HOUR_S, "seconds")),
+    ("transport.max_wait", ValueRule::Integer(0, HOUR_S, "seconds")),
     ("transport.max_waits_per_project", CONNECTIONS),
     ("transport.max_streams_per_project", CONNECTIONS),
-    ("transport.max_queueing", Accepts::Integer(1, QUEUEING_S_MAX, "seconds")),
-    ("transport.stream_heartbeat", Accepts::Integer(1, HOUR_S, "seconds")),
+    ("transport.max_queueing", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
+    ("transport.stream_heartbeat", ValueRule::Integer(1, HOUR_S, "seconds")),
     ("transport.max_queue_metadata", BYTES),
     ("transport.max_messages_post_size", BYTES),
-    ("transport.max_messages_per_post", Accepts::Integer(1, POST_MESSAGES_MAX, "")),
+    ("transport.max_messages_per_post", ValueRule::Integer(1, POST_MESSAGES_MAX, "")),
     ("transport.idempotency_key_ttl", DURATION),
-    ("transport.message_encryption_key", Accepts::Secret),
-    ("transport.client_id_uuid_safe", Accepts::Word(&["strict", "off"])),
+    ("transport.message_encryption_key", ValueRule::Secret),
+    ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
-    ("signed_url.secret_key", Accepts::Secret),
-    ("embedded.fsync", Accepts::Word(&["group", "interval", "off"])),
+    ("signed_url.secret_key", ValueRule::Secret),
+    ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
-    ("operations.bind", Accepts::OptionalAddress),
-    ("log.filter", Accepts::Filter),
-    ("log.format", Accepts::Word(&["auto", "text", "json"])),
+    ("operations.bind", ValueRule::OptionalAddress),
+    ("log.filter", ValueRule::Filter),
+    ("log.format", ValueRule::OneOf(&["auto", "text", "json"])),
 ];
 
-/// Pairs of options of which the first must not be more than the second.
-pub(super) const PAIRS: [(&str, &str); 5] = [
+/// Pairs of options; the value of the first must not exceed that of the second.
+pub(super) const LOWER_AND_UPPER: [(&str, &str); 5] = [
     ("transport.default_message_ttl", "transport.max_message_ttl"),
     ("transport.default_message_delay", "transport.max_message_delay"),
     ("transport.default_claim_ttl", "transport.max_claim_ttl"),
@@ -104,28 +104,30 @@ pub(super) const PAIRS: [(&str, &str); 5] = [
     ("transport.min_length_client_id", "transport.max_length_client_id"),
 ];
 
-/// The shortest secret that no warning is about, in bytes: the output of SHA-256, with which both secrets are used.
+/// Length in bytes below which a secret causes a warning. It is the length of a SHA-256 digest, the
+/// hash function that both secrets are used with.
 pub(super) const SECRET_BYTES_MIN: usize = 32;
 
-impl Accepts {
-    /// The text as a value of the type that the option has; as text if it is not one.
-    pub(super) fn value_of(self, text: &str) -> Value {
+impl ValueRule {
+    /// Converts text to a value of the option's type. Returns the text itself if it is not of that
+    /// type.
+    pub(super) fn parse(self, text: &str) -> Value {
         let typed = match self {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
-            Self::Switch => text.parse().ok().map(Value::Boolean),
-            Self::Word(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
+            Self::Boolean => text.parse().ok().map(Value::Boolean),
+            Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
 
-    /// The error says what is accepted instead.
+    /// Checks a value. The error says what the option accepts.
     pub(super) fn check(self, value: &Value) -> Result<(), String> {
         let is_accepted = match (self, value) {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Switch, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
-            (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Self::Boolean, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
+            (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
@@ -141,17 +143,17 @@ impl Accepts {
         match self {
             Self::Integer(min, max, "") => format!("an integer from {min} to {max}"),
             Self::Integer(min, max, unit) => format!("an integer from {min} to {max}, in {unit}"),
-            Self::Switch => "true or false".to_owned(),
-            Self::Word(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
+            Self::Boolean => "true or false".to_owned(),
+            Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
-            Self::Filter => "error, warn, info, debug or trace, or such levels by module".to_owned(),
+            Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
         }
     }
 
-    /// Whether a value may be shown.
+    /// Whether a value may be shown in messages.
     pub(super) fn is_public(self) -> bool {
         !matches!(self, Self::Store | Self::Secret)
     }

@@ -1,49 +1,54 @@
-//! What a message says: any JSON value, held as `MessagePack` from the moment it arrives.
+//! The body of a message: any JSON value, kept as `MessagePack` from the request to the response.
 
 use bytes::Bytes;
 
-/// What a sealed body begins with: the mark of an extension value whose length takes four bytes. No JSON value
-/// begins so.
+/// First byte of a sealed body: the marker of an extension value with a length of four bytes. No
+/// JSON value begins with this byte.
 const SEALED: u8 = 0xc9;
-/// The extension type of sealed bodies.
+/// Extension type of sealed bodies.
 const SEALED_TYPE: u8 = 1;
-/// How many bytes stand before what is sealed: the mark, the length and the type.
+/// Number of bytes before the sealed content: the marker, the length and the type.
 const SEALED_HEAD: usize = 6;
 
-/// A JSON value, encoded as one `MessagePack` value. What is in here was checked when it came in. Its bytes may be a part
-/// of those that came with it, and keep them all in memory.
+/// A JSON value, encoded as one `MessagePack` value that was validated when it arrived.
 ///
-/// A body that is stored may be sealed: then it is one extension value of type 1, always with a length of four
-/// bytes. What is inside, only who seals and opens it knows (`broker::cipher`).
+/// The bytes may be a slice of a larger buffer, such as the request body, which then stays in
+/// memory.
+///
+/// A stored body may be sealed. It is then one extension value of type 1, always with a length of
+/// four bytes. Only `broker::encryption`, which seals and opens bodies, knows the format of the sealed
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body(Bytes);
 
 impl Body {
-    /// Wraps `MessagePack` that the wire or a store's record is known to hold.
+    /// Wraps bytes that are known to be one valid `MessagePack` value, from the wire format or a
+    /// store's record.
     #[must_use]
     pub fn from_msgpack(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    /// The `MessagePack` bytes.
+    /// Returns the `MessagePack` bytes.
     #[must_use]
     pub fn as_msgpack(&self) -> &[u8] {
         &self.0
     }
 
-    /// A sealed body with this inside; `None` if that is longer than `MessagePack` has lengths for.
+    /// Returns a sealed body with this content, or `None` if the content is too long for a
+    /// `MessagePack` length.
     #[must_use]
-    pub fn sealed(inside: &[u8]) -> Option<Self> {
-        let length = u32::try_from(inside.len()).ok()?;
-        let mut bytes = Vec::with_capacity(SEALED_HEAD + inside.len());
+    pub fn sealed(content: &[u8]) -> Option<Self> {
+        let length = u32::try_from(content.len()).ok()?;
+        let mut bytes = Vec::with_capacity(SEALED_HEAD + content.len());
         bytes.push(SEALED);
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.push(SEALED_TYPE);
-        bytes.extend_from_slice(inside);
+        bytes.extend_from_slice(content);
         Some(Self(bytes.into()))
     }
 
-    /// What is inside a sealed body; `None` for one that is not sealed.
+    /// Returns the content of a sealed body, or `None` if the body is not sealed.
     #[must_use]
     pub fn as_sealed(&self) -> Option<&[u8]> {
         (self.0.first() == Some(&SEALED)).then(|| self.0.get(SEALED_HEAD..).unwrap_or_default())
@@ -63,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn no_json_value_is_a_sealed_body() {
+    fn a_json_value_is_not_a_sealed_body() {
         for json in [serde_json::json!(null), serde_json::json!("\u{c9}"), serde_json::json!({"k": [1]})] {
             let body = Body::from_msgpack(rmp_serde::to_vec(&json).unwrap().into());
 

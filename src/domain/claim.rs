@@ -1,79 +1,44 @@
-//! A claim: a lease on messages, so that one worker at a time has them.
+//! A claim: a lease that gives one worker exclusive access to messages for a limited time.
 
-use std::fmt;
 use std::time::Duration;
 
-use uuid::Uuid;
+use super::{ClaimId, Message, Shard};
 
-use super::{Message, Shard};
-
-/// The id of a claim: a random UUID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClaimId(Uuid);
-
-/// A claim to be made.
+/// A request for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewClaim {
-    /// How many messages at most.
+    /// Maximum number of messages.
     pub limit: usize,
-    /// How long it lasts.
+    /// Duration of the claim, and grace of its messages.
     pub term: Term,
-    /// From which shards of a fair queue it would rather be served, if from any.
-    pub prefer: Vec<Shard>,
+    /// Shards of a fair queue that serve this claim first, if they have messages; empty without a
+    /// preference.
+    pub preferred_shards: Vec<Shard>,
 }
 
-/// How long a claim lasts, and the messages under it.
+/// Duration of a claim, and minimum life of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// How long the claim lasts, in seconds.
+    /// Time to live of the claim, in seconds.
     pub ttl_s: u32,
-    /// How much longer than the claim a message lives that would have ended before it, in seconds.
+    /// Time in seconds by which a message outlives the claim if it would otherwise expire before
+    /// the claim.
     pub grace_s: u32,
 }
 
 /// A live claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What it is called.
+    /// Id of the claim.
     pub id: ClaimId,
-    /// How long it lasts from its creation or renewal, in seconds.
+    /// Time to live from the creation or last renewal, in seconds.
     pub ttl_s: u32,
-    /// How long ago that was, in whole seconds of the store's clock.
+    /// Time since the creation or last renewal, in whole seconds of the store's clock.
     pub age_s: u64,
-    /// What it holds: oldest first, and in the order of their turns in a fair queue.
+    /// Messages that the claim holds: oldest first, or in the order of the rotation in a fair
+    /// queue.
     pub messages: Vec<Message>,
-    /// How long those of them were there to be claimed that nobody had claimed before. Only a new claim says so.
-    pub waited: Vec<Duration>,
-}
-
-impl ClaimId {
-    /// An id that no other claim has.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(Uuid::new_v4())
-    }
-
-    /// The id that the text spells, in the canonical form; there is no claim of another.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Uuid::try_parse(text).ok().map(Self).filter(|id| id.to_string() == text)
-    }
-
-    /// The id as a store keeps it.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
-    }
-
-    /// The sixteen bytes of the id.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Display for ClaimId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
-    }
+    /// Pick-up delays of the messages that this claim was the first to deliver. Empty unless the
+    /// claim is new.
+    pub pickup_delays: Vec<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Who posts: the id that a client gives itself, so that it can be spared its own messages.
+//! Client ids. A client chooses its own id, by which listings can leave out its own messages.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,39 +7,40 @@ use std::sync::Arc;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A client's id in its canonical form: a dashed lower-case UUID, or free text where the rule allows it.
+/// Id of a client in canonical form: a lowercase UUID with hyphens, or any text if the rule allows
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(Arc<str>);
 
-/// A client as messages know it: XXH3-64 of its id, the same for every kind of id.
+/// The client that posted a message, as the message records it: the XXH3-64 hash of the client id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Poster([u8; 8]);
 
 impl Poster {
-    /// The poster that a store has kept.
+    /// Returns the poster with these bytes, as a store keeps it.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
-    /// The eight bytes.
+    /// Returns the eight bytes of the hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 8] {
         &self.0
     }
 }
 
-/// Which texts are client ids (`client_id_uuid_safe` in the configuration).
+/// Rule for valid client ids (`client_id_uuid_safe` in the configuration).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientIdRule {
-    /// UUIDs only, in any of their usual spellings.
+    /// UUIDs only, in any of their usual forms.
     Uuid,
-    /// Any text whose length in characters is in the range.
+    /// Any text with a length in this range, in characters.
     Text(RangeInclusive<usize>),
 }
 
 impl ClientIdRule {
-    /// The client id that the text spells, if the rule allows it.
+    /// Parses a client id, and returns `None` if the rule does not allow it.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ClientId> {
         match self {
@@ -50,7 +51,7 @@ impl ClientIdRule {
 }
 
 impl fmt::Display for ClientIdRule {
-    /// Writes what the rule accepts.
+    /// Writes a description of the accepted ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uuid => f.write_str("a UUID such as 3381af92-2b9e-11e3-b191-71861300734c"),
@@ -60,13 +61,13 @@ impl fmt::Display for ClientIdRule {
 }
 
 impl ClientId {
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Who it is to its messages.
+    /// Returns the hash of the id, as messages record it.
     #[must_use]
     pub fn poster(&self) -> Poster {
         Poster(xxh3_64(self.0.as_bytes()).to_be_bytes())
@@ -79,8 +80,8 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// Takes what Python's `uuid.UUID()` takes (`urn:`, `uuid:`, braces and dashes are dropped wherever
-/// they stand), because clients of this API were written against it.
+/// Parses the same forms as Python's `uuid.UUID()`, because clients of this API were written
+/// against it. `urn:`, `uuid:` and hyphens are dropped everywhere, and braces at both ends.
 fn parse_uuid(text: &str) -> Option<Uuid> {
     const USUAL_LENGTH: usize = 36;
     if text.len() == USUAL_LENGTH
@@ -100,7 +101,7 @@ mod tests {
     const CANONICAL: &str = "3381af92-2b9e-11e3-b191-71861300734c";
 
     #[test]
-    fn spellings_of_a_uuid_are_one_client() {
+    fn different_forms_of_a_uuid_are_one_client() {
         for text in [
             CANONICAL,
             "3381af922b9e11e3b19171861300734c",
@@ -115,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uuid_is_no_client() {
+    fn an_invalid_uuid_is_refused() {
         for text in ["", "abc", "3381af92-2b9e-11e3-b191-71861300734", "g381af922b9e11e3b19171861300734c"] {
             assert_eq!(ClientIdRule::Uuid.parse(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn free_text_is_measured_in_characters() {
+    fn the_length_of_a_text_id_is_counted_in_characters() {
         let rule = ClientIdRule::Text(10..=36);
 
         assert!(rule.parse("ééééééééé").is_none());

@@ -1,10 +1,11 @@
-//! What counts as an integer in a document.
+//! The rule for integers in JSON documents.
 
 use serde_json::Value;
 
-/// The integer that a value counts as, if any.
+/// Returns the value as an integer, or `None` if it is not one.
 ///
-/// Python, which the API was first written in, takes a boolean for 0 or 1. A float is no integer, whole or not.
+/// A boolean counts as 0 or 1, as in Python, in which the API was first written. A float is never
+/// an integer, even without a fraction.
 #[must_use]
 pub fn integer(value: &Value) -> Option<i64> {
     match value {

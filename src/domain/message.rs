@@ -1,4 +1,4 @@
-//! A message, and its identity: the id is the position in the feed.
+//! Messages and their ids. An id contains the position of the message in the feed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,103 +7,108 @@ use std::time::Duration;
 use uuid::{Builder, Uuid, Variant, Version};
 
 use super::client::Poster;
-use super::{Body, ClaimId, Lot, QueueId, QueueName};
+use super::{Body, ClaimId, QueueId, QueueName, ShardAssignment};
 
-/// A position in a queue's feed: microseconds since 1970, never given twice in a queue.
+/// Position in a queue's feed, in microseconds since 1970. No two messages of a queue have the same
+/// rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(u64);
 
-/// The id of a message: a version 7 UUID made of its rank, its queue's fingerprint and chance.
+/// Id of a message: a version 7 UUID that contains the rank, the fingerprint of the queue and a
+/// random nonce.
 ///
 /// | bits | 48 | 4 | 12 | 2 | 24 | 38 |
 /// |---|---|---|---|---|---|---|
 /// | | rank / 1000 (ms) | 7 | rank % 1000 | `0b10` | queue | nonce |
 ///
-/// So ids sort as ranks do, and an id used as a marker needs no look-up.
+/// Ids therefore sort in the order of their ranks, and a position can be read from an id without a
+/// lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(Uuid);
 
-/// The part of an id that chance decides, so that a rank given twice by a store which has lost
-/// its last moments is still another message.
+/// Random part of a message id. If a store loses its last writes and then assigns a rank again, the
+/// two messages still have different ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(u64);
 
-/// A message to be posted.
+/// A message that a client posts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
-    /// How long it lives, in seconds.
+    /// Time to live, in seconds.
     pub ttl_s: u32,
-    /// How long it is kept from everybody first, in seconds.
+    /// Time before the message becomes available, in seconds.
     pub delay_s: u32,
-    /// What it says.
+    /// The body.
     pub body: Body,
-    /// Whom it is for in a fair queue; one that is not fair does not look at it.
-    pub lot: Option<Arc<Lot>>,
+    /// The tenant and its shards in a fair queue. Other queues ignore it.
+    pub assignment: Option<Arc<ShardAssignment>>,
 }
 
-/// Where a dead letter comes from.
+/// Origin of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The queue in which it was given out too often.
+    /// The queue in which the message was claimed too often.
     pub queue: QueueName,
-    /// What it was called there.
+    /// Id of the message in that queue.
     pub id: MessageId,
-    /// How often it was given out there.
+    /// Number of claims of the message in that queue.
     pub claim_count: u32,
 }
 
-/// A message as a store hands it out.
+/// A message as a store returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Its identity and position.
+    /// Id of the message, which contains its position.
     pub id: MessageId,
-    /// How long it lives, in seconds: as posted, or as a claim has prolonged it.
+    /// Time to live in seconds, as posted or as extended by a claim.
     pub ttl_s: u32,
-    /// When it was posted, in whole seconds since 1970 by the store's clock.
+    /// Time of the post by the store's clock, in whole seconds since 1970.
     pub created_s: u64,
-    /// How long ago it was posted, in whole seconds of the store's clock.
+    /// Time since the post, in whole seconds of the store's clock.
     pub age_s: u64,
-    /// The live claim that it is under.
+    /// The live claim that holds the message.
     pub claim: Option<ClaimId>,
-    /// How often it was claimed, as far as anybody counts.
+    /// Number of claims of the message, as far as its queue has counted them.
     pub claim_count: u32,
-    /// Where it comes from, if it is a dead letter.
+    /// Origin of the message, if it is a dead letter.
     pub origin: Option<Origin>,
-    /// Who posted it.
+    /// The client that posted the message.
     pub poster: Poster,
-    /// What it says.
+    /// The body.
     pub body: Body,
 }
 
 impl Message {
-    /// How long it has been there to be claimed at that time (µs): since its post or the end of its delay, which is what
-    /// its rank says.
+    /// Returns how long the message has been available at this time, in microseconds since 1970.
+    ///
+    /// The message became available when it was posted or its delay ended, and its rank is that
+    /// time.
     #[must_use]
-    pub fn waited(&self, now_us: u64) -> Duration {
+    pub fn pickup_delay(&self, now_us: u64) -> Duration {
         Duration::from_micros(now_us.saturating_sub(self.id.rank().micros()))
     }
 }
 
 impl Rank {
-    /// The lowest rank, which no message has.
+    /// The lowest rank. No message has it.
     pub const MIN: Self = Self(0);
 
-    /// Ranks stay below 2^53, so that a double holds them exactly.
+    /// The highest rank. Ranks are below 2^53, so that a double represents them exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// The rank, if it is in range.
+    /// Returns the rank, or `None` if it is above [`Self::MAX`].
     #[must_use]
     pub fn new(micros: u64) -> Option<Self> {
         (micros <= Self::MAX.0).then_some(Self(micros))
     }
 
-    /// The rank right before this one; the lowest has none and stays as it is.
+    /// Returns the rank immediately before this one. Returns the lowest rank unchanged.
     #[must_use]
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// Microseconds since 1970.
+    /// Returns the rank in microseconds since 1970.
     #[must_use]
     pub fn micros(self) -> u64 {
         self.0
@@ -113,19 +118,19 @@ impl Rank {
 impl Nonce {
     const BITS: u32 = 38;
 
-    /// The nonce of these bits; those above the 38th are dropped.
+    /// Returns the nonce with the low 38 of these bits.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits & ((1 << Self::BITS) - 1))
     }
 
-    /// The bits.
+    /// Returns the 38 bits of the nonce.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// A nonce nobody can foresee.
+    /// Returns a new random nonce.
     #[must_use]
     pub fn random() -> Self {
         Self::from_bits(Uuid::new_v4().as_u64_pair().1)
@@ -133,13 +138,13 @@ impl Nonce {
 }
 
 impl MessageId {
-    /// The id of the message at `rank` in `queue`.
+    /// Returns the id of the message at `rank` in `queue`.
     #[must_use]
     pub fn new(queue: &QueueId, rank: Rank, nonce: Nonce) -> Self {
         Self::with_fingerprint(queue.fingerprint(), rank, nonce)
     }
 
-    /// As [`Self::new`], for callers that make many ids of one queue.
+    /// Returns the same id as [`Self::new`], for callers that create many ids of one queue.
     #[must_use]
     pub fn with_fingerprint(fingerprint: u32, rank: Rank, nonce: Nonce) -> Self {
         let time = u128::from(rank.0 / 1000) << 80 | u128::from(rank.0 % 1000) << 64;
@@ -149,45 +154,45 @@ impl MessageId {
         Self(builder.into_uuid())
     }
 
-    /// The id that the text spells, if it is one of this queue's. Only the canonical spelling counts:
-    /// ids are opaque to clients.
+    /// Parses an id of a message of this queue, and returns `None` for any other text. Only the
+    /// canonical form is accepted, because ids are opaque to clients.
     #[must_use]
     pub fn parse(text: &str, queue: &QueueId) -> Option<Self> {
         let id = Self(Uuid::try_parse(text).ok()?);
         let micros = (id.0.as_u128() >> 64) & 0xfff;
-        let ours = id.0.get_version() == Some(Version::SortRand)
+        let is_own = id.0.get_version() == Some(Version::SortRand)
             && id.0.get_variant() == Variant::RFC4122
             && micros < 1000
             && id.is_of(queue)
             && Rank::new(id.micros()).is_some();
-        (ours && id.to_string() == text).then_some(id)
+        (is_own && id.to_string() == text).then_some(id)
     }
 
-    /// Whether the id carries that queue's fingerprint: no other names a message in it.
+    /// Returns whether the id has the fingerprint of this queue, as the ids of all its messages do.
     #[must_use]
     pub fn is_of(self, queue: &QueueId) -> bool {
         self.fingerprint() == queue.fingerprint()
     }
 
-    /// Where the message stands in its queue's feed.
+    /// Returns the position of the message in the queue's feed.
     #[must_use]
     pub fn rank(self) -> Rank {
         Rank(self.micros())
     }
 
-    /// The id that a store has kept as a number.
+    /// Returns the id that a store has kept as a number.
     #[must_use]
     pub fn from_bits(bits: u128) -> Self {
         Self(Uuid::from_u128(bits))
     }
 
-    /// The id as a number.
+    /// Returns the id as a number.
     #[must_use]
     pub fn bits(self) -> u128 {
         self.0.as_u128()
     }
 
-    /// The part that chance decided.
+    /// Returns the random part of the id.
     #[must_use]
     pub fn nonce(self) -> Nonce {
         Nonce::from_bits(self.0.as_u64_pair().1)
@@ -201,6 +206,12 @@ impl MessageId {
     fn fingerprint(self) -> u32 {
         let (_, low) = self.0.as_u64_pair();
         u32::try_from(low >> Nonce::BITS & 0xff_ffff).expect("24 bits fit")
+    }
+}
+
+impl From<MessageId> for Uuid {
+    fn from(id: MessageId) -> Self {
+        id.0
     }
 }
 
@@ -223,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_gives_back_what_it_was_made_of(micros in 0..=Rank::MAX.0, bits: u64) {
+        fn an_id_contains_its_rank_and_nonce(micros in 0..=Rank::MAX.0, bits: u64) {
             let (rank, nonce) = (Rank(micros), Nonce::from_bits(bits));
 
             let id = MessageId::new(&queue("a"), rank, nonce);
@@ -233,20 +244,20 @@ mod tests {
         }
 
         #[test]
-        fn ids_sort_as_ranks_do(a in 0..=Rank::MAX.0, b in 0..=Rank::MAX.0, bits: u64) {
+        fn ids_sort_in_the_order_of_their_ranks(a in 0..=Rank::MAX.0, b in 0..=Rank::MAX.0, bits: u64) {
             let id = |micros| MessageId::new(&queue("a"), Rank(micros), Nonce::from_bits(bits)).to_string();
 
             prop_assert_eq!(a.cmp(&b), id(a).cmp(&id(b)));
         }
 
         #[test]
-        fn no_text_makes_the_parser_stumble(text: String) {
+        fn any_other_text_is_not_an_id(text: String) {
             prop_assert_eq!(MessageId::parse(&text, &queue("a")), None);
         }
     }
 
     #[test]
-    fn an_id_of_another_queue_or_spelling_is_not_ours() {
+    fn an_id_of_another_queue_or_in_another_form_is_refused() {
         let id = MessageId::new(&queue("a"), Rank(1_790_000_000_123_456), Nonce(7));
 
         assert_eq!(MessageId::parse(&id.to_string(), &queue("b")), None);

@@ -1,13 +1,13 @@
-//! A queue's metadata: free keys of the owner, and reserved ones (`_…`) that the service obeys.
+//! The metadata of a queue: keys of its owner, and reserved keys (`_…`) that configure the queue.
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::fairness::{SHARDS_MAX, SHARDS_PER_TENANT};
 use super::integer::integer;
 use super::limits::MESSAGE_TTL_S_MIN;
-use super::queue::InvalidQueueId;
+use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
+use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
 use super::{Limits, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -19,13 +19,13 @@ const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
 const RETRY_POLICY: &str = "_retry_policy";
 const SHARDS: &str = "_shards";
-const OWN_SHARDS: &str = "_shards_per_tenant";
+const SHARDS_PER_TENANT: &str = "_shards_per_tenant";
 
-/// The keys that every queue shows, set or not.
+/// Reserved keys that every queue shows, with a default if they are not set.
 pub const SHOWN_KEYS: [&str; 7] =
     [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
 
-/// The keys that mean something to the service.
+/// Reserved keys that have a meaning.
 const KNOWN_KEYS: [&str; 10] = [
     MAX_POST_SIZE,
     DEFAULT_TTL,
@@ -36,25 +36,27 @@ const KNOWN_KEYS: [&str; 10] = [
     ENCRYPT,
     RETRY_POLICY,
     SHARDS,
-    OWN_SHARDS,
+    SHARDS_PER_TENANT,
 ];
 
-/// What the owner of a queue has set, in the order of setting.
+/// The keys that the owner of a queue has set, in the order in which they were set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata(Map<String, Value>);
 
-/// What becomes of messages that are given out too often.
+/// The dead-letter settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetters {
-    /// How often a message is given out here; with the next time it goes.
+    /// Maximum number of claims of a message. The next claim moves it to the dead-letter queue
+    /// instead.
     pub claim_count_max: u32,
-    /// The queue that it goes to, in the same project.
+    /// The dead-letter queue, in the same project.
     pub queue: QueueName,
-    /// How long it lives there, in seconds; without it as long as it would have here.
+    /// Time to live of dead letters, in seconds. `None` keeps the time at which the message would
+    /// have expired.
     pub ttl_s: Option<u32>,
 }
 
-/// Why metadata is refused.
+/// Reasons for which metadata is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidMetadata {
     /// A reserved key has a value of the wrong type.
@@ -62,7 +64,7 @@ pub enum InvalidMetadata {
     Type {
         /// The reserved key.
         key: &'static str,
-        /// What it takes.
+        /// The accepted type.
         expected: &'static str,
     },
     /// A reserved key has a value out of range.
@@ -70,26 +72,30 @@ pub enum InvalidMetadata {
     Range {
         /// The reserved key.
         key: &'static str,
-        /// What was given.
+        /// The value received.
         value: i64,
-        /// The least it takes.
+        /// Minimum value.
         min: u64,
-        /// The most it takes.
+        /// Maximum value.
         max: u64,
     },
-    /// There can be no such queue for dead letters.
+    /// The name of the dead-letter queue is not a valid queue name.
     #[error("{DEAD_LETTER_QUEUE} must be the name of a queue: {0}")]
     DeadLetterQueue(InvalidQueueId),
-    /// Nothing can be retried so.
+    /// The retry policy is not valid.
     #[error("{RETRY_POLICY}: {0}")]
     RetryPolicy(#[from] InvalidRetryPolicy),
-    /// Messages shall be encrypted, and there is nothing to do it with.
+    /// Encryption is enabled in the metadata, but the server has no key.
     #[error("{ENCRYPT} is true, but this server has no encryption key; its operator must set message_encryption_key")]
     NoKey,
 }
 
 impl Metadata {
-    /// Metadata with these keys, its reserved ones checked.
+    /// Returns metadata with these keys.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidMetadata`] if a reserved key has an invalid value.
     pub fn new(keys: Map<String, Value>, limits: &Limits) -> Result<Self, InvalidMetadata> {
         let ttl = (u64::from(MESSAGE_TTL_S_MIN), u64::from(limits.max_message_ttl));
         check_range(&keys, DEFAULT_TTL, ttl)?;
@@ -98,42 +104,42 @@ impl Metadata {
         check_range(&keys, DEFAULT_DELAY, (0, u64::from(limits.max_message_delay)))?;
         check_range(&keys, SHARDS, (1, SHARDS_MAX.into()))?;
         let shards = integer_of(&keys, SHARDS)?.and_then(|shards| u64::try_from(shards).ok()).unwrap_or(1);
-        check_range(&keys, OWN_SHARDS, (1, shards))?;
+        check_range(&keys, SHARDS_PER_TENANT, (1, shards))?;
         integer_of(&keys, MAX_CLAIM_COUNT)?;
-        if let Some(queue) = set(&keys, DEAD_LETTER_QUEUE) {
+        if let Some(queue) = non_null(&keys, DEAD_LETTER_QUEUE) {
             let name: Result<QueueName, _> = queue.as_str().unwrap_or_default().parse();
             name.map_err(InvalidMetadata::DeadLetterQueue)?;
         }
-        set(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
-        if set(&keys, ENCRYPT).is_some_and(|flag| !flag.is_boolean()) {
+        non_null(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
+        if non_null(&keys, ENCRYPT).is_some_and(|flag| !flag.is_boolean()) {
             return Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" });
         }
         Ok(Self(keys))
     }
 
-    /// The warnings about keys that have no effect.
+    /// Returns warnings about keys that have no effect.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Warning::of_unknown_keys(self.0.keys().map(String::as_str), &KNOWN_KEYS);
-        if set(&self.0, MAX_CLAIM_COUNT).is_some() && set(&self.0, DEAD_LETTER_QUEUE).is_none() {
+        if non_null(&self.0, MAX_CLAIM_COUNT).is_some() && non_null(&self.0, DEAD_LETTER_QUEUE).is_none() {
             warnings.push(Warning::NoDeadLetterQueue);
         }
         warnings
     }
 
-    /// Metadata that a store kept: it was checked when it came in.
+    /// Returns metadata that a store has kept. It was validated before it was stored.
     #[must_use]
     pub fn from_store(keys: Map<String, Value>) -> Self {
         Self(keys)
     }
 
-    /// The keys that are set.
+    /// Returns the keys that are set.
     #[must_use]
     pub fn keys(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// The keys that are set, and the default of each shown key that is missing or empty.
+    /// Returns the keys that are set, and the default of each shown key that is missing or empty.
     #[must_use]
     pub fn with_defaults(&self, limits: &Limits) -> Map<String, Value> {
         let mut shown = self.0.clone();
@@ -145,26 +151,26 @@ impl Metadata {
         shown
     }
 
-    /// The life of messages posted without a ttl, in seconds.
+    /// Returns the time to live of messages posted without one, in seconds.
     #[must_use]
     pub fn default_message_ttl_s(&self, limits: &Limits) -> u32 {
         self.positive(DEFAULT_TTL).and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(limits.default_message_ttl)
     }
 
-    /// The largest request body that posts to this queue.
+    /// Returns the maximum size of the body of a request that posts to this queue, in bytes.
     #[must_use]
     pub fn post_bytes_max(&self, limits: &Limits) -> u64 {
         self.positive(MAX_POST_SIZE).map_or(limits.max_messages_post_size, |own| own.min(limits.max_messages_post_size))
     }
 
-    /// How long messages are delayed that name no delay, in seconds; `None` where messages are not delayed
-    /// at all, whatever they name.
+    /// Returns the delay of messages posted without one, in seconds. `None` means that the queue
+    /// does not delay messages, even those posted with a delay.
     #[must_use]
     pub fn default_message_delay_s(&self) -> Option<u32> {
         self.positive(DEFAULT_DELAY).and_then(|delay| u32::try_from(delay).ok())
     }
 
-    /// What becomes of messages that are given out too often; nothing, unless a count and a queue are set.
+    /// Returns the dead-letter settings, or `None` unless both a claim count and a queue are set.
     #[must_use]
     pub fn dead_letters(&self) -> Option<DeadLetters> {
         let claim_count_max = integer(self.0.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
@@ -175,18 +181,18 @@ impl Metadata {
         })
     }
 
-    /// Whether messages that are posted are encrypted.
+    /// Returns whether the queue encrypts posted messages.
     #[must_use]
     pub fn encrypts(&self) -> bool {
         self.0.get(ENCRYPT) == Some(&Value::Bool(true))
     }
 
-    /// How the queue is divided, if it is a fair one.
+    /// Returns the division into shards, or `None` if the queue is not fair.
     #[must_use]
     pub fn sharding(&self) -> Option<Sharding> {
         let shards = u16::try_from(self.positive(SHARDS)?).ok()?;
-        let own = self.positive(OWN_SHARDS).and_then(|own| u16::try_from(own).ok());
-        Sharding::new(shards, own.unwrap_or(SHARDS_PER_TENANT.min(shards)))
+        let per_tenant = self.positive(SHARDS_PER_TENANT).and_then(|count| u16::try_from(count).ok());
+        Sharding::new(shards, per_tenant.unwrap_or(SHARDS_PER_TENANT_DEFAULT.min(shards)))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {
@@ -204,7 +210,7 @@ fn default_of(key: &str, limits: &Limits) -> Value {
     }
 }
 
-/// Empty as Python sees it, which is how the API defines "not set".
+/// Returns whether the value is false in Python. The API treats such a value as not set.
 fn is_falsy(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -216,13 +222,13 @@ fn is_falsy(value: &Value) -> bool {
     }
 }
 
-/// The value of a key; null is none.
-fn set<'a>(keys: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+/// Returns the value of a key, or `None` if it is missing or null.
+fn non_null<'a>(keys: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     keys.get(key).filter(|value| !value.is_null())
 }
 
 fn integer_of(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
-    match set(keys, key) {
+    match non_null(keys, key) {
         None => Ok(None),
         Some(value) => integer(value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }

@@ -1,20 +1,20 @@
-//! A project: the tenant that owns queues. Nothing of one project is visible from another.
+//! Projects, which own queues. No project can see anything of another one.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The id of a project: any text that is not empty, as the caller or Keystone gave it.
+/// Id of a project: any non-empty text, from the request or from Keystone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProjectId(Arc<str>);
 
 impl ProjectId {
-    /// The id, unless the text is empty.
+    /// Returns the project id, or `None` if the text is empty.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

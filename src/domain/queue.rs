@@ -1,149 +1,27 @@
-//! A queue: where it is (project and name), and what is kept about it.
+//! A queue: its metadata, and the revision of that.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
+use super::Metadata;
 
-use thiserror::Error;
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::{Metadata, ProjectId};
-
-/// The longest queue name, in characters.
-pub const QUEUE_NAME_CHARS_MAX: usize = 64;
-/// The longest project id that can own a queue, in characters.
-pub const PROJECT_ID_CHARS_MAX: usize = 256;
-
-/// The name of a queue: 1 to 64 of `A-Z a-z 0-9 _ - .`
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueName(Arc<str>);
-
-/// A project and a queue name in one, so that nothing below the broker can forget the project.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId {
-    project: ProjectId,
-    name: QueueName,
-    fingerprint: u32,
-}
-
-/// Which state of a queue's metadata somebody has seen. Never given twice, not even to a re-created queue, and
-/// not below the store's clock (µs) at that moment.
+/// Version of a queue's metadata. No two versions have the same revision, even if the queue is
+/// deleted and created again. A revision is at least the time of the store's clock when it was
+/// assigned, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
-/// What a store keeps about a queue beside its messages.
+/// A queue as a store returns it, without its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// What the owner has set.
+    /// Metadata set by the owner.
     pub metadata: Metadata,
-    /// The state that the metadata is in.
+    /// Revision of the metadata.
     pub revision: Revision,
 }
 
-/// Why a queue cannot be named so.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum InvalidQueueId {
-    /// The name is empty, too long, or has other characters.
-    #[error("a queue name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .")]
-    Name,
-    /// The project id is too long to own a queue.
-    #[error("a project id must have at most {PROJECT_ID_CHARS_MAX} characters")]
-    Project,
-}
-
-impl FromStr for QueueName {
-    type Err = InvalidQueueId;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if (1..=QUEUE_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) {
-            Ok(Self(text.into()))
-        } else {
-            Err(InvalidQueueId::Name)
-        }
-    }
-}
-
-impl QueueName {
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for QueueName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl QueueId {
-    /// The queue of that name in the project.
-    pub fn new(project: ProjectId, name: QueueName) -> Result<Self, InvalidQueueId> {
-        if project.as_str().chars().count() > PROJECT_ID_CHARS_MAX {
-            return Err(InvalidQueueId::Project);
-        }
-        let text = [project.as_str().as_bytes(), &[0], name.as_str().as_bytes()].concat();
-        let fingerprint = u32::try_from(xxh3_64(&text) & 0xff_ffff).expect("24 bits fit");
-        Ok(Self { project, name, fingerprint })
-    }
-
-    /// The owner.
-    #[must_use]
-    pub fn project(&self) -> &ProjectId {
-        &self.project
-    }
-
-    /// The name within the project.
-    #[must_use]
-    pub fn name(&self) -> &QueueName {
-        &self.name
-    }
-
-    /// The 24 bits that every message id of this queue carries: the low bits of XXH3-64 over
-    /// project, a zero byte and name. They are stored in ids, so the function never changes.
-    #[must_use]
-    pub fn fingerprint(&self) -> u32 {
-        self.fingerprint
-    }
-}
-
-impl fmt::Display for QueueId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.project, self.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_plain_and_short() {
-        for name in ["a", "A-b_c.9", "..", &"x".repeat(64)] {
-            assert!(name.parse::<QueueName>().is_ok(), "{name:?}");
-        }
-        for name in ["", "a b", "a/b", "café", "a\n", &"x".repeat(65)] {
-            assert_eq!(name.parse::<QueueName>(), Err(InvalidQueueId::Name), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn a_project_of_256_characters_may_own_a_queue() {
-        let queue = |chars| {
-            let project = ProjectId::new(&"é".repeat(chars)).unwrap();
-            QueueId::new(project, "q".parse().unwrap())
-        };
-
-        assert!(queue(256).is_ok());
-        assert_eq!(queue(257), Err(InvalidQueueId::Project));
-    }
-
-    #[test]
-    fn the_fingerprint_is_for_ever() {
-        let queue = QueueId::new(ProjectId::new("p1").unwrap(), "orders".parse().unwrap()).unwrap();
-
-        assert_eq!(queue.fingerprint(), 0xf6_d45d);
-    }
+/// The outcome of creating a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// The queue is new.
+    Created,
+    /// The queue existed, and its metadata is unchanged.
+    Existed,
 }

@@ -1,4 +1,4 @@
-//! `_retry_policy`: when to try again to notify a subscriber that could not be reached.
+//! `_retry_policy`: the delays between attempts to notify a subscriber that could not be reached.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -7,10 +7,11 @@ use super::integer::integer;
 
 const MINIMUM_DELAY: &str = "minimum_delay";
 const MAXIMUM_DELAY: &str = "maximum_delay";
-/// The delays of a policy that does not set them, in seconds.
+/// Default delays, in seconds.
 const MINIMUM_DELAY_S: i64 = 5;
 const MAXIMUM_DELAY_S: i64 = 30;
-/// How far apart the two have to be for steps in between, in seconds.
+/// Minimum difference between the two delays, in seconds, which leaves room for intermediate
+/// delays.
 const DELAYS_APART_S: u64 = 10;
 
 const COUNTS: [&str; 3] = ["retries_with_no_delay", "minimum_delay_retries", "maximum_delay_retries"];
@@ -18,30 +19,35 @@ const BACKOFF: &str = "retry_backoff_function";
 const BACKOFFS: [&str; 4] = ["linear", "arithmetic", "geometric", "exponential"];
 const IGNORE_OVERRIDE: &str = "ignore_subscription_override";
 
-/// Why a retry policy is refused.
+/// Reasons for which a retry policy is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidRetryPolicy {
-    /// It is no object, or one of its keys has a value that it does not take.
+    /// The policy is not an object, or a key has an invalid value.
     #[error("{what} must be {expected}")]
     Value {
-        /// The policy, or the key in it.
+        /// The policy or the key.
         what: &'static str,
-        /// What it takes.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// The delays leave no room for steps in between.
+    /// The delays are too close together.
     #[error(
         "{MAXIMUM_DELAY} is {maximum_s}; it must be at least {DELAYS_APART_S} above {MINIMUM_DELAY}, which is {minimum_s}"
     )]
     Delays {
-        /// The delay of the first retries.
+        /// Delay before the first retries, in seconds.
         minimum_s: i64,
-        /// The delay of the last ones.
+        /// Delay before the last retries, in seconds.
         maximum_s: i64,
     },
 }
 
-/// Checks a policy; keys that it does not know are nobody's business.
+/// Validates a policy. Unknown keys are allowed.
+///
+/// # Errors
+///
+/// [`InvalidRetryPolicy`] if a known key has an invalid value, or the delays are too close
+/// together.
 pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
     let Value::Object(policy) = policy else {
         return Err(InvalidRetryPolicy::Value { what: "the policy", expected: "an object" });
@@ -62,7 +68,7 @@ pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
     Ok(())
 }
 
-/// Checks a key of which null means that it is not set.
+/// Validates the value of a key, if it is set. Null counts as not set.
 fn expect(
     policy: &Map<String, Value>,
     key: &'static str,
@@ -73,7 +79,8 @@ fn expect(
     fits.then_some(()).ok_or(InvalidRetryPolicy::Value { what: key, expected })
 }
 
-/// A delay in seconds. Null is none: the reference breaks down on it, so nobody relies on it.
+/// Returns a delay in seconds, or the default if the key is missing. Null is refused: the reference
+/// implementation fails on it, so no client relies on it.
 fn delay(policy: &Map<String, Value>, key: &'static str, default_s: i64) -> Result<i64, InvalidRetryPolicy> {
     let Some(value) = policy.get(key) else {
         return Ok(default_s);

@@ -1,22 +1,23 @@
-//! A secret that an operator sets. It is never shown: not by `Debug`, not in an error, not in a log.
+//! Secrets that operators set. They are never shown: not by `Debug`, in errors or in logs.
 
 use std::fmt;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// Text that nobody is shown. Options that are secrets are empty by default, which is none.
+/// Text that is never shown. An empty text, the default of secret options, means that no secret is
+/// set.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret.
+    /// Returns a secret with this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text, unless there is none, for what works with it.
+    /// Returns the text for its use, or `None` if no secret is set.
     #[must_use]
     pub fn reveal(&self) -> Option<&str> {
         Some(self.0.as_str()).filter(|text| !text.is_empty())
@@ -31,7 +32,7 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The error in serde's words would show what was found instead.
+        // The error of serde would show the value.
         String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a secret is text, in quotes"))
     }
 }

@@ -1,49 +1,51 @@
-//! Warnings: a request is accepted, but part of it has no effect. The API shows them in a header, so a warning is one short
-//! line of printable ASCII, whatever the client has sent.
+//! Warnings about accepted requests of which a part has no effect. The API returns them in a
+//! header, so a warning is one short line of printable ASCII, whatever the client has sent.
 
 use std::fmt;
 
-/// Maximum number of unknown metadata keys that get a warning each; one more warning counts the rest.
+/// Maximum number of unknown metadata keys with a warning each. One further warning counts the
+/// other unknown keys.
 pub const UNKNOWN_KEYS_MAX: usize = 4;
-/// Maximum number of characters of a client's text that a warning shows.
+/// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
-/// From this similarity on (Jaro, 0 to 1) a known key is offered in place of an unknown one.
+/// Minimum Jaro similarity (0 to 1) at which a warning suggests a known key in place of an unknown
+/// one.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// Why a part of a request that was accepted has no effect.
+/// Reasons for which a part of an accepted request has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A metadata key that begins with `_` and means nothing to the service.
+    /// A metadata key begins with `_` but is not known.
     UnknownKey {
         /// The key.
         key: String,
-        /// The known key that is most similar to it, if one is similar.
+        /// The most similar known key, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// As many unknown keys as this have no warning of their own.
+    /// Number of unknown keys without a warning of their own.
     MoreUnknownKeys(usize),
-    /// `_max_claim_count` is set, and `_dead_letter_queue` is not.
+    /// `_max_claim_count` is set, but `_dead_letter_queue` is not.
     NoDeadLetterQueue,
-    /// A message has a `delay`, and its queue does not delay messages.
+    /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
-    /// The headers that may name the project name different ones.
+    /// The headers that can name the project name different ones.
     ProjectsDiffer {
-        /// The header that counts.
+        /// The header that is used.
         used: &'static str,
     },
 }
 
-/// A result with the warnings about its request.
+/// A result, with the warnings about its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warned<T> {
+pub struct WithWarnings<T> {
     /// The result.
     pub value: T,
-    /// The warnings, most often none.
+    /// The warnings; usually empty.
     pub warnings: Vec<Warning>,
 }
 
 impl Warning {
-    /// The warnings about those of the keys that begin with `_` and are not among the known ones.
+    /// Returns warnings about the keys that begin with `_` and are not known.
     pub(super) fn of_unknown_keys<'a>(keys: impl Iterator<Item = &'a str>, known: &[&'static str]) -> Vec<Self> {
         let mut unknown = keys.filter(|key| key.starts_with('_') && !known.contains(key));
         let named = unknown.by_ref().take(UNKNOWN_KEYS_MAX);
@@ -82,21 +84,22 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A client's text in printable ASCII, cut off where it is long.
+/// Returns a text from a client in printable ASCII, truncated if it is long.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
-    for letter in text.chars().map(char::escape_default) {
-        if shown.len() + letter.len() > SHOWN_CHARS_MAX {
+    for character in text.chars().map(char::escape_default) {
+        if shown.len() + character.len() > SHOWN_CHARS_MAX {
             return shown + "...";
         }
-        shown.extend(letter);
+        shown.extend(character);
     }
     shown
 }
 
-/// The known key that is most similar to a key, if one is similar. Keys longer than any known one are not compared in full.
+/// Returns the most similar known key, if one is similar enough. Only the beginning of a long key
+/// is compared.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
-    let key: String = key.chars().take(SHOWN_CHARS_MAX).map(|letter| letter.to_ascii_lowercase()).collect();
+    let key: String = key.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &&'static str| (strsim::jaro(&key, known), *known);
     let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
     (similarity >= SIMILARITY_MIN).then_some(nearest)
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_named_with_the_one_that_was_meant() {
+    fn an_unknown_key_is_reported_with_the_most_similar_known_key() {
         for (key, meant) in [
             ("_max_claim_cuont", "_max_claim_count"),
             ("_MAX_CLAIM_COUNT", "_max_claim_count"),
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_are_named_and_the_rest_counted() {
+    fn a_few_unknown_keys_are_named_and_the_others_counted() {
         let warnings = warnings(&["mine", "_a", "_b", "_c", "_d", "_e", "_f"]);
 
         assert_eq!(warnings.len(), UNKNOWN_KEYS_MAX + 1);

@@ -1,43 +1,54 @@
-//! Admission: a bounded number of operations is in flight in a store, and further requests wait here.
+//! Admission: limits the number of operations in flight in a store. Further requests wait here.
 //!
-//! Without a bound, a burst of requests makes every command wait in the store's connections, until commands time out
-//! although the store works. Here a request waits before anything is sent for it. Projects take turns, and within a
-//! project requests are served in the order in which they arrived, so a project that floods the service delays others
-//! by one operation each. A request that cannot be served in time is refused early.
+//! Without a limit, a burst of requests makes every command wait in the store's connections, until
+//! commands time out although the store works. Here, a request waits before anything is sent for
+//! it. Projects take turns, and the requests of one project are served in the order of their
+//! arrival. A project that floods the service therefore delays each other request by one operation
+//! only. A request that cannot be served in time is refused early.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::iter::Sum;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ahash::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Error;
-use crate::domain::ProjectId;
+use super::error::Error;
+use super::service_rate::ServiceRate;
+use crate::domain::{ProjectId, QueueId};
 
-/// The longest wait is divided into so many windows. The highest rate of these counts, so that a pause of the store
-/// refuses nobody.
-const WINDOWS: u32 = 10;
-/// The rate is not known before so many windows have passed.
-const WINDOWS_MIN: usize = 3;
-/// Time between two refusals. Clients that try again at once would otherwise take the processor from the requests that
-/// are served, and would never let the rate recover.
+/// Time between two refusals. Otherwise, clients that retry immediately would use so much processor
+/// time that the rate of served requests could not recover.
 const PAUSE_BETWEEN_REFUSALS: Duration = Duration::from_micros(250);
 
-/// The operations of one store, or of one server of it, that are in flight or wait.
+/// Provides the admission that bounds the operations on a store. The broker acquires a permit
+/// before it calls an operation for a client; drivers do not.
+pub trait AdmissionControl: Send + Sync {
+    /// Returns the admission for operations on this queue.
+    fn queue_admission(&self, queue: &QueueId) -> Arc<Admission>;
+
+    /// Returns the admission for operations on the project's list of queues.
+    fn project_admission(&self, project: &ProjectId) -> Arc<Admission>;
+
+    /// Returns the load of the whole store, with all its servers.
+    fn load(&self) -> Load;
+}
+
+/// Bounds the operations in flight in a store, or in one server of a store. Further requests wait.
 #[derive(Debug)]
 pub struct Admission {
     in_flight_max: usize,
     state: Mutex<State>,
 }
 
-/// How busy a store is.
+/// The load of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Number of operations in flight.
     pub in_flight: usize,
-    /// Number of requests that wait.
+    /// Number of waiting requests.
     pub waiting: usize,
 }
 
@@ -51,7 +62,7 @@ impl Sum for Load {
     }
 }
 
-/// Allows one operation. The next one follows when this is dropped.
+/// Permission for one operation. When it is dropped, it passes to the next waiting request.
 #[derive(Debug)]
 #[must_use = "the operation is in flight for as long as this exists"]
 pub struct Permit(Arc<Admission>);
@@ -60,19 +71,19 @@ type Answer = Result<Permit, Error>;
 
 #[derive(Debug, Default)]
 struct State {
-    /// While requests wait, this is the maximum.
+    /// Number of operations in flight. It is the maximum while requests wait.
     in_flight: usize,
     waiting: usize,
-    /// The requests of each project that has any, by their numbers.
+    /// Waiting requests of each project, by their numbers.
     queues: HashMap<ProjectId, BTreeMap<u64, oneshot::Sender<Answer>>>,
-    /// The projects with requests, in the order of their turns.
+    /// Projects with waiting requests, in the order of their turns.
     turns: VecDeque<ProjectId>,
     next_number: u64,
-    rate: Rate,
+    rate: ServiceRate,
     last_refusal: Option<Instant>,
 }
 
-/// A request that waits, until this is dropped.
+/// A waiting request. It stops waiting when this is dropped.
 struct Ticket<'a> {
     admission: &'a Admission,
     project: &'a ProjectId,
@@ -81,19 +92,20 @@ struct Ticket<'a> {
 }
 
 impl Admission {
-    /// Lets at most `in_flight_max` operations run side by side.
+    /// Returns an admission that allows at most `in_flight_max` operations in flight.
     #[must_use]
     pub fn new(in_flight_max: usize) -> Arc<Self> {
         Arc::new(Self { in_flight_max, state: Mutex::default() })
     }
 
-    /// Waits for the turn of a request of this project, at most for `wait_max`.
+    /// Waits until a request of this project may be served, at most for `wait_max`.
     ///
     /// # Errors
     ///
-    /// [`Error::Overloaded`] if the wait would be longer: at once, or when it is its turn among the refusals. Or the
-    /// error with which all requests that waited were refused.
-    pub async fn enter(self: &Arc<Self>, project: &ProjectId, wait_max: Duration) -> Answer {
+    /// [`Error::Overloaded`] if the wait is too long, or would be. The early refusal comes at once,
+    /// or a short time after the previous refusal. Returns the error of [`Self::refuse_waiting`] if
+    /// that was called meanwhile.
+    pub async fn acquire(self: &Arc<Self>, project: &ProjectId, wait_max: Duration) -> Answer {
         let ticket = {
             let mut state = self.lock();
             if state.in_flight < self.in_flight_max {
@@ -115,15 +127,15 @@ impl Admission {
         }
     }
 
-    /// Refuses all requests that wait: the store does not answer.
+    /// Refuses all waiting requests with this error, because the store does not reply.
     pub fn refuse_waiting(&self, error: &Error) {
         let queues = self.lock().clear();
         for request in queues.into_values().flat_map(BTreeMap::into_values) {
-            let _gone_meanwhile = request.send(Err(error.clone()));
+            let _canceled_meanwhile = request.send(Err(error.clone()));
         }
     }
 
-    /// How busy the store is now.
+    /// Returns the current load.
     #[must_use]
     pub fn load(&self) -> Load {
         let state = self.lock();
@@ -139,8 +151,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let next = self.0.lock().next();
         if let Some(request) = next {
-            // Without a receiver, the new permit is dropped in turn and serves the request behind it.
-            let _gone_meanwhile = request.send(Ok(Permit(self.0.clone())));
+            // If the receiver was dropped, the new permit is dropped too, and passes to the next
+            // request.
+            let _canceled_meanwhile = request.send(Ok(Permit(self.0.clone())));
         }
     }
 }
@@ -152,14 +165,15 @@ impl Drop for Ticket<'_> {
 }
 
 impl State {
-    /// Adds a request, unless it would have to wait for longer than that. The error says when to refuse it.
+    /// Adds a request, unless it would wait for longer than `wait_max`. The error is the time at
+    /// which to refuse it.
     fn join(&mut self, project: &ProjectId, wait_max: Duration) -> Result<(u64, oneshot::Receiver<Answer>), Instant> {
         if self.waiting == 0 {
-            self.rate = Rate::new(wait_max);
+            self.rate = ServiceRate::new(wait_max);
         }
         let own = self.queues.get(project).map_or(0, BTreeMap::len);
         let projects = self.turns.len() + usize::from(own == 0);
-        // Each project has at most as many turns before this request as its own project.
+        // Before this request, no project has more turns than this request's own project.
         let ahead = self.waiting.min((own + 1) * projects);
         if ahead > self.rate.within_wait() {
             let now = Instant::now();
@@ -178,7 +192,7 @@ impl State {
         Ok((number, answer))
     }
 
-    /// Removes a request, if it still waits.
+    /// Removes a request if it is still waiting.
     fn leave(&mut self, project: &ProjectId, number: u64) {
         let Some(queue) = self.queues.get_mut(project) else {
             return;
@@ -190,7 +204,8 @@ impl State {
         }
     }
 
-    /// The request to which a permit goes that is free again; without one, an operation less is in flight.
+    /// Returns the request to which a released permit passes. If no request waits, reduces the
+    /// number in flight.
     fn next(&mut self) -> Option<oneshot::Sender<Answer>> {
         let request = self.turns.pop_front().and_then(|project| {
             let queue = self.queues.get_mut(&project)?;
@@ -215,41 +230,6 @@ impl State {
     }
 }
 
-/// How fast requests have been served while others waited.
-#[derive(Debug, Default)]
-struct Rate {
-    wait_max: Duration,
-    began: Option<Instant>,
-    served: u32,
-    /// For each of the last windows, number of requests that can be served within the longest wait at its rate.
-    windows: [Option<usize>; WINDOWS as usize],
-}
-
-impl Rate {
-    fn new(wait_max: Duration) -> Self {
-        Self { wait_max, began: Some(Instant::now()), ..Self::default() }
-    }
-
-    fn count(&mut self) {
-        self.served += 1;
-        let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
-        if elapsed > self.wait_max / WINDOWS {
-            let within_wait = u128::from(self.served) * self.wait_max.as_micros() / elapsed.as_micros().max(1);
-            self.windows.rotate_right(1);
-            self.windows[0] = Some(usize::try_from(within_wait).unwrap_or(usize::MAX));
-            self.began = Some(Instant::now());
-            self.served = 0;
-        }
-    }
-
-    /// Number of requests that can be served within the longest wait, at the highest rate of the last windows; unlimited
-    /// while that is not known.
-    fn within_wait(&self) -> usize {
-        let known = self.windows.iter().flatten();
-        if known.clone().count() < WINDOWS_MIN { usize::MAX } else { known.copied().max().unwrap_or_default() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc;
@@ -264,18 +244,19 @@ mod tests {
         ProjectId::new(name).unwrap()
     }
 
-    /// Enters in a task, in which each operation takes so long, and says when it is let in.
+    /// Acquires a permit in a task, reports that on `admitted`, and holds the permit for
+    /// `duration`.
     async fn request(
         admission: &Arc<Admission>,
         name: &'static str,
-        takes: Duration,
+        duration: Duration,
         admitted: &mpsc::UnboundedSender<&'static str>,
     ) -> JoinHandle<Result<(), Error>> {
         let (admission, admitted) = (admission.clone(), admitted.clone());
         let task = tokio::spawn(async move {
-            let _permit = admission.enter(&project(name), LONG).await?;
+            let _permit = admission.acquire(&project(name), LONG).await?;
             admitted.send(name).unwrap();
-            sleep(takes).await;
+            sleep(duration).await;
             Ok(())
         });
         yield_now().await;
@@ -300,12 +281,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_no_longer_than_it_may_and_its_turn_goes_to_the_next() {
+    async fn a_request_waits_no_longer_than_its_maximum_and_its_turn_passes_to_the_next() {
         let admission = Admission::new(1);
-        let held = admission.enter(&project("a"), LONG).await.unwrap();
+        let held = admission.acquire(&project("a"), LONG).await.unwrap();
         let start = Instant::now();
 
-        let late = admission.enter(&project("a"), LONG).await;
+        let late = admission.acquire(&project("a"), LONG).await;
 
         assert_eq!(late.unwrap_err(), Error::Overloaded);
         assert_eq!(start.elapsed(), LONG);
@@ -323,14 +304,14 @@ mod tests {
     async fn a_request_that_cannot_be_served_in_time_is_refused_at_once() {
         let admission = Admission::new(1);
         let (sender, _admitted) = mpsc::unbounded_channel();
-        // Ten a second, so that fifty can be served in time.
+        // Ten are served per second, so fifty can be served in time.
         for _ in 0..80 {
             request(&admission, "busy", Duration::from_millis(100), &sender).await;
         }
         sleep(Duration::from_secs(2)).await;
         let start = Instant::now();
 
-        let refused = admission.enter(&project("busy"), LONG).await;
+        let refused = admission.acquire(&project("busy"), LONG).await;
 
         assert_eq!(refused.unwrap_err(), Error::Overloaded);
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -340,12 +321,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_pause_of_the_store_refuses_nobody() {
+    async fn a_short_pause_of_the_store_causes_no_refusals() {
         let admission = Admission::new(1);
         let (sender, _admitted) = mpsc::unbounded_channel();
         for number in 0..2_000 {
-            let takes = if number == 1_000 { Duration::from_secs(1) } else { Duration::from_millis(1) };
-            request(&admission, "busy", takes, &sender).await;
+            let duration = if number == 1_000 { Duration::from_secs(1) } else { Duration::from_millis(1) };
+            request(&admission, "busy", duration, &sender).await;
         }
         sleep(Duration::from_millis(2_100)).await;
 
@@ -355,9 +336,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_wait_are_refused_when_the_store_is_silent() {
+    async fn waiting_requests_are_refused_when_the_store_does_not_reply() {
         let admission = Admission::new(1);
-        let held = admission.enter(&project("a"), LONG).await.unwrap();
+        let held = admission.acquire(&project("a"), LONG).await.unwrap();
         let (sender, mut admitted) = mpsc::unbounded_channel();
         let waiting = request(&admission, "a", LONG, &sender).await;
         let silent = Error::Unavailable("silent".to_owned());
@@ -371,9 +352,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_permit_that_nobody_receives_any_more_is_passed_on() {
+    async fn a_permit_for_a_canceled_request_passes_to_the_next() {
         let admission = Admission::new(1);
-        let held = admission.enter(&project("a"), LONG).await.unwrap();
+        let held = admission.acquire(&project("a"), LONG).await.unwrap();
         let (sender, mut admitted) = mpsc::unbounded_channel();
         let cancelled = request(&admission, "a", LONG, &sender).await;
         request(&admission, "b", LONG, &sender).await;

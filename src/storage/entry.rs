@@ -1,78 +1,88 @@
-//! What a store knows of a message without reading its record: enough to decide what is listed, claimed, released or
-//! removed.
+//! The entry of a message: the fields that a store needs to list, claim, release or remove the
+//! message without reading its record.
 //!
 //! | bytes | 0..12 | 12..20 | 20 | 21..25 | 25..29 | 29..33 | 33..37 | 37..53 | 53..65 |
 //! |---|---|---|---|---|---|---|---|---|---|
-//! | | key | poster | size class | end (s) | claim count | ttl (s) | end (s) | claim | the delivery state before that claim |
+//! | | key | poster | size class | end (s) | claim count | ttl (s) | end (s) | claim | delivery state before the claim |
 //!
-//! A message that was never claimed has the first 25 bytes. From its first claim on it has 37, its delivery state, and
-//! while it is in flight all 65; its claim is then all zeros if it was returned with a delay, and the last 12 bytes are all
-//! zeros if it had no delivery state before. Numbers are big-endian, so that entries sort as keys do.
-//! `scripts/shared/entry.lua` reads and writes the same bytes.
+//! The entry of a message that was never claimed has the first 25 bytes. From the first claim on,
+//! it also has the delivery state (bytes 25 to 37). While the message is in flight, it has all 65
+//! bytes. The claim is all zeros if the message was returned with a delay, and the last 12 bytes
+//! are all zeros if there was no delivery state before.
+//!
+//! Numbers are big-endian, so that entries sort in the order of their keys.
+//! `scripts/shared/entry.lua` reads these bytes; `posting.lua` and `claimed_entries.lua` write them.
 
-use super::Error;
+use super::error::Error;
 use super::key::{KEY_BYTES, Key};
 use crate::domain::ClaimId;
 use crate::domain::client::Poster;
 
+/// Offset of the poster.
 pub(super) const POSTER: usize = KEY_BYTES;
+/// Offset of the size class.
 pub(super) const SIZE: usize = POSTER + 8;
+/// Offset of the expiration time as posted.
 pub(super) const END: usize = SIZE + 1;
-/// Length of the entry of a message that was never claimed.
+/// Length of the entry of a message that was never claimed, in bytes.
 pub(super) const FRESH_BYTES: usize = END + 4;
 const DELIVERY_BYTES: usize = 12;
-/// Length of the entry of a message that was claimed and is available again.
+/// Length of the entry of a message that was claimed before and is available, in bytes.
 pub(super) const DELIVERED_BYTES: usize = FRESH_BYTES + DELIVERY_BYTES;
-/// Length of a claim id.
+/// Length of a claim id, in bytes.
 pub(super) const CLAIM_BYTES: usize = 16;
-/// Length of the entry of a message that is claimed, or returned with a delay. Above 64 bytes, Redis keeps a sorted set
-/// as a skip list from its first member on; the other encoding is linear in the number of members.
+/// Length of the entry of a message that is in flight (claimed, or returned with a delay), in
+/// bytes. With members above 64 bytes, Redis keeps a sorted set as a skip list from its first
+/// member on. The operations of the other encoding take time linear in the number of members.
 pub(super) const IN_FLIGHT_BYTES: usize = BEFORE + DELIVERY_BYTES;
 const BEFORE: usize = DELIVERED_BYTES + CLAIM_BYTES;
-/// Set in a claim count while a dead letter has not been delivered in the queue that it was moved to.
+/// Flag in the claim count of a dead letter that has not been delivered from the dead-letter queue.
 pub(super) const UNDELIVERED: u32 = 1 << 31;
 
-/// A message as the indexes of a store know it.
+/// A message as the indexes of a store contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    /// The second since 1970 at the start of which the message ends, as it was posted.
+    /// Expiration time of the message as it was posted: the message expires at the start of this
+    /// second since 1970.
     pub(super) end_s: u32,
     pub(super) poster: Poster,
+    /// Size of the message's record.
     pub(super) size: SizeClass,
-    /// None until the first claim.
+    /// Delivery state; `None` until the first claim.
     pub(super) delivery: Option<Delivery>,
+    /// The claim that holds the message.
     pub(super) claim: Option<ClaimId>,
-    /// While the message is in flight: the delivery state that it had before that claim, if any.
+    /// Delivery state before the current claim, if the message is in flight and had one.
     pub(super) before: Option<Delivery>,
 }
 
-/// What claims have changed about a message.
+/// Delivery state of a message: the changes that claims have made to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delivery {
-    /// Number of deliveries, where the queue counts them, without the flag [`UNDELIVERED`].
+    /// Number of deliveries, as far as the queue counts them, without the flag [`UNDELIVERED`].
     pub(super) count: u32,
-    /// Whether the message is a dead letter that was not delivered yet in the queue that it was moved to.
+    /// Whether the message is a dead letter that has not been delivered from the dead-letter queue.
     pub(super) is_undelivered: bool,
-    /// Time to live in seconds since a claim prolonged the message's life; 0 if none did.
+    /// Time to live in seconds, as extended by a claim; 0 if no claim has extended it.
     pub(super) ttl_s: u32,
-    /// The second since 1970 at the start of which the message ends.
+    /// Current expiration time: the message expires at the start of this second since 1970.
     pub(super) end_s: u32,
 }
 
 impl Entry {
-    /// The entry of a message that was never claimed.
+    /// Returns the entry of a message that was never claimed.
     pub(super) fn fresh(key: Key, end_s: u32, poster: Poster, size: SizeClass) -> Self {
         Self { key, end_s, poster, size, delivery: None, claim: None, before: None }
     }
 
-    /// Reads an entry.
+    /// Decodes an entry.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (key, value) = bytes.split_first_chunk().ok_or_else(|| wrong_length(bytes.len()))?;
         Self::decode_value(key, value)
     }
 
-    /// Reads what follows the key in an entry.
+    /// Decodes an entry from its key and the bytes behind the key.
     pub(super) fn decode_value(key: &Key, value: &[u8]) -> Result<Self, Error> {
         let length = KEY_BYTES + value.len();
         if ![FRESH_BYTES, DELIVERED_BYTES, IN_FLIGHT_BYTES].contains(&length) {
@@ -92,7 +102,7 @@ impl Entry {
         })
     }
 
-    /// The entry in bytes: with its claim if the message is in flight.
+    /// Encodes the entry, with its claim if the message is in flight.
     pub(super) fn encode(&self, is_in_flight: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(IN_FLIGHT_BYTES + 2);
         bytes.extend(self.key);
@@ -100,7 +110,7 @@ impl Entry {
         bytes
     }
 
-    /// Writes what follows the key in the entry.
+    /// Appends the bytes behind the key to `bytes`.
     pub(super) fn encode_value(&self, is_in_flight: bool, bytes: &mut Vec<u8>) {
         bytes.extend(Self::poster_and_size(self.poster, self.size));
         bytes.extend(self.end_s.to_be_bytes());
@@ -111,17 +121,18 @@ impl Entry {
         }
     }
 
-    /// The second since 1970 at the start of which the message ends.
+    /// Returns the current expiration time: the message expires at the start of this second since
+    /// 1970.
     pub(super) fn ends_s(&self) -> u32 {
         self.delivery.map_or(self.end_s, |delivery| delivery.end_s)
     }
 
-    /// The message's delivery state, or what it is before the first claim.
+    /// Returns the delivery state, or the initial one if the message was never claimed.
     pub(super) fn delivery_state(&self) -> Delivery {
         self.delivery.unwrap_or(Delivery { count: 0, is_undelivered: false, ttl_s: 0, end_s: self.end_s })
     }
 
-    /// What stands between the key and the end in the entry of a new message.
+    /// Returns the bytes between the key and the expiration time of an entry.
     pub(super) fn poster_and_size(poster: Poster, size: SizeClass) -> [u8; END - POSTER] {
         let mut bytes = [size.0; END - POSTER];
         bytes[..SIZE - POSTER].copy_from_slice(poster.as_bytes());
@@ -130,7 +141,7 @@ impl Entry {
 }
 
 impl Delivery {
-    /// Reads the twelve bytes of a delivery state.
+    /// Decodes the twelve bytes of a delivery state.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let [count, ttl_s, end_s] = [&bytes[..4], &bytes[4..8], &bytes[8..]].map(number);
         Self { count: count & !UNDELIVERED, is_undelivered: count & UNDELIVERED != 0, ttl_s, end_s }
@@ -146,19 +157,19 @@ fn wrong_length(bytes: usize) -> Error {
     Error::Corrupt(format!("an entry has {bytes} bytes"))
 }
 
-/// The size of a record in one byte, rounded up by an eighth at most: an exponent in the upper five bits, a fraction in
-/// the lower three.
+/// The size of a record in one byte, rounded up by at most an eighth. The upper five bits are an
+/// exponent, the lower three a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SizeClass(u8);
 
 impl SizeClass {
-    /// The smallest class that holds a record of this many bytes.
+    /// Returns the smallest class for a record of this size in bytes.
     pub(super) fn of(bytes: usize) -> Self {
         let class = (0..u8::MAX).find(|class| Self(*class).bytes_max() >= bytes);
         Self(class.unwrap_or(u8::MAX))
     }
 
-    /// The largest number of bytes that a record of this class has.
+    /// Returns the maximum size of a record of this class, in bytes.
     pub(super) fn bytes_max(self) -> usize {
         (8 + usize::from(self.0 % 8)) << (self.0 / 8)
     }
@@ -177,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_read_as_it_was_written() {
+    fn a_decoded_entry_equals_the_encoded_one() {
         let fresh = Entry::fresh(*b"a message's.", 7, Poster::from_bytes(*b"a client"), SizeClass::of(100));
         let delivery = Delivery { count: 3, is_undelivered: true, ttl_s: 60, end_s: u32::MAX };
         let delivered = Entry { delivery: Some(delivery), ..fresh };

@@ -1,30 +1,32 @@
-//! Why a store could not do what was asked.
+//! The errors of a store.
 
 use thiserror::Error;
 
-/// A store's failure. What is merely not there is no failure.
+/// A failure of a store. That something does not exist is not a failure.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Error {
-    /// The store cannot be reached, does not answer in time or takes no writes now. A write that it
-    /// was asked for may or may not have happened.
+    /// The store cannot be reached, does not reply in time or does not accept writes at present. A
+    /// requested write may or may not have been applied.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// More requests wait for the store than it can serve in time. Nothing was sent to it.
+    /// More requests wait for the store than it can serve in time. Nothing was sent to the store.
     #[error("The service has more requests than it can serve in time. Please try again in a few seconds.")]
     Overloaded,
-    /// The store's disk is full: this was not written, and of small writes and deletions only some are. Reading works.
+    /// The store's disk is full. This write was not applied; small writes and deletions may still
+    /// succeed. Reads work.
     #[error("the disk of the store is full: {0}")]
     DiskFull(String),
-    /// The store has no memory left for this. Reading, claiming and deleting work. Nothing was written.
+    /// The store has no memory left for this write, which was not applied. Reading, claiming and
+    /// deleting work.
     #[error("the memory of the store is full: {0}")]
     MemoryFull(String),
-    /// The store holds or said something that this version cannot read: a defect.
-    #[error("the store's answer makes no sense: {0}")]
+    /// The store contains or has returned data that this release cannot read. This is a defect.
+    #[error("the store has returned invalid data: {0}")]
     Corrupt(String),
 }
 
 impl Error {
-    /// What the store said, or what is known about it.
+    /// Returns the reason for the failure without the kind of failure.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -35,9 +37,9 @@ impl Error {
         }
     }
 
-    /// Whether the store may be able to do the same later.
+    /// Returns whether the same operation may succeed later.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Overloaded | Self::DiskFull(_) | Self::MemoryFull(_) => true,
             Self::Corrupt(_) => false,

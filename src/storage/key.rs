@@ -1,24 +1,24 @@
-//! What a message is called inside its queue: its rank in seven bytes and its nonce in five, so that keys sort
-//! as ranks do.
+//! The key of a message within its queue: seven bytes of rank and five bytes of nonce, so that keys
+//! sort in the order of their ranks.
 
-use super::Error;
+use super::error::Error;
 use crate::domain::message::Nonce;
 use crate::domain::{MessageId, QueueId, Rank};
 
 pub(super) const KEY_BYTES: usize = 12;
-/// A message's key.
+/// Key of a message.
 pub(super) type Key = [u8; KEY_BYTES];
-/// Length of the rank, with which a key begins.
+/// Length of the rank at the start of a key, in bytes.
 pub(super) const RANK_BYTES: usize = 7;
-/// Length of the nonce behind it.
+/// Length of the nonce at the end of a key, in bytes.
 pub(super) const NONCE_BYTES: usize = KEY_BYTES - RANK_BYTES;
 
-/// The key of the message with that id.
+/// Returns the key of the message with this id.
 pub(super) fn key_of(id: MessageId) -> [u8; KEY_BYTES] {
     key(id.rank().micros(), nonce_bytes(id.nonce()))
 }
 
-/// The key of a message with that rank and nonce.
+/// Returns the key of a message with this rank, in microseconds, and this nonce.
 pub(super) fn key(rank: u64, nonce: [u8; NONCE_BYTES]) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     key[..RANK_BYTES].copy_from_slice(&rank.to_be_bytes()[1..]);
@@ -26,22 +26,22 @@ pub(super) fn key(rank: u64, nonce: [u8; NONCE_BYTES]) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The id of the message with that key.
+/// Returns the id of the message with this key.
 pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
     if key.len() != KEY_BYTES {
-        return Err(Error::Corrupt("a message's key has not twelve bytes".to_owned()));
+        return Err(Error::Corrupt(format!("a message's key has {} bytes instead of {KEY_BYTES}", key.len())));
     }
     let micros = number(&key[..RANK_BYTES]);
     let rank = Rank::new(micros).ok_or_else(|| Error::Corrupt(format!("rank {micros} is beyond 2^53")))?;
     Ok(MessageId::new(queue, rank, Nonce::from_bits(number(&key[RANK_BYTES..]))))
 }
 
-/// The rank of the message with that key, in microseconds.
+/// Returns the rank of the message with this key, in microseconds.
 pub(super) fn rank_of(key: &[u8; KEY_BYTES]) -> u64 {
     number(&key[..RANK_BYTES])
 }
 
-/// A nonce as it stands in a key.
+/// Returns the bytes of a nonce in a key.
 pub(super) fn nonce_bytes(nonce: Nonce) -> [u8; NONCE_BYTES] {
     nonce.bits().to_be_bytes()[3..].try_into().expect("five of eight bytes")
 }

@@ -1,15 +1,16 @@
-//! Domain ↔ record: what a message and a queue look like inside a store, in `MessagePack`.
+//! Domain ↔ record: the stored form of messages and queues, in `MessagePack`.
 //!
-//! A message's record is one array, `[version, ttl_s, body]`, its numbers in fixed width. What stores decide from is in
-//! the message's entry instead (`entry.rs`), so that only readers need the record:
+//! The record of a message is one array, `[version, ttl_s, body]`, with numbers of fixed width.
+//! Only reading a message requires its record: all that a store bases decisions on is in the
+//! message's entry (`entry.rs`).
 //!
 //! | byte | 0 | 1 | 2 | 3..7 | 7.. |
 //! |---|---|---|---|---|---|
 //! | | `0x93` | `0x04` | `0xce` | `ttl_s` | body |
 //!
-//! A message was created `ttl_s + 1` seconds before the second in which its entry says that it ends. The record of a dead
-//! letter begins with `0x95`, and behind the body it has `[queue, id, claim count]` of where it comes from and the second
-//! in which it was created.
+//! A message was created `ttl_s + 1` seconds before the expiration time in its entry. The record of
+//! a dead letter begins with `0x95`. Behind the body, it contains its origin as an array of queue,
+//! id and claim count, and its creation time in seconds.
 
 use std::fmt;
 use std::io::Cursor;
@@ -19,28 +20,29 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Error;
 use super::entry::Entry;
+use super::error::Error;
 use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin};
 
-/// The first bytes of a record: array and version, and what announces a `u32`.
+/// First bytes of a record: the markers of the array, the version and a `u32`.
 const HEAD: [u8; 3] = [0x93, 0x04, 0xce];
-/// The first bytes of the record of a dead letter.
+/// First bytes of the record of a dead letter.
 const DEAD_LETTER_HEAD: [u8; 3] = [0x95, 0x04, 0xce];
 const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
-/// Flags of a policy: the queue delays messages, the queue is fair.
+/// Flag of a policy: the queue delays messages.
 pub(super) const DELAYS: u8 = 1;
+/// Flag of a policy: the queue is fair.
 pub(super) const FAIR: u8 = 2;
 
-/// The record of a new message.
+/// Returns the record of a new message.
 #[must_use]
 pub(super) fn new(message: &NewMessage) -> Bytes {
     [&HEAD, &message.ttl_s.to_be_bytes()[..], message.body.as_msgpack()].concat().into()
 }
 
-/// The message that an entry and its record hold, as it is at `now_us`.
+/// Returns the message of an entry and its record, with its age at `now_us`.
 pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64) -> Result<Message, Error> {
     let parts = Parts::read(id, record)?;
     let created_s = parts.origin.as_ref().map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| *created_s);
@@ -57,23 +59,24 @@ pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64)
     })
 }
 
-/// The record of a message that becomes a dead letter with this time to live, from the one that it had where it comes
-/// from.
+/// Returns the record of a message that becomes a dead letter with this time to live, from its
+/// record in the original queue.
 pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s: u32) -> Result<Bytes, Error> {
     let parts = Parts::read(origin.id, record)?;
     let created_s = parts.origin.map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| created_s);
     let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
-    let behind = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
+    let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
     let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
-    Ok([&DEAD_LETTER_HEAD, &ttl_s.to_be_bytes()[..], &parts.body, &behind, &created].concat().into())
+    Ok([&DEAD_LETTER_HEAD, &ttl_s.to_be_bytes()[..], &parts.body, &origin, &created].concat().into())
 }
 
-/// Time to live in seconds that a record says.
+/// Returns the time to live in a record, in seconds.
 pub(super) fn ttl_s(id: MessageId, record: &Bytes) -> Result<u32, Error> {
     Ok(Parts::read(id, record)?.ttl_s)
 }
 
-/// What a record holds. Of a dead letter also where it comes from, and the second in which it was created.
+/// The parts of a record. `origin` is the origin of a dead letter, with its creation time in
+/// seconds.
 struct Parts {
     ttl_s: u32,
     body: Bytes,
@@ -103,7 +106,7 @@ fn created_s(entry: &Entry, ttl_s: u32) -> u64 {
     u64::from(entry.end_s.saturating_sub(ttl_s).saturating_sub(1))
 }
 
-/// The first `MessagePack` value of these bytes, and what follows it.
+/// Splits bytes behind their first `MessagePack` value.
 fn split_value(bytes: &Bytes) -> Result<(Bytes, Bytes), rmp_serde::decode::Error> {
     let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes.as_ref()));
     IgnoredAny::deserialize(&mut reader)?;
@@ -111,7 +114,7 @@ fn split_value(bytes: &Bytes) -> Result<(Bytes, Bytes), rmp_serde::decode::Error
     Ok((bytes.slice(..end), bytes.slice(end..)))
 }
 
-/// Where a dead letter comes from: queue, id, claim count.
+/// Origin of a dead letter: queue, id, claim count.
 #[derive(Deserialize, Serialize)]
 struct OriginRecord(String, u128, u32);
 
@@ -119,38 +122,43 @@ impl TryFrom<OriginRecord> for Origin {
     type Error = Error;
 
     fn try_from(OriginRecord(queue, id, claim_count): OriginRecord) -> Result<Self, Error> {
-        let queue = queue.parse().map_err(|_| Error::Corrupt(format!("a dead letter comes from {queue:?}")))?;
+        let queue = queue.parse().map_err(|_| {
+            Error::Corrupt(format!("the origin of a dead letter is {queue:?}, which is not a queue name"))
+        })?;
         Ok(Self { queue, id: MessageId::from_bits(id), claim_count })
     }
 }
 
-/// What stores obey of a queue's metadata: flags (`u8`, see below), how often messages are given out (`u32`) and how
-/// long dead letters live (`u32`, 0: not set); in a fair queue how many shards it has and how many of them a tenant
-/// (`u16` each), all big-endian; and the queue for dead letters. Empty where there is nothing to obey.
+/// Returns the policy of a queue: the part of its metadata that stores enforce. It is empty if
+/// there is nothing to enforce.
+///
+/// Numbers are big-endian, in this order: flags (`u8`, [`DELAYS`] and [`FAIR`]), maximum claim
+/// count (`u32`), time to live of dead letters (`u32`, 0: not set). A fair queue adds the number of
+/// shards and of shards per tenant (`u16` each). The name of the dead-letter queue comes last.
 #[must_use]
 pub(super) fn policy(metadata: &Metadata) -> Bytes {
     let delays = metadata.default_message_delay_s().is_some();
-    let letters = metadata.dead_letters();
+    let dead_letters = metadata.dead_letters();
     let sharding = metadata.sharding();
-    if !delays && letters.is_none() && sharding.is_none() {
+    if !delays && dead_letters.is_none() && sharding.is_none() {
         return Bytes::new();
     }
     let mut policy = vec![if delays { DELAYS } else { 0 } | if sharding.is_some() { FAIR } else { 0 }];
-    policy.extend(letters.as_ref().map_or(0, |letters| letters.claim_count_max).to_be_bytes());
-    policy.extend(letters.as_ref().and_then(|letters| letters.ttl_s).unwrap_or(0).to_be_bytes());
+    policy.extend(dead_letters.as_ref().map_or(0, |settings| settings.claim_count_max).to_be_bytes());
+    policy.extend(dead_letters.as_ref().and_then(|settings| settings.ttl_s).unwrap_or(0).to_be_bytes());
     policy.extend(sharding.iter().flat_map(|sharding| sharding.shards().to_be_bytes()));
     policy.extend(sharding.iter().flat_map(|sharding| sharding.per_tenant().to_be_bytes()));
-    policy.extend(letters.iter().flat_map(|letters| letters.queue.as_str().bytes()));
+    policy.extend(dead_letters.iter().flat_map(|settings| settings.queue.as_str().bytes()));
     policy.into()
 }
 
-/// A queue's metadata as its record.
+/// Returns the record of a queue's metadata.
 #[must_use]
 pub(super) fn from_metadata(metadata: &Metadata) -> Bytes {
     rmp_serde::to_vec(metadata.keys()).expect("JSON always has a MessagePack form").into()
 }
 
-/// The metadata that a record holds.
+/// Returns the metadata of a record.
 pub(super) fn metadata(record: &[u8]) -> Result<Metadata, Error> {
     rmp_serde::from_slice::<Map<String, Value>>(record)
         .map(Metadata::from_store)

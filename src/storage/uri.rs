@@ -1,4 +1,4 @@
-//! Where messages are kept, as a URI: `embedded:PATH`, `memory:`, or the address of a Redis.
+//! The URI of a store: `embedded:PATH`, `memory:`, or the address of Redis.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,32 +11,32 @@ use super::redis::{self, RedisUri};
 const EMBEDDED: &str = "embedded:";
 const MEMORY: &str = "memory:";
 
-/// The address of a store. Shown without a password.
+/// The URI of a store. It is displayed without its password.
 #[derive(Clone, Debug)]
 pub enum StoreUri {
-    /// A file in that folder, in this process.
+    /// The embedded store, with its file in this folder.
     Embedded(PathBuf),
-    /// This process' memory.
+    /// The embedded store, in the memory of this process.
     Memory,
     /// A Redis server, cluster or Sentinel group.
     Redis(RedisUri),
 }
 
-/// Why a text is no address of a store.
+/// Reasons for which a store URI is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidUri {
     /// The folder is missing.
-    #[error("\"{EMBEDDED}\" names no folder: write {EMBEDDED}PATH")]
+    #[error("\"{EMBEDDED}\" must be followed by the path of a folder: {EMBEDDED}PATH")]
     NoFolder,
-    /// Nothing but the scheme makes sense.
+    /// `memory:` is followed by more text.
     #[error("nothing may follow {MEMORY}")]
     Memory,
-    /// It is none of the above, and no address of a Redis.
+    /// The scheme is unknown.
     #[error(
         "it must be {EMBEDDED}PATH, {MEMORY}, or begin with redis://, rediss://, redis-cluster:// or redis-sentinel://"
     )]
     Other,
-    /// It is no address of a Redis.
+    /// The address of Redis is not valid.
     #[error(transparent)]
     Redis(redis::InvalidUri),
 }
@@ -46,7 +46,7 @@ impl FromStr for StoreUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(folder) = text.strip_prefix(EMBEDDED) {
-            // Such a folder would be a mistake, and its name may hold a password.
+            // A folder name with `://` is a mistake, and may contain a password.
             let is_folder = !folder.is_empty() && !folder.contains("://");
             return if is_folder { Ok(Self::Embedded(folder.into())) } else { Err(InvalidUri::NoFolder) };
         }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_store_has_its_scheme() {
+    fn a_uri_is_displayed_as_it_was_written() {
         for text in ["embedded:./sukkal-data", "embedded:/var/lib/a b", "memory:", "redis://h:6379", "rediss://h"] {
             let uri: StoreUri = text.parse().unwrap();
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_store_is_refused_in_one_line() {
+    fn an_invalid_uri_is_refused_with_an_error_of_one_line() {
         for text in [
             "",
             "embedded:",

@@ -1,5 +1,6 @@
-//! The requests that make a store work most. Each function prepares what has to be there and returns the requests
-//! themselves, which `cargo bench --bench blocking` times and the tests of this folder count.
+//! The requests that cost a store the most work. Each function prepares the data and returns the
+//! requests themselves. `cargo bench --bench blocking` times them, and the tests of this folder
+//! count their work.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ pub(crate) const LARGE: usize = 250_000;
 const SHARDS_MAX: usize = 1_024;
 /// The default of `max_messages_per_page` and `max_messages_per_claim_or_pop`.
 const PAGE: usize = 20;
-/// A client that has posted nothing.
+/// A client that has posted no messages.
 const READER: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 const MESSAGES: &str = "/v2/queues/q/messages";
 const TTL_S_MIN: u64 = 60;
@@ -24,7 +25,7 @@ const TTL_S_MIN: u64 = 60;
 /// Requests that are ready to be sent.
 pub(crate) type Action = BoxFuture<'static, ()>;
 
-/// A list with `echo=false` in a queue that has only messages of the client that reads.
+/// A list with `echo=false` in a queue that has only messages of the caller.
 pub(crate) async fn list_beside_own(stage: &Stage, own: usize, bytes: usize) -> Action {
     stage.fill("q", own, &message(bytes)).await;
     one(stage.api().get(&format!("{MESSAGES}?echo=false&limit={PAGE}")))
@@ -54,7 +55,8 @@ pub(crate) async fn post_many(stage: &Stage) -> Action {
     one(largest(stage, &json!({}), &[23_800, 1_000].map(tiny)).await)
 }
 
-/// One request to a fair queue with as many tenants as the limits allow, each of which has so many shards.
+/// One request to a fair queue with as many tenants as the limits allow, each with this number of
+/// shards.
 pub(crate) async fn post_tenants(stage: &Stage, shards_per_tenant: usize) -> Action {
     let of = |(count, tenants)| {
         (0..count).map(|number| format!("{{\"body\":1,\"tenant\":\"{}\"}}", number % tenants)).collect()
@@ -62,7 +64,7 @@ pub(crate) async fn post_tenants(stage: &Stage, shards_per_tenant: usize) -> Act
     let fair = json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": shards_per_tenant });
     let post = largest(stage, &fair, &[(9_300, 9_300), (1_000, 64), (1_000, 63)].map(of)).await;
     if shards_per_tenant == SHARDS_MAX {
-        // No shard is empty, so that none is chosen at once.
+        // No shard is empty, so the shortest one must be searched.
         stage.fill_by(20, "q", 2 * SHARDS_MAX, &json!({ "body": 1, "tenant": "busy" })).await;
     }
     one(post)
@@ -82,13 +84,14 @@ pub(crate) async fn list_queues(stage: &Stage, count: usize) -> Action {
     one(stage.api().get("/v2/queues?name=zzz"))
 }
 
-/// Own posts while a list with `echo=false` waits beside many own messages; in the end another client posts.
+/// Posts of the same client while its list with `echo=false` waits in a queue with many of its own
+/// messages. At the end another client posts.
 pub(crate) async fn wait_beside_own(stage: &Stage, own: usize, posts: usize) -> Action {
     stage.fill("q", own, &message(1)).await;
     let api = stage.api();
     let list = api.get(&format!("{MESSAGES}?echo=false&wait=30"));
     let waiter = tokio::spawn(ok(list));
-    stage.until_somebody_waits("q").await;
+    stage.wait_for_waiter("q").await;
     async move {
         for _ in 0..posts {
             ok(api.post(MESSAGES, &json!({ "messages": [message(1)] }))).await;
@@ -113,7 +116,7 @@ pub(crate) async fn post_beside_expired(stage: &Stage, expired: usize) -> Action
         stage.create(queue, &json!({ "_shards": 64 })).await;
         stage.fill(queue, expired, &json!({ "body": 1, "ttl": TTL_S_MIN, "tenant": "one" })).await;
     }
-    stage.let_pass(&["q", "r"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    stage.advance_clocks(&["q", "r"], Duration::from_secs(TTL_S_MIN + 2)).await;
     let api = stage.api();
     let posts = ["q", "r"]
         .map(|queue| ok(api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": [{ "body": 2 }] }))));
@@ -124,11 +127,11 @@ pub(crate) async fn post_beside_expired(stage: &Stage, expired: usize) -> Action
 pub(crate) async fn post_beside_delayed(stage: &Stage, count: usize) -> Action {
     stage.create("q", &json!({ "_default_message_delay": 60 })).await;
     stage.fill("q", count, &message(1)).await;
-    stage.let_pass(&["q"], Duration::from_secs(62)).await;
+    stage.advance_clocks(&["q"], Duration::from_secs(62)).await;
     one(stage.api().post(MESSAGES, &json!({ "messages": [{ "body": 2, "delay": 0 }] })))
 }
 
-/// A list of a queue whose messages have ranks next to each other, as after a burst, and have all expired.
+/// A list of a queue whose messages have adjacent ranks, as after a burst, and have all expired.
 pub(crate) async fn list_beside_dense(stage: &Stage, count: usize) -> Action {
     stage.create("q", &json!({})).await;
     if let Some(redis) = &stage.redis {
@@ -137,7 +140,7 @@ pub(crate) async fn list_beside_dense(stage: &Stage, count: usize) -> Action {
         redis.command(&["HSET", "sukkal:{worst/q}:queue", "c", &rank]);
     }
     stage.fill("q", count, &json!({ "body": 1, "ttl": TTL_S_MIN })).await;
-    stage.let_pass(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    stage.advance_clocks(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
     one(stage.api().get(&format!("{MESSAGES}?echo=true")))
 }
 
@@ -153,7 +156,7 @@ pub(crate) async fn purge(stage: &Stage, count: usize) -> Action {
     one(stage.api().post("/v2/queues/q/purge", &json!({ "resource_types": ["messages"] })))
 }
 
-/// A claim when many claims that have nothing left have just ended.
+/// A claim just after the expiry of many claims that hold no messages any more.
 pub(crate) async fn claim_after_emptied(stage: &Stage, claims: usize) -> Action {
     stage.fill("q", claims, &message(1)).await;
     let api = stage.api();
@@ -170,11 +173,11 @@ pub(crate) async fn claim_after_emptied(stage: &Stage, claims: usize) -> Action 
     }))
     .await;
     stage.fill("q", PAGE, &message(1)).await;
-    stage.let_pass(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
+    stage.advance_clocks(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
     one(claim(&api, "q"))
 }
 
-/// The release of a claim of as many messages as one can have.
+/// The release of a claim with as many messages as a claim can have.
 pub(crate) async fn release(stage: &Stage) -> Action {
     stage.create("q", &json!({ "_shards": SHARDS_MAX, "_shards_per_tenant": SHARDS_MAX })).await;
     stage.fill("q", PAGE, &message(1)).await;
@@ -182,17 +185,17 @@ pub(crate) async fn release(stage: &Stage) -> Action {
     one(stage.api().delete(&claim_path(&claimed)))
 }
 
-/// A bulk get of as many large messages as one can ask for.
+/// A bulk get of as many large messages as a request allows.
 pub(crate) async fn bulk_get(stage: &Stage) -> Action {
     one(stage.api().get(&format!("{MESSAGES}?ids={}", large_ids(stage).await)))
 }
 
-/// A bulk deletion of the same.
+/// A bulk deletion of as many large messages as a request allows.
 pub(crate) async fn bulk_delete(stage: &Stage) -> Action {
     one(stage.api().delete(&format!("{MESSAGES}?ids={}", large_ids(stage).await)))
 }
 
-/// A claim that finds only large messages that are dead letters by now.
+/// A claim that finds only large messages, all of which have become dead letters.
 pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     stage.create("q", &json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" })).await;
     stage.fill("q", PAGE, &message(LARGE)).await;
@@ -201,7 +204,7 @@ pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     let mut claimed = 0;
     while claimed < PAGE {
         let answer = ok(claim(&api, "q")).await;
-        claimed += answer["messages"].as_array().expect("there are more messages").len();
+        claimed += answer["messages"].as_array().expect("more messages are available").len();
         claims.push(claim_path(&answer));
     }
     for path in claims {
@@ -210,7 +213,7 @@ pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     one(claim(&api, "q"))
 }
 
-/// A message with a body of so many bytes.
+/// Returns a message with a body of this many bytes.
 fn message(bytes: usize) -> Value {
     json!({ "ttl": 3600, "body": "x".repeat(bytes) })
 }
@@ -219,7 +222,7 @@ fn claim(api: &Api, queue: &str) -> reqwest::RequestBuilder {
     api.post(&format!("/v2/queues/{queue}/claims?limit={PAGE}"), &json!({}))
 }
 
-/// The path of a claim, from the path of its first message.
+/// Returns the path of a claim, from the path of its first message.
 fn claim_path(claim: &Value) -> String {
     let href = claim["messages"][0]["href"].as_str().expect("a claim has messages");
     let id = href.split("claim_id=").nth(1).expect("a claimed message names its claim");
@@ -241,7 +244,8 @@ async fn large_ids(stage: &Stage) -> String {
     ids.join(",")
 }
 
-/// Finds out on another queue which of these batches is the first that the limits allow, and returns its post to `q`.
+/// Determines on another queue the first of these batches that the limits allow, and returns its
+/// post to `q`.
 async fn largest(stage: &Stage, metadata: &Value, batches: &[Vec<String>]) -> reqwest::RequestBuilder {
     stage.create("q", metadata).await;
     stage.create("trial", metadata).await;

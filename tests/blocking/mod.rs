@@ -1,5 +1,6 @@
-//! No request stops the store for everybody else: the worst requests, with what they make Redis do counted.
-//! `cargo bench --bench blocking` times the same requests at the largest sizes.
+//! No request blocks the store for other clients: these tests count the work that the most
+//! expensive requests cause in Redis. `cargo bench --bench blocking` times the same requests at the
+//! largest sizes.
 
 pub(crate) mod cases;
 mod monitor;
@@ -13,19 +14,21 @@ use crate::support::redis::RedisServer;
 
 /// Largest number of records of 250 KB that one step may read: about 1 MiB.
 const LARGE_RECORDS_MAX: usize = 4;
-/// The same for what goes through a script whole, as with pops and dead letters: 512 KiB.
+/// Largest number of such records that may pass through a script completely, as for pops and dead
+/// letters: 512 KiB.
 const LARGE_MOVED_MAX: usize = 2;
-/// Largest number of commands that one script may call. A command takes about a microsecond, and Lua takes as much.
+/// Largest number of commands that one script may call. A command takes about a microsecond, and
+/// its Lua code the same.
 const CALLS_MAX: usize = 1_000;
-/// The same where 64 tenants of 1,024 shards are counted, and each of the shards.
+/// The limit for posts that count 64 tenants with 1,024 shards, and each of the shards.
 const TENANT_CALLS_MAX: usize = 1_500;
-/// Largest number of members of sorted sets that one script may look at.
+/// Largest number of members of sorted sets that one script may examine.
 const MEMBERS_MAX: usize = 1_000;
-/// Largest number of queues that one request may examine, and that one step of it may.
+/// Largest number of queues that one request may examine, and that one step of it may examine.
 const QUEUES_MAX: usize = 10_000;
 const QUEUES_PER_STEP_MAX: usize = 100;
 
-/// Registers names without queues, which a list examines like any other.
+/// Registers names without queues, which a list examines like other names.
 fn register_names(redis: &RedisServer, count: usize) {
     let names: Vec<String> = (0..count).map(|number| format!("name-{number:06}\x001")).collect();
     for names in names.chunks(1_000) {
@@ -34,7 +37,7 @@ fn register_names(redis: &RedisServer, count: usize) {
     }
 }
 
-/// Sends the requests, and returns what they made Redis do.
+/// Sends the requests, and returns the work that they caused in Redis.
 async fn work(stage: &Stage, action: Action) -> Work {
     let redis = stage.redis.as_ref().expect("it is a stage over Redis");
     let monitor = Monitor::start(redis);
@@ -53,7 +56,7 @@ async fn a_list_beside_large_own_messages_reads_no_more_than_a_page() {
 }
 
 #[tokio::test]
-async fn a_list_beside_own_messages_looks_at_a_bounded_number_in_each_script() {
+async fn a_list_beside_own_messages_examines_a_bounded_number_per_script() {
     let stage = Stage::over_redis();
     let list = cases::list_beside_own(&stage, 5_000, 1).await;
 
@@ -62,7 +65,7 @@ async fn a_list_beside_own_messages_looks_at_a_bounded_number_in_each_script() {
     let (_, most) = work.members(stage.redis.as_ref().unwrap());
     assert!(most <= MEMBERS_MAX, "{most} members in one script");
     assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
-    assert_eq!(work.records(), 0, "who posted a message is known without its record");
+    assert_eq!(work.records(), 0, "the poster of a message is known without its record");
 }
 
 #[tokio::test]
@@ -96,7 +99,7 @@ async fn a_pop_of_large_messages_reads_no_more_than_it_returns() {
 }
 
 #[tokio::test]
-async fn a_post_of_many_messages_is_a_few_commands() {
+async fn a_post_of_many_messages_needs_few_commands() {
     let stage = Stage::over_redis();
     let post = cases::post_many(&stage).await;
 
@@ -108,7 +111,7 @@ async fn a_post_of_many_messages_is_a_few_commands() {
 }
 
 #[tokio::test]
-async fn a_post_for_many_tenants_is_a_bounded_number_of_commands_in_each_script() {
+async fn a_post_for_many_tenants_needs_a_bounded_number_of_commands_per_script() {
     for shards_per_tenant in [4, 1_024] {
         let stage = Stage::over_redis();
         let post = cases::post_tenants(&stage, shards_per_tenant).await;
@@ -122,7 +125,7 @@ async fn a_post_for_many_tenants_is_a_bounded_number_of_commands_in_each_script(
 }
 
 #[tokio::test]
-async fn a_filter_over_many_queues_looks_at_a_bounded_number() {
+async fn a_filter_over_many_queues_examines_a_bounded_number() {
     let stage = Stage::over_redis();
     register_names(stage.redis.as_ref().expect("it is a stage over Redis"), QUEUES_MAX + 2_000);
     let list = cases::list_queues(&stage, 1).await;
@@ -137,7 +140,7 @@ async fn a_filter_over_many_queues_looks_at_a_bounded_number() {
 }
 
 #[tokio::test]
-async fn a_waiter_beside_own_messages_goes_on_where_it_was() {
+async fn a_waiter_beside_own_messages_continues_from_its_position() {
     const POSTS: usize = 10;
     const OWN: usize = 2_000;
     let stage = Stage::over_redis();
@@ -146,13 +149,14 @@ async fn a_waiter_beside_own_messages_goes_on_where_it_was() {
     let work = work(&stage, posts).await;
 
     let (all, _) = work.members(stage.redis.as_ref().unwrap());
-    // It may query anew once: a connection that is made late, on a busy machine, may have missed notifications.
+    // One repeated query is allowed: a connection made late, on a busy machine, may have missed
+    // notifications.
     assert!(all <= OWN + 20 * (POSTS + 1), "{all} members for {POSTS} posts");
     assert!(work.records() <= 20 * (POSTS + 1), "{} records for {POSTS} posts", work.records());
 }
 
 #[tokio::test]
-async fn statistics_of_many_shards_take_several_scripts() {
+async fn statistics_of_many_shards_need_several_scripts() {
     let stage = Stage::over_redis();
     let stats = cases::stats_of_shards(&stage).await;
 
@@ -162,7 +166,7 @@ async fn statistics_of_many_shards_take_several_scripts() {
 }
 
 #[tokio::test]
-async fn expired_messages_are_removed_by_a_bounded_number_in_each_script() {
+async fn each_script_removes_a_bounded_number_of_expired_messages() {
     let stage = Stage::over_redis();
     let posts = cases::post_beside_expired(&stage, 3_000).await;
 
@@ -174,7 +178,7 @@ async fn expired_messages_are_removed_by_a_bounded_number_in_each_script() {
 }
 
 #[tokio::test]
-async fn messages_next_to_each_other_end_by_a_bounded_number_in_each_script() {
+async fn each_script_expires_a_bounded_number_of_adjacent_messages() {
     let stage = Stage::over_redis();
     let list = cases::list_beside_dense(&stage, 4_000).await;
 
@@ -185,7 +189,7 @@ async fn messages_next_to_each_other_end_by_a_bounded_number_in_each_script() {
 }
 
 #[tokio::test]
-async fn delayed_messages_become_available_by_a_bounded_number_in_each_script() {
+async fn each_script_releases_a_bounded_number_of_delayed_messages() {
     let stage = Stage::over_redis();
     let post = cases::post_beside_delayed(&stage, 3_000).await;
 
@@ -195,7 +199,7 @@ async fn delayed_messages_become_available_by_a_bounded_number_in_each_script() 
 }
 
 #[tokio::test]
-async fn a_deletion_and_a_purge_cost_the_same_whatever_the_queue_holds() {
+async fn the_cost_of_a_deletion_and_a_purge_does_not_depend_on_the_queue_size() {
     for (name, make) in [("deletion", true), ("purge", false)] {
         let stage = Stage::over_redis();
         let request = if make { cases::delete_queue(&stage, 5_000).await } else { cases::purge(&stage, 5_000).await };
@@ -208,7 +212,7 @@ async fn a_deletion_and_a_purge_cost_the_same_whatever_the_queue_holds() {
 }
 
 #[tokio::test]
-async fn emptied_claims_end_in_batches() {
+async fn empty_claims_expire_in_batches() {
     let stage = Stage::over_redis();
     let claim = cases::claim_after_emptied(&stage, 300).await;
 
@@ -219,7 +223,7 @@ async fn emptied_claims_end_in_batches() {
 }
 
 #[tokio::test]
-async fn a_release_is_a_bounded_number_of_commands() {
+async fn a_release_needs_a_bounded_number_of_commands() {
     let stage = Stage::over_redis();
     let release = cases::release(&stage).await;
 
@@ -229,7 +233,7 @@ async fn a_release_is_a_bounded_number_of_commands() {
 }
 
 #[tokio::test]
-async fn a_bulk_get_of_large_messages_reads_a_bounded_number_in_each_step() {
+async fn each_step_of_a_bulk_get_reads_a_bounded_number_of_large_messages() {
     let stage = Stage::over_redis();
     let get = cases::bulk_get(&stage).await;
 
@@ -251,7 +255,7 @@ async fn a_bulk_deletion_reads_no_bodies() {
 }
 
 #[tokio::test]
-async fn large_dead_letters_move_a_few_in_each_script() {
+async fn each_script_moves_few_large_dead_letters() {
     let stage = Stage::over_redis();
     let claim = cases::move_dead_letters(&stage).await;
 

@@ -1,4 +1,5 @@
-//! Counts what a Redis server does: every command, those inside scripts too, as `MONITOR` shows them.
+//! Counts the work of a Redis server: every command that `MONITOR` shows, including those inside
+//! scripts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::redis::RedisServer;
 
-/// The end of what is counted.
+/// The text of the command that marks the end of the count.
 const END: &str = "the-end-of-what-is-counted";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -15,9 +16,9 @@ pub(crate) struct Monitor {
     lines: BufReader<TcpStream>,
 }
 
-/// The commands that a server carried out.
+/// The commands that a server executed.
 pub(crate) struct Work {
-    /// Commands that clients sent, each with those that it called if it is a script.
+    /// Commands from clients. A script has the commands that it called.
     pub(crate) commands: Vec<Command>,
 }
 
@@ -25,7 +26,7 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
-    /// The commands that it called, for a script.
+    /// For a script, the commands that it called.
     pub(crate) inner: Vec<Vec<Vec<u8>>>,
 }
 
@@ -62,27 +63,27 @@ impl Monitor {
 }
 
 impl Work {
-    /// The scripts that were run.
+    /// Returns the scripts that ran.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = &Command> {
         self.commands.iter().filter(|command| is(&command.words, "EVALSHA") || is(&command.words, "EVAL"))
     }
 
-    /// The largest number of commands that one script called.
+    /// Returns the largest number of commands that one script called.
     pub(crate) fn calls_max(&self) -> usize {
         self.scripts().map(|script| script.inner.len()).max().unwrap_or_default()
     }
 
-    /// How many records of messages were read, by scripts and by the driver.
+    /// Returns how many records of messages were read, by scripts and by the driver.
     pub(crate) fn records(&self) -> usize {
         self.commands.iter().map(Command::records).sum()
     }
 
-    /// The largest number of records that one command or script read.
+    /// Returns the largest number of records that one command or script read.
     pub(crate) fn records_max(&self) -> usize {
         self.commands.iter().map(Command::records).max().unwrap_or_default()
     }
 
-    /// The largest number of members that one script removed from sorted sets.
+    /// Returns the largest number of members that one script removed from sorted sets.
     pub(crate) fn removed_max(&self) -> usize {
         let removed = |script: &Command| {
             script.inner.iter().filter(|words| is(words, "ZREM")).map(|words| words.len() - 2).sum::<usize>()
@@ -90,8 +91,9 @@ impl Work {
         self.scripts().map(removed).max().unwrap_or_default()
     }
 
-    /// How many members the ranges of sorted sets return if they are read again now, and how many of them for one
-    /// script at most. So it counts what a script has looked at, if nothing was removed since.
+    /// Returns how many members the ranges of sorted sets contain if they are read again now, in
+    /// total and for one script at most. This is what the scripts have examined, unless members
+    /// were removed since.
     pub(crate) fn members(&self, server: &RedisServer) -> (usize, usize) {
         let of_each: Vec<usize> = self.commands.iter().map(|command| command.members(server)).collect();
         (of_each.iter().sum(), of_each.into_iter().max().unwrap_or_default())
@@ -123,7 +125,8 @@ fn is(words: &[Vec<u8>], name: &str) -> bool {
     words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// The origin of a command, such as `[0 lua]`, and its words. A line is `+TIME [DB ORIGIN] "WORD" "WORD" …`.
+/// Returns the origin of a command, such as `[0 lua]`, and its words. A line is `+TIME [DB ORIGIN]
+/// "WORD" "WORD" …`.
 fn parse(line: &[u8]) -> (String, Vec<Vec<u8>>) {
     let end = line.iter().position(|byte| *byte == b']').map_or(line.len(), |at| at + 1);
     let mut words = Vec::new();
@@ -138,7 +141,7 @@ fn parse(line: &[u8]) -> (String, Vec<Vec<u8>>) {
     (String::from_utf8_lossy(&line[..end]).into_owned(), words)
 }
 
-/// The byte that stands behind a backslash.
+/// Returns the byte that an escape sequence stands for.
 fn unescaped(rest: &mut impl Iterator<Item = u8>) -> u8 {
     match rest.next().unwrap_or_default() {
         b'x' => {

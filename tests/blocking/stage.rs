@@ -1,4 +1,5 @@
-//! A server over a store of its own, with what the worst requests need: large queues, and time that passes.
+//! A server over its own store, with the data that the most expensive requests need: large queues,
+//! and a clock that can be advanced.
 
 use std::time::Duration;
 
@@ -8,21 +9,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
-/// The project that sends the worst requests.
+/// The project of the most expensive requests.
 const PROJECT: &str = "worst";
-/// The janitor makes one round and then rests for as long as a case takes.
+/// The janitor makes one round, and then pauses for longer than a case takes.
 const OPTIONS: [(&str, &str); 2] =
     [("SUKKAL_JANITOR__PAUSE", "86400"), ("SUKKAL_LOG__FILTER", "warn,sukkal::app=info,sukkal::janitor=debug")];
-/// Connections that fill a queue.
+/// Number of connections that fill a queue.
 const CONNECTIONS: usize = 8;
-/// Messages and bytes of one request that fills a queue.
+/// Number of messages, and number of bytes, of one request that fills a queue.
 const MESSAGES_PER_POST: usize = 1_000;
 const BYTES_PER_POST: usize = 200_000;
 
-/// A server and its store; both end when this is dropped.
+/// A server and its store. Both end when this is dropped.
 pub(crate) struct Stage {
     pub(crate) sukkal: Sukkal,
     pub(crate) redis: Option<RedisServer>,
@@ -30,7 +31,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts a server over a Redis.
+    /// Starts a server over Redis.
     pub(crate) fn over_redis() -> Self {
         let redis = RedisServer::start();
         Self { sukkal: start(&redis.url()), redis: Some(redis), _folder: None }
@@ -42,7 +43,7 @@ impl Stage {
         Self { sukkal: start(&format!("embedded:{}", folder.path().display())), redis: None, _folder: Some(folder) }
     }
 
-    /// The client that sends the worst requests.
+    /// Returns the client that sends the most expensive requests.
     pub(crate) fn api(&self) -> Api {
         self.sukkal.project(PROJECT)
     }
@@ -52,14 +53,14 @@ impl Stage {
         ok(self.api().put(&format!("/v2/queues/{queue}")).json(metadata)).await;
     }
 
-    /// Posts a message many times, from several connections at once.
+    /// Posts a message `count` times, from several connections at once.
     pub(crate) async fn fill(&self, queue: &str, count: usize, message: &Value) {
         let size = message.to_string().len() + 1;
         let batch = (BYTES_PER_POST / size).clamp(1, MESSAGES_PER_POST);
         self.fill_by(batch, queue, count, message).await;
     }
 
-    /// The same with so many messages in a request.
+    /// Posts a message `count` times, with `batch` messages per request.
     pub(crate) async fn fill_by(&self, batch: usize, queue: &str, count: usize, message: &Value) {
         let requests: Vec<usize> = (0..count).step_by(batch).map(|first| batch.min(count - first)).collect();
         let whole = json!({ "messages": vec![message; batch.min(count)] }).to_string();
@@ -78,7 +79,7 @@ impl Stage {
     }
 
     /// Lets time pass in these queues: by the store's clock if a test can move it, else by waiting.
-    pub(crate) async fn let_pass(&self, queues: &[&str], time: Duration) {
+    pub(crate) async fn advance_clocks(&self, queues: &[&str], time: Duration) {
         #[cfg(feature = "movable-clock")]
         if let Some(redis) = &self.redis {
             let store = sukkal::storage::redis::RedisStore::open(&redis.url().parse().unwrap()).unwrap();
@@ -95,7 +96,7 @@ impl Stage {
     }
 
     /// Returns when the process waits for messages of the queue.
-    pub(crate) async fn until_somebody_waits(&self, queue: &str) {
+    pub(crate) async fn wait_for_waiter(&self, queue: &str) {
         match &self.redis {
             Some(redis) => {
                 let channel = format!("sukkal:{{{PROJECT}/{queue}}}:queue");
@@ -104,7 +105,7 @@ impl Stage {
                     sleep(Duration::from_millis(5)).await;
                 }
             }
-            // An embedded store does not say who waits.
+            // An embedded store does not show its waiters.
             None => sleep(Duration::from_secs(1)).await,
         }
     }
@@ -112,20 +113,20 @@ impl Stage {
 
 fn start(store: &str) -> Sukkal {
     let sukkal = Sukkal::start_with(store, &OPTIONS);
-    poll_until("the janitor rests", || sukkal.log().iter().any(|line| line.contains("has gone round")));
+    block_until("the janitor rests", || sukkal.log().iter().any(|line| line.contains("has finished a round")));
     sukkal
 }
 
-/// A request that posts messages, which are JSON already.
+/// Returns a request that posts messages, which are given as JSON text.
 pub(crate) fn posting(api: &Api, path: &str, messages: String) -> RequestBuilder {
     api.request(reqwest::Method::POST, path).header("Content-Type", "application/json").body(messages)
 }
 
-/// Sends a request that must succeed, and returns its answer; `null` if it is empty.
+/// Sends a request that must succeed, and returns the body of the response; `null` if it is empty.
 pub(crate) async fn ok(request: RequestBuilder) -> Value {
     let response = request.send().await.expect("the server answers");
     let status = response.status();
-    let text = response.text().await.expect("the answer arrives whole");
+    let text = response.text().await.expect("the whole response arrives");
     let start: String = text.chars().take(300).collect();
     assert!(status.is_success(), "{status}: {start}");
     serde_json::from_str(&text).unwrap_or_default()

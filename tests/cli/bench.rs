@@ -1,4 +1,5 @@
-//! `sukkal bench`: the figures are of what happened, failures are never hidden, and nothing is left behind.
+//! `sukkal bench`: the figures match the requests, failures are reported, and no queues are left
+//! behind.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,14 +10,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::stand_in::{Answer, StandIn};
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::Sukkal;
 
 const PROJECT: &str = "bench";
 const INTERRUPTED: i32 = 130;
 
 fn bench(url: &str, flags: &str) -> Command {
-    let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
     command.args(["bench", url]).args(flags.split_whitespace()).stdin(Stdio::null());
     command
 }
@@ -26,16 +27,16 @@ fn run(url: &str, flags: &str) -> Output {
 }
 
 fn figures(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no figures: {output:?}"))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("the output is not JSON: {output:?}"))
 }
 
 fn kind<'a>(figures: &'a Value, name: &str) -> &'a Value {
     let kinds = figures["kinds"].as_array().expect("there are kinds");
-    kinds.iter().find(|kind| kind["kind"] == name).unwrap_or_else(|| panic!("no {name}: {figures}"))
+    kinds.iter().find(|kind| kind["kind"] == name).unwrap_or_else(|| panic!("{name} is missing in {figures}"))
 }
 
 fn number(of: &Value, name: &str) -> f64 {
-    of[name].as_f64().unwrap_or_else(|| panic!("no {name}: {of}"))
+    of[name].as_f64().unwrap_or_else(|| panic!("{name} is not a number in {of}"))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -48,7 +49,7 @@ async fn queues(sukkal: &Sukkal) -> Value {
 }
 
 #[tokio::test]
-async fn producers_observers_and_claimers_get_what_they_ask_for() {
+async fn the_figures_match_the_requests_of_each_kind() {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start(&redis.url());
     let url = sukkal.url("");
@@ -65,7 +66,7 @@ async fn producers_observers_and_claimers_get_what_they_ask_for() {
     let page = std::fs::read_to_string(&report).unwrap();
 
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(text(&output.stderr), "", "a bar is for terminals");
+    assert_eq!(text(&output.stderr), "", "the progress bar is only for terminals");
     assert_eq!(figures["url"], Value::from(url));
     for (name, connections) in [("produce", 3), ("observe", 2), ("claim", 2), ("delete", 2)] {
         let kind = kind(&figures, name);
@@ -79,20 +80,21 @@ async fn producers_observers_and_claimers_get_what_they_ask_for() {
         );
         assert_eq!(throughput.iter().filter_map(Value::as_u64).sum::<u64>(), kind["requests"]);
         assert!((number(kind, "requests_per_second") * 2.0 - requests).abs() < 0.1, "{kind}");
-        assert!(page.contains(&format!("Latency of {name} by percentile")), "no plot of {name}");
-        assert!(page.contains(&format!(">{:.2}</td>", number(latency, "p99"))), "no p99 of {name}");
+        assert!(page.contains(&format!("Latency of {name} by percentile")), "the plot of {name} is missing");
+        assert!(page.contains(&format!(">{:.2}</td>", number(latency, "p99"))), "the p99 of {name} is missing");
     }
     let messages = |name| number(kind(&figures, name), "messages");
     let requests = |name| number(kind(&figures, name), "requests");
     assert!((messages("produce") - 2.0 * requests("produce")).abs() < 0.1, "{figures}");
-    assert!(messages("observe") > requests("observe"), "pages are of several messages");
-    // What was claimed in the last moment is deleted after it, and so on.
+    assert!(messages("observe") > requests("observe"), "pages have several messages");
+    // At most a few batches differ: messages claimed near the end are deleted after the
+    // measurement.
     assert!((messages("claim") - messages("delete")).abs() <= 2.0 * 2.0 * 5.0, "{figures}");
     assert_eq!(queues(&sukkal).await, serde_json::json!([]));
 }
 
 #[test]
-fn the_report_names_nothing_outside_of_itself() {
+fn the_report_is_self_contained() {
     let stand_in = StandIn::start(|_, _| Answer { status: 201, ..Answer::default() });
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
@@ -109,7 +111,7 @@ fn the_report_names_nothing_outside_of_itself() {
 }
 
 #[tokio::test]
-async fn queues_that_were_there_before_stay() {
+async fn existing_queues_are_kept() {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start(&redis.url());
     let api = sukkal.project("kept");
@@ -125,7 +127,7 @@ async fn queues_that_were_there_before_stay() {
 }
 
 #[test]
-fn a_service_that_answers_503_from_the_start_is_said_to() {
+fn a_service_that_answers_503_from_the_start_is_reported() {
     let stand_in = StandIn::start(|_, _| Answer { status: 503, body: "not today".to_owned(), ..Answer::default() });
 
     let output = run(stand_in.url(), "--duration 1 --warmup 0");
@@ -136,7 +138,7 @@ fn a_service_that_answers_503_from_the_start_is_said_to() {
 }
 
 #[test]
-fn when_every_request_fails_each_is_counted_and_the_exit_code_is_1() {
+fn if_every_request_fails_the_failures_are_counted_and_the_exit_code_is_1() {
     let posts = Arc::new(AtomicU64::new(0));
     let counted = posts.clone();
     let stand_in = StandIn::start(move |method, _| match method {
@@ -156,11 +158,11 @@ fn when_every_request_fails_each_is_counted_and_the_exit_code_is_1() {
     assert_eq!((number(produce, "requests"), &produce["latency_ms"]), (0.0, &Value::Null));
     assert!(number(&produce["errors"], "503") > 0.0 && posts.load(Ordering::Relaxed) > 0, "{produce}");
     assert!(text(&table.stdout).contains("503 × "), "{table:?}");
-    assert!(text(&table.stderr).contains("no request was answered well"), "{table:?}");
+    assert!(text(&table.stderr).contains("no request was answered with 2xx"), "{table:?}");
 }
 
 #[test]
-fn failures_stand_beside_good_answers_and_do_not_count_as_them() {
+fn failures_are_counted_separately_from_successes() {
     let posts = AtomicU64::new(0);
     let stand_in = StandIn::start(move |method, _| {
         let fails = method == "POST" && posts.fetch_add(1, Ordering::Relaxed).is_multiple_of(4);
@@ -177,7 +179,7 @@ fn failures_stand_beside_good_answers_and_do_not_count_as_them() {
 }
 
 #[test]
-fn connections_that_the_service_closes_are_opened_again() {
+fn connections_closed_by_the_service_are_reopened() {
     let stand_in = StandIn::start(|_, _| Answer { status: 201, closes: true, ..Answer::default() });
 
     let output = run(stand_in.url(), "--json --produce 2 --duration 0.5 --warmup 0");
@@ -185,14 +187,14 @@ fn connections_that_the_service_closes_are_opened_again() {
     let figures = figures(&output);
     let produce = kind(&figures, "produce");
     assert!(output.status.success(), "{output:?}");
-    assert!(number(produce, "requests") > 2.0, "each connection was good for one only: {produce}");
+    assert!(number(produce, "requests") > 2.0, "each connection served only one request: {produce}");
 }
 
 #[test]
-fn a_connection_that_was_closed_while_idle_is_no_failure() {
+fn a_connection_closed_while_idle_is_not_a_failure() {
     let stand_in = StandIn::start(|_, _| Answer { status: 201, closes: true, ..Answer::default() });
 
-    // Half a second apart, so that the end of the connection has long arrived.
+    // The requests are half a second apart, so that the client has noticed the closed connection.
     let output = run(stand_in.url(), "--json --produce 1 --rate 2 --duration 2 --warmup 0");
 
     let figures = figures(&output);
@@ -201,7 +203,7 @@ fn a_connection_that_was_closed_while_idle_is_no_failure() {
 }
 
 #[test]
-fn in_an_open_loop_what_waits_behind_a_stall_counts_as_waiting() {
+fn in_an_open_loop_requests_delayed_by_a_stall_have_a_high_latency() {
     const STALL: Duration = Duration::from_secs(1);
     let stalled = AtomicBool::new(false);
     let posts = AtomicU64::new(0);
@@ -214,7 +216,8 @@ fn in_an_open_loop_what_waits_behind_a_stall_counts_as_waiting() {
 
     let output = run(stand_in.url(), "--json --produce 1 --rate 100 --duration 2 --warmup 0");
 
-    // A hundred of two hundred were due while it stood still, so some two in a hundred waited nearly all of it.
+    // Half of the 200 requests were due during the stall of one second, so 2 % of all waited for
+    // nearly all of it.
     let figures = figures(&output);
     let latency = &kind(&figures, "produce")["latency_ms"];
     assert!(number(latency, "p99") > 900.0, "{latency}");
@@ -222,7 +225,7 @@ fn in_an_open_loop_what_waits_behind_a_stall_counts_as_waiting() {
 }
 
 #[test]
-fn an_observer_goes_on_behind_the_marker_and_begins_again_at_the_end() {
+fn an_observer_follows_its_marker_and_restarts_at_the_end() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = asked.clone();
     let stand_in = StandIn::start(move |method, path| {
@@ -245,7 +248,7 @@ fn an_observer_goes_on_behind_the_marker_and_begins_again_at_the_end() {
 }
 
 #[tokio::test]
-async fn ctrl_c_shows_the_figures_so_far_and_leaves_no_queue() {
+async fn ctrl_c_prints_the_figures_and_deletes_the_queues() {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start(&redis.url());
     let mut command = bench(&sukkal.url(""), "--json --produce 2 --duration 3600 --warmup 0 --project cut");
@@ -269,7 +272,7 @@ async fn ctrl_c_shows_the_figures_so_far_and_leaves_no_queue() {
         }
     }
 
-    Command::new("kill").args(["-INT", &process.id().to_string()]).status().expect("kill is there");
+    Command::new("kill").args(["-INT", &process.id().to_string()]).status().expect("kill is installed");
     let output = process.wait_with_output().unwrap();
 
     assert_eq!(output.status.code(), Some(INTERRUPTED), "{output:?}");
@@ -278,14 +281,14 @@ async fn ctrl_c_shows_the_figures_so_far_and_leaves_no_queue() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_before_anything_is_sent() {
+fn invalid_options_are_refused_before_any_request() {
     for flags in ["--rate 0", "--queues 0", "--batch 0", "--duration -1", "--project a\nb"] {
-        let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
         let (flag, value) = flags.split_once(' ').unwrap();
         let output = command.args(["bench", "http://127.0.0.1:1", flag, value]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {output:?}");
     }
     let nobody = run("http://127.0.0.1:1", "");
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(text(&nobody.stderr).contains("http://127.0.0.1:1 cannot be reached"), "{nobody:?}");
+    assert!(text(&nobody.stderr).contains("cannot connect to http://127.0.0.1:1"), "{nobody:?}");
 }

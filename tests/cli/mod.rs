@@ -1,4 +1,4 @@
-//! Commands that use the service as anybody might.
+//! Commands that are clients of the service.
 
 mod bench;
 mod ready;

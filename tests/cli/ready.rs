@@ -1,24 +1,24 @@
-//! `sukkal ready`: what a container's health check runs.
+//! `sukkal ready`, the command that the health check of the container runs.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
-use crate::support::redis::{RedisServer, tethered};
+use crate::support::redis::{RedisServer, child_command};
 use crate::support::sukkal::Sukkal;
 
 fn ready(bind: &str) -> Output {
-    let mut command: Command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command: Command = child_command(env!("CARGO_BIN_EXE_sukkal"));
     command.arg("ready").env("SUKKAL_BIND", bind).output().expect("the binary under test starts")
 }
 
-/// Exit code, and what it says on stderr.
+/// Returns the exit code and the text on stderr.
 fn refusal(bind: &str) -> (Option<i32>, String) {
     let output = ready(bind);
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
 
 #[test]
-fn a_service_that_can_reach_its_store_is_ready() {
+fn a_service_with_a_reachable_store_is_ready() {
     let sukkal = Sukkal::start("memory:");
     let address = sukkal.address().to_owned();
     let everywhere = format!("0.0.0.0:{}", address.rsplit_once(':').unwrap().1);
@@ -44,7 +44,7 @@ fn a_service_without_its_store_is_not_ready() {
 }
 
 #[test]
-fn a_service_that_does_not_run_is_not_ready() {
+fn a_stopped_service_is_not_ready() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
 
     let (code, reason) = refusal(&free.to_string());
@@ -54,7 +54,7 @@ fn a_service_that_does_not_run_is_not_ready() {
 }
 
 #[test]
-fn an_address_that_is_none_is_a_bad_option() {
+fn an_invalid_address_is_refused() {
     let (code, reason) = refusal("nowhere");
 
     assert_eq!(code, Some(2));

@@ -1,26 +1,26 @@
-//! A service that answers as a test wants it to, whatever is asked.
+//! A fake service whose responses a test determines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// What is answered to a request.
+/// A response of the fake service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
-    /// Closes the connection without a word, right behind the answer.
+    /// Closes the connection right after the response, without announcing it.
     pub(crate) closes: bool,
 }
 
-/// Answers on every connection; its threads end with the process.
+/// Serves every connection in its own thread. The threads end with the process.
 pub(crate) struct StandIn {
     url: String,
 }
 
 impl StandIn {
-    /// `answer` is given each request's method and path.
+    /// Starts the service. `answer` returns the response to a method and a path.
     pub(crate) fn start(answer: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -39,12 +39,12 @@ impl StandIn {
     }
 }
 
-/// Until the client goes away, or the answer says so.
+/// Serves requests until the client disconnects or a response closes the connection.
 fn serve(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> Answer) {
     let mut reader = BufReader::new(stream);
     while let Some((method, path)) = read_request(&mut reader) {
         let Answer { status, body, closes } = answer(&method, &path);
-        let head = format!("HTTP/1.1 {status} As Told\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!("HTTP/1.1 {status} As Configured\r\nContent-Length: {}\r\n\r\n", body.len());
         let mut writer = stream;
         if writer.write_all([head, body].concat().as_bytes()).is_err() || closes {
             return;

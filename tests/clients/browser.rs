@@ -1,4 +1,5 @@
-//! A real `EventSource`, in Chromium: it follows a queue through a restart of the server and one of Redis.
+//! A real `EventSource` in Chromium, which follows a queue through restarts of the server and of
+//! Redis.
 
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
@@ -8,45 +9,45 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::support::ports::free_port;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::{Api, CLIENT, Sukkal};
 
 const PROJECT: &str = "browser";
 const MESSAGES: &str = "/v2/queues/q/messages";
-/// Posted before, between and after the restarts.
+/// Number of messages that the browser receives before each restart.
 const PART: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_source_has_every_message_once_and_in_order() {
+async fn an_event_source_receives_every_message_once_and_in_order() {
     let redis = RedisServer::start_with(&KEEPS_DATA);
     let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
     let mut sukkal = Sukkal::start_at(&redis.url(), address);
     let api = sukkal.project(PROJECT);
     let browser = Browser::start().await;
-    // Any document of its will do, so that the stream is of the same origin.
+    // Any document of the server is enough to give the stream the same origin.
     browser.open(&sukkal.url("/v2")).await;
     browser.follow(&format!("{MESSAGES}?echo=true&project_id={PROJECT}&client_id={CLIENT}")).await;
     let posting = tokio::spawn(post_all(api, 4 * PART));
 
-    browser.has_seen(PART).await;
+    browser.wait_for_messages(PART).await;
     sukkal.terminate();
     assert!(sukkal.wait().success());
     let mut sukkal = Sukkal::start_at(&redis.url(), address);
-    browser.has_seen(2 * PART).await;
+    browser.wait_for_messages(2 * PART).await;
     redis.kill();
     redis.restart();
-    browser.has_seen(3 * PART).await;
+    browser.wait_for_messages(3 * PART).await;
     sukkal.kill();
     let _sukkal = Sukkal::start_at(&redis.url(), address);
     posting.await.unwrap();
 
-    let seen = browser.has_seen(4 * PART).await;
+    let seen = browser.wait_for_messages(4 * PART).await;
     assert_eq!(seen, (0..4 * PART).map(Value::from).collect::<Vec<_>>());
 }
 
-/// Posts the numbers one by one, each until it is stored, and once.
+/// Posts the numbers one by one. Each post is repeated until it is stored, which happens once.
 async fn post_all(api: Api, count: usize) {
     for number in 0..count {
         let message = json!({ "messages": [{ "body": number }] });
@@ -59,18 +60,18 @@ async fn post_all(api: Api, count: usize) {
 }
 
 /// Chromium without a window, driven by `WebDriver` (<https://www.w3.org/TR/webdriver2/>).
-struct Browser {
+pub(super) struct Browser {
     driver: Child,
     http: reqwest::Client,
     session: String,
 }
 
 impl Browser {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let port = free_port();
-        let mut command = tethered("chromedriver");
+        let mut command = child_command("chromedriver");
         command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let driver = spawn(command).expect("chromedriver is there: `make chromium`");
+        let driver = spawn(command).expect("chromedriver is installed: `make chromium`");
         let http = reqwest::Client::new();
         let arguments =
             ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"];
@@ -85,26 +86,32 @@ impl Browser {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let id = timeout(PATIENCE, start).await.expect("the browser starts");
+        let id = timeout(TIMEOUT, start).await.expect("the browser starts");
         Self { driver, session: format!("{sessions}/{id}"), http }
     }
 
-    async fn open(&self, url: &str) {
-        self.ask("url", &json!({ "url": url })).await;
+    pub(super) async fn open(&self, url: &str) {
+        self.call("url", &json!({ "url": url })).await;
     }
 
-    /// Keeps the bodies of what an `EventSource` at this path brings.
+    /// Opens an `EventSource` at this path, whose page collects the bodies of the messages.
     async fn follow(&self, path: &str) {
         let script = "window.seen = []; window.source = new EventSource(arguments[0]);
             window.source.onmessage = event => window.seen.push(JSON.parse(event.data).body);";
-        self.ask("execute/sync", &json!({ "script": script, "args": [path] })).await;
+        self.call("execute/sync", &json!({ "script": script, "args": [path] })).await;
     }
 
-    /// Waits until it has seen so many messages; the bodies of all that it has.
-    async fn has_seen(&self, count: usize) -> Vec<Value> {
+    /// Waits until the page has received at least `count` messages, and returns the bodies of all
+    /// of them.
+    async fn wait_for_messages(&self, count: usize) -> Vec<Value> {
+        self.wait_for_items("return window.seen", count).await
+    }
+
+    /// Waits until the script returns at least `count` items, and returns them.
+    pub(super) async fn wait_for_items(&self, script: &str, count: usize) -> Vec<Value> {
         let seen = async {
             loop {
-                let seen = self.ask("execute/sync", &json!({ "script": "return window.seen", "args": [] })).await;
+                let seen = self.call("execute/sync", &json!({ "script": script, "args": [] })).await;
                 let Value::Array(seen) = seen else { panic!("{seen}") };
                 if seen.len() >= count {
                     return seen;
@@ -112,10 +119,10 @@ impl Browser {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(PATIENCE, seen).await.expect("the browser sees what was posted")
+        timeout(TIMEOUT, seen).await.expect("the browser receives the messages")
     }
 
-    async fn ask(&self, what: &str, with: &Value) -> Value {
+    async fn call(&self, what: &str, with: &Value) -> Value {
         let answer = self.http.post(format!("{}/{what}", self.session)).json(with).send().await;
         let mut answer: Value = answer.expect("WebDriver answers").json().await.expect("in JSON");
         assert!(answer["value"]["error"].is_null(), "{answer}");

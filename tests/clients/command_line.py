@@ -1,6 +1,6 @@
-"""`openstack messaging` without Keystone: directly, and through a proxy that names the project.
+"""`openstack messaging` without Keystone: directly, and through a proxy that adds the project.
 
-Usage: command_line.py URL PROJECT. Ends with 1 and one line that says what is wrong, or with 0.
+Usage: command_line.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ def main(url, project):
     os.environ["OS_MESSAGE_CLIENT_ID"] = "3381af92-2b9e-11e3-b191-71861300734c"
     options = {"auth-type": "aodh-noauth", "aodh-endpoint": url, "user-id": "any", "roles": "any"}
     directly = command(**options, **{"project-id": project})
-    queues_are_looked_after(directly)
+    queues_are_created_listed_and_deleted(directly)
     messages_are_posted_and_claimed(directly)
 
     with proxy(url, project) as address:
         same("the queues through a proxy", list_queues_at(address), (0, "tasks\n"))
-    same("the queues where nothing names the project", list_queues_at(url), (1, ""))
+    same("the queues without a project", list_queues_at(url), (1, ""))
 
 
-def queues_are_looked_after(openstack):
+def queues_are_created_listed_and_deleted(openstack):
     openstack("ping", shown=False)
     for name in ("tasks", "spare"):
         openstack(f"queue create {name}", shown=False)
@@ -37,7 +37,7 @@ def queues_are_looked_after(openstack):
     openstack("queue set metadata tasks", '{"team": "billing"}', shown=False)
     same("the metadata", openstack("queue get metadata tasks")["Metadata"]["team"], "billing")
     openstack("queue delete spare", shown=False)
-    same("the queues that are left", openstack("queue list"), [{"Name": "tasks"}])
+    same("the queues after the deletion", openstack("queue list"), [{"Name": "tasks"}])
 
 
 def messages_are_posted_and_claimed(openstack):
@@ -50,13 +50,13 @@ def messages_are_posted_and_claimed(openstack):
     openstack(f"claim renew tasks {claim} --ttl 120 --grace 60", shown=False)
     same("the claim", len(openstack(f"claim query tasks {claim}")), 2)
     openstack(f"claim release tasks {claim}", shown=False)
-    same("the free messages", openstack("queue stats tasks")["Stats"]["messages"]["free"], 3)
+    same("the available messages", openstack("queue stats tasks")["Stats"]["messages"]["free"], 3)
     openstack("queue purge tasks", shown=False)
-    same("what is left", openstack("queue stats tasks")["Stats"]["messages"]["total"], 0)
+    same("the messages after the purge", openstack("queue stats tasks")["Stats"]["messages"]["total"], 0)
 
 
 def command(**options):
-    """`openstack messaging` with these options. A command's result is read as JSON where it shows one."""
+    """Returns a function that runs `openstack messaging` with these options and parses its JSON."""
     words = [word for name, value in options.items() for word in (f"--os-{name}", value)]
 
     def run(line, *rest, shown=True):
@@ -69,7 +69,10 @@ def command(**options):
 
 
 def call(words):
-    """Does what the program `openstack` does with these words, as often as needed with the same options: the process remembers them."""
+    """Runs the program `openstack` with these words, inside this process.
+
+    All calls must have the same options, because the process keeps those of the first call.
+    """
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         code = shell.main(words)
@@ -77,7 +80,7 @@ def call(words):
 
 
 def list_queues_at(endpoint):
-    """The exit code and output of the program without a project."""
+    """Returns the exit code and output of the program without a project."""
     program = os.path.join(os.path.dirname(sys.executable), "openstack")
     options = ["--os-auth-type", "none", "--os-endpoint", endpoint]
     run = subprocess.run([program, *options, "messaging", "queue", "list", "-f", "value"], capture_output=True, text=True)
@@ -86,7 +89,7 @@ def list_queues_at(endpoint):
 
 @contextlib.contextmanager
 def proxy(url, project):
-    """A proxy that names the project of each GET, as one does that authenticates callers."""
+    """Starts a proxy that adds the project to each GET, like a proxy that authenticates callers."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):

@@ -2,9 +2,9 @@
 
 Usage: conformance.py SUITE_DIR SUKKAL PASSED [--update]
 
-Runs over each kind of store and compares with the committed list PASSED: a test in it that does not pass fails the
-run, so the list only grows. `--update` adds what passes now over Redis. What each profile of the suite asks of the server is in
-COMMON and PROFILES, and nowhere else.
+Runs the suite over each kind of store and compares the results with the committed list PASSED. A
+test of the list that does not pass fails the run, so the list only grows. `--update` adds the tests
+that pass over Redis. COMMON and PROFILES have all server options that the profiles need.
 """
 
 import collections
@@ -20,17 +20,17 @@ import sys
 import tempfile
 import time
 
-# The environment of every server. Admin mode is for the health route; without a key nothing can be
-# encrypted, and without a secret nothing shared.
+# Environment of every server. Admin mode enables the health route, the key enables encryption, and
+# the secret enables signed URLs.
 COMMON = {
     "SUKKAL_ADMIN_MODE": "true",
     "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY": "a key for tests that nobody else knows",
     "SUKKAL_SIGNED_URL__SECRET_KEY": "a secret for tests that nobody else knows",
 }
-# What the server of each profile has on top. The profiles claim_delete_pooled, keystone, websocket and
-# ws_keystone come with what they need: pools, Keystone, WebSockets.
+# Additional environment for each profile. The profiles claim_delete_pooled, keystone, websocket and
+# ws_keystone are missing, because the service has no pools, Keystone or WebSockets yet.
 PROFILES = {
-    # Its tests of pools and flavors fail as long as there are none; all others are those of nopool.
+    # Its tests of pools and flavors fail, because there are none. All others are as in nopool.
     "default": {},
     "nopool": {},
     "validation": {
@@ -39,7 +39,7 @@ PROFILES = {
     },
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
-    # Its store is stopped after the server came up.
+    # Its store is stopped after the server has started.
     "faulty": {},
 }
 SUITES = ["wsgi", "client", "flow"]
@@ -84,7 +84,7 @@ def start_redis(stack):
 
 
 def start_store(stack, kind):
-    """A store that servers may share, or where only one process can have it, one for each."""
+    """Returns a function that gives each server a store: a shared one if that is possible."""
     if kind == "redis":
         _, store = start_redis(stack)
         return lambda: store
@@ -104,7 +104,7 @@ def run_suite(suite_folder, urls, suite):
     (first, url), *others = urls.items()
     profiles = [part for name, url in others for part in ("--profile-url", f"{name}={url}")]
     with tempfile.TemporaryDirectory() as folder:
-        # The suite's folder may be read-only, and Python leaves caches beside what it runs.
+        # The folder of the suite may be read-only, and Python writes caches next to scripts.
         script = shutil.copy(pathlib.Path(suite_folder) / "conform.py", folder)
         report = pathlib.Path(folder) / "report.json"
         command = [sys.executable, script, "--suite", suite, "--no-slow", "--json", report]
@@ -118,7 +118,7 @@ def name_of(row):
 
 
 def print_totals(rows, suite_folder):
-    """A line per suite and profile, with how many of the tests pass that the suite says must."""
+    """Prints the totals per suite and profile, and how many of the required tests pass."""
     baseline = json.loads((pathlib.Path(suite_folder) / "baseline.json").read_text())
     must_pass = set(baseline["must_pass"])
     totals = collections.defaultdict(collections.Counter)
@@ -145,13 +145,16 @@ def main():
 
 
 def run(suite_folder, sukkal, list_file, flags, kind):
-    """Runs all over one kind of store, prints what came of it, and says how many passed and how many no longer do."""
+    """Runs the suite over one kind of store and prints the results.
+
+    Returns how many tests passed, and how many tests of the list did not pass.
+    """
     print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
         urls = {}
         for name, environment in PROFILES.items():
-            # The store that fails is a Redis: one in this process cannot be stopped.
+            # The faulty profile always uses Redis, because other stores cannot be stopped.
             own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store())
             urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
             if own_redis:
@@ -167,9 +170,9 @@ def run(suite_folder, sukkal, list_file, flags, kind):
     if "--update" in flags and kind == "redis":
         list_file.write_text("".join(f"{name}\n" for name in sorted(expected | passed)))
     elif passed - expected:
-        print(f"{len(passed - expected)} tests pass that are not in {list_file} yet: run with --update")
+        print(f"{len(passed - expected)} tests pass that are not in {list_file}: run with --update")
     print_totals(rows, suite_folder)
-    print(f"of {len(expected)} tests that have passed before, {len(expected) - len(lost)} do")
+    print(f"{len(expected) - len(lost)} of the {len(expected)} tests in the list pass")
     return len(passed), len(lost)
 
 

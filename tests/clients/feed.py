@@ -1,6 +1,6 @@
-"""A day with python-zaqarclient: a queue, its metadata, a feed of 1,000 messages, and the end of it all.
+"""The feed with python-zaqarclient: a queue, its metadata, 1,000 messages, and their deletion.
 
-Usage: feed.py URL PROJECT. Ends with 1 and one line that says what is wrong, or with 0.
+Usage: feed.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import itertools
@@ -11,18 +11,18 @@ from zaqarclient.transport import errors
 
 MESSAGES = 1000
 BATCH = 50
-PAGE = 7  # Divides neither, so that pages end within and across batches.
+PAGE = 7  # Divides neither number, so that pages end within batches and span them.
 
 
 def main(url, project):
     producer = connect(url, project, "3381af922b9e11e3b19171861300734c")
     observer = connect(url, project, "7c3b8a0e2b9e11e3b19171861300734c")
 
-    queue_lives_and_is_listed(producer)
+    queues_are_created_and_listed(producer)
     metadata_is_set_changed_and_removed(producer)
-    feed_is_whole_and_in_order(producer, observer)
+    the_feed_is_complete_and_in_order(producer, observer)
     messages_are_fetched_and_deleted(producer, observer)
-    queue_is_gone_with_its_messages(producer, observer)
+    a_deleted_queue_has_no_messages(producer, observer)
 
 
 def connect(url, project, uuid):
@@ -30,7 +30,7 @@ def connect(url, project, uuid):
     return client.Client(url, version=2, conf={"auth_opts": auth, "client_uuid": uuid})
 
 
-def queue_lives_and_is_listed(producer):
+def queues_are_created_and_listed(producer):
     for name in ("feed", "a-queue", "z_queue"):
         producer.queue(name, force_create=True)
     queues, count = producer.queues(limit=2, with_count=True)
@@ -50,7 +50,7 @@ def metadata_is_set_changed_and_removed(producer):
     same("the default of an unset key", kept["_max_messages_post_size"], 262144)
 
 
-def feed_is_whole_and_in_order(producer, observer):
+def the_feed_is_complete_and_in_order(producer, observer):
     queue = producer.queue("feed")
     posted = []
     for start in range(0, MESSAGES, BATCH):
@@ -62,7 +62,7 @@ def feed_is_whole_and_in_order(producer, observer):
     same("the producer's feed with echo", read(producer, echo=True), wanted)
     same("the producer's feed without echo", read(producer), [])
     middle = MESSAGES // 2
-    same("the feed behind a marker", read(observer, marker=posted[middle - 1]), wanted[middle:])
+    same("the feed after a marker", read(observer, marker=posted[middle - 1]), wanted[middle:])
     same("the stats", queue.stats["messages"]["total"], MESSAGES)
 
 
@@ -75,20 +75,20 @@ def messages_are_fetched_and_deleted(producer, observer):
     first.delete()
     queue.delete_messages(second.id, third.id)
     refused("a deleted message", errors.ResourceNotFound, lambda: queue.message(first.id))
-    same("the feed behind a deleted marker", number_of(queue.messages(marker=second.id, limit=1)), 3)
+    same("the feed after a deleted marker", number_of(queue.messages(marker=second.id, limit=1)), 3)
     same("the popped messages", [popped.id for popped in queue.pop(2)], [fourth.id, fifth.id])
     left = [number for number, _ in read(producer, echo=True)]
-    same("what is left of the feed", left, list(range(5, MESSAGES)))
+    same("the rest of the feed", left, list(range(5, MESSAGES)))
 
 
-def queue_is_gone_with_its_messages(producer, observer):
+def a_deleted_queue_has_no_messages(producer, observer):
     producer.queue("feed").delete()
     same("the feed of a deleted queue", read(observer), [])
-    same("the queues that are left", [queue.name for queue in producer.queues()[0]], ["a-queue", "z_queue"])
+    same("the queues after the deletion", [queue.name for queue in producer.queues()[0]], ["a-queue", "z_queue"])
 
 
 def read(reader, **parameters):
-    """The numbers and ids of a whole feed, page by page; a feed that goes in circles is cut off."""
+    """Returns the numbers and ids of a whole feed, page by page. An endless feed is cut off."""
     stream = reader.queue("feed").messages(limit=PAGE, **parameters).stream()
     return [(message.body["number"], message.id) for message in itertools.islice(stream, 2 * MESSAGES)]
 
@@ -113,7 +113,7 @@ def refused(what, error, act):
         act()
     except error:
         return
-    sys.exit(f"{what}: {error.__name__} was expected, but it was there")
+    sys.exit(f"{what}: {error.__name__} was expected, but the call succeeded")
 
 
 if __name__ == "__main__":

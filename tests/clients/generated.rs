@@ -1,4 +1,5 @@
-//! Typed clients generated from `openapi.yaml`: they compile, and what they post arrives. And what linters say of it.
+//! Typed clients generated from `openapi.yaml` compile and post messages, and linters find no
+//! errors in it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::contract;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::Sukkal;
 use crate::support::{node, python};
 
@@ -22,14 +23,14 @@ fn run(mut command: Command) {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     });
-    let output = child.expect("the program starts").wait_with_output().expect("it is our child");
+    let output = child.expect("the program starts").wait_with_output().expect("the process can be waited for");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{shown}:\n{}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// A command of the Node.js packages, in a folder below them.
+/// Returns a command of the Node.js packages that runs in a folder below them.
 fn node_command(packages: &Path, name: &str, folder: &Path) -> Command {
-    let mut command = tethered(packages.join("node_modules/.bin").join(name));
+    let mut command = child_command(packages.join("node_modules/.bin").join(name));
     command.current_dir(folder).env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true");
     command
 }
@@ -39,7 +40,7 @@ fn with<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item
     command
 }
 
-/// The bodies of the queue that a generated client has posted to.
+/// Returns the bodies of the messages in a queue that a generated client has posted to.
 async fn bodies(sukkal: &Sukkal, queue: &str) -> Vec<Value> {
     let list = sukkal.project(PROJECT).get(&format!("/v2/queues/{queue}/messages?echo=true"));
     let page: Value = list.send().await.unwrap().json().await.unwrap();
@@ -47,7 +48,7 @@ async fn bodies(sukkal: &Sukkal, queue: &str) -> Vec<Value> {
 }
 
 #[test]
-fn linters_find_no_error_in_the_contract() {
+fn linters_find_no_errors_in_the_contract() {
     let packages = node::packages();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("rules.yaml"), "extends: ['spectral:oas']\n").unwrap();
@@ -61,14 +62,14 @@ async fn a_generated_typescript_client_compiles_and_posts_a_message() {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start(&redis.url());
     let packages = node::packages();
-    // Below the packages, so that they can be imported.
+    // The folder is below the packages, so that the client can import them.
     let folder = tempfile::tempdir_in(&packages).unwrap();
     let command = |name| node_command(&packages, name, folder.path());
     fs::copy(format!("{FOLDER}/post.ts"), folder.path().join("post.ts")).unwrap();
 
     run(with(command("openapi-typescript"), [contract::PATH, "--output", "api.ts"]));
     run(with(command("tsc"), ["--strict", "--target", "es2022", "--module", "nodenext", "post.ts"]));
-    let node = tethered("node");
+    let node = child_command("node");
     run(with(node, [folder.path().join("post.js").to_str().unwrap(), &sukkal.url(""), PROJECT]));
 
     assert_eq!(bodies(&sukkal, "typescript").await, [json!({ "typed": "yes" })]);
@@ -81,7 +82,7 @@ async fn a_generated_python_client_passes_mypy_and_posts_a_message() {
     let python = python::venv();
     let folder = tempfile::tempdir().unwrap();
     let command = |module: &str| {
-        let mut command = tethered(&python);
+        let mut command = child_command(&python);
         command.args(["-m", module]).current_dir(folder.path());
         command
     };

@@ -1,4 +1,4 @@
-"""For each line of JSON on stdin, the MD5 of what `json.dumps` makes of it."""
+"""Prints the MD5 of the output of `json.dumps` for each line of JSON on stdin."""
 
 import hashlib
 import json

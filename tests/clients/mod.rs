@@ -1,9 +1,10 @@
-//! Real clients of the API: python-zaqarclient, openstacksdk, `openstack messaging`, a browser, clients generated from
-//! the contract, and schemathesis against it.
+//! Real clients of the API: python-zaqarclient, openstacksdk, `openstack messaging`, a browser,
+//! clients generated from the contract, and schemathesis.
 
 mod browser;
 mod checksum;
 mod contract;
+mod examples;
 mod generated;
 mod openstack;
 mod schemathesis;
@@ -12,20 +13,21 @@ mod zaqarclient;
 use std::process::Stdio;
 
 use crate::support::python;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::Sukkal;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 
-/// Runs a script of this folder against a server that signs URLs, in a project of its own.
+/// Runs a script of this folder, in its own project, against a server that signs URLs.
 fn run_script(script: &str) {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_SIGNED_URL__SECRET_KEY", "any")]);
-    let mut command = tethered(python::venv());
-    // Python would leave caches beside what it imports.
+    let mut command = child_command(python::venv());
+    // `-B` keeps Python from writing caches next to the imported files.
     command.args(["-B", &format!("{SCRIPTS}/{script}"), &sukkal.url(""), script]).stderr(Stdio::piped());
 
-    let output = spawn(command).expect("the interpreter starts").wait_with_output().expect("it is our child");
+    let output =
+        spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for");
 
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }

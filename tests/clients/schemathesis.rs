@@ -1,6 +1,8 @@
-//! Schemathesis tries the service against `openapi.yaml`: no 5xx, and every answer as the document says.
+//! Schemathesis sends generated requests to the service: no response is a 5xx, and every response
+//! matches `openapi.yaml`.
 //!
-//! `schemathesis.toml` says what is tried and how often, `schemathesis_hooks.py` what it cannot know.
+//! `schemathesis.toml` configures the generated requests and their number. `schemathesis_hooks.py`
+//! adapts the requests to rules that the contract cannot express.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,28 +12,28 @@ use serde_json::{Value, json};
 
 use super::contract::{self, contract, operations};
 use crate::support::python;
-use crate::support::redis::{RedisServer, spawn, tethered};
+use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::Sukkal;
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
-/// All that a server can do is on.
+/// Options that enable all optional features of a server.
 const OPTIONS: [(&str, &str); 4] = [
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_ENABLE_CHECKSUM", "true"),
     ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
     ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),
 ];
-/// Where most requests go, says `schemathesis.toml`.
+/// The project and queue of most requests, as in `schemathesis.toml`.
 const PROJECT: &str = "demo";
 const QUEUE: &str = "orders";
-/// More messages than a run pops and claims.
-const TAKEN_MAX: usize = 5000;
-/// As many as one post may have.
-const POSTED_AT_ONCE: usize = 1000;
+/// Number of messages posted before the run: more than a run pops and claims.
+const MESSAGE_COUNT: usize = 5000;
+/// Maximum number of messages in one post.
+const MESSAGES_PER_POST: usize = 1000;
 
-/// Answers that a run could have had in vain, because there was nothing in them.
+/// Successful responses that must also occur with items in them, because empty ones prove little.
 const LISTS: [&str; 5] = [
     "GET /v2/queues 200",
     "GET /v2/queues/{queue_name}/stats 200",
@@ -41,13 +43,13 @@ const LISTS: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn every_answer_is_as_the_contract_says() {
+async fn every_response_matches_the_contract() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &OPTIONS);
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record.har");
-    let messages = json!({ "messages": vec![json!({ "body": "to be taken" }); POSTED_AT_ONCE] });
-    for _ in 0..TAKEN_MAX / POSTED_AT_ONCE {
+    let messages = json!({ "messages": vec![json!({ "body": "to be taken" }); MESSAGES_PER_POST] });
+    for _ in 0..MESSAGE_COUNT / MESSAGES_PER_POST {
         let post = sukkal.project(PROJECT).post(&format!("/v2/queues/{QUEUE}/messages"), &messages);
         post.send().await.unwrap().error_for_status().unwrap();
     }
@@ -57,20 +59,20 @@ async fn every_answer_is_as_the_contract_says() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let seen = answers(&record);
     let missed: Vec<_> = successes().difference(&seen).cloned().collect();
-    assert_eq!(missed, [""; 0], "the run has proved nothing about these");
+    assert_eq!(missed, [""; 0], "the run had none of these responses");
 }
 
 fn run_schemathesis(sukkal: &Sukkal, dir: &Path, record: &Path) -> Output {
-    let mut command = tethered(python::venv());
+    let mut command = child_command(python::venv());
     command.args(["-m", "schemathesis.cli", "--config-file", CONFIG]);
     command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color", "--report-har-path"]);
     command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).current_dir(dir);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    spawn(command).expect("the interpreter starts").wait_with_output().expect("it is our child")
+    spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for")
 }
 
-/// Each way in which an operation of the contract succeeds, such as `GET /v2/queues 200`; those that
-/// list something also with items in them.
+/// Returns each successful response of the contract, such as `GET /v2/queues 200`. Responses of
+/// `LISTS` are returned a second time as filled ones.
 fn successes() -> BTreeSet<String> {
     let statuses = |operation: contract::Operation| {
         let name = operation.name;
@@ -80,7 +82,7 @@ fn successes() -> BTreeSet<String> {
     operations(&contract()).into_iter().flat_map(statuses).chain(LISTS.map(|list| format!("{list}, filled"))).collect()
 }
 
-/// What was answered in the recorded run, by operation.
+/// Returns the responses of the recorded run, by operation.
 fn answers(record: &Path) -> BTreeSet<String> {
     let contract = contract();
     let paths: Vec<&String> = contract["paths"].as_object().expect("the contract has paths").keys().collect();

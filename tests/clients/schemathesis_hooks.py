@@ -1,4 +1,4 @@
-"""What schemathesis has to be told about the API that openapi.yaml cannot say."""
+"""Adapts the requests of schemathesis to rules of the API that openapi.yaml cannot express."""
 
 import collections
 import itertools
@@ -9,13 +9,14 @@ from schemathesis import GenerationMode
 
 schemathesis.serializer.alias("application/openstack-messaging-v2.0-json-patch", "application/json")
 
-# The ids of the messages posted to each queue, by the queue's project and name.
+# The ids of the messages posted to each queue, by project and queue name.
 posted = collections.defaultdict(list)
-# The claims made in each queue, newest last: their ids and those of the messages under them.
+# The claims created in each queue, newest last: the claim id and the ids of its messages.
 claimed = collections.defaultdict(list)
-# For each choice at each operation, whose turn it is: one counter for all would fall into step with them.
+# Alternates between two options, separately for each choice and operation. One common counter could
+# give an operation the same option each time.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
-# For each idempotency key its number.
+# Numbers the idempotency keys.
 keys = itertools.count()
 
 
@@ -26,13 +27,13 @@ def read_home(context, response):
 
 @schemathesis.hook
 def map_body(context, body):
-    """Spells numbers as the API takes them: JSON Schema makes no difference between 60 and 60.0."""
-    return with_numbers_respelled(body)
+    """Writes numbers as the API accepts them: JSON Schema does not distinguish 60 and 60.0."""
+    return with_normalized_numbers(body)
 
 
 @schemathesis.hook
 def filter_query(context, query):
-    """Any text is a list of ids, so one that is no list cannot be sent to see it refused."""
+    """Drops malformed `ids`: every text is a valid list of ids, so none would be refused."""
     ids = (query or {}).get("ids", [])
     return isinstance(ids, list) or ids == ""
 
@@ -40,8 +41,8 @@ def filter_query(context, query):
 @schemathesis.hook
 def after_call(context, case, response):
     if case.operation.path.endswith("/claims/{claim_id}") and case.method.upper() == "DELETE":
-        gone = case.path_parameters["claim_id"]
-        claimed[queue_of(case)] = [claim for claim in claimed[queue_of(case)] if claim[0] != gone]
+        released = case.path_parameters["claim_id"]
+        claimed[queue_of(case)] = [claim for claim in claimed[queue_of(case)] if claim[0] != released]
     if case.method.upper() != "POST" or response.status_code != 201:
         return
     if case.operation.path.endswith("/claims"):
@@ -54,31 +55,31 @@ def after_call(context, case, response):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Makes valid requests meet what is there."""
-    spare_the_full_queue(case)
-    wait_for_nothing(case)
+    """Changes valid requests so that they refer to existing data."""
+    keep_the_main_queue(case)
+    remove_waits(case)
     is_valid = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
     if is_valid:
-        let_queues_take_posts(case)
-        give_tenants_shards_that_are_there(case)
-        leave_room_between_delays(case)
-        choose_what_to_delete(case)
-        take_a_key_of_its_own(case)
-        name_delays_and_tenants_that_any_queue_takes(case)
-        name_a_message(case)
-        name_a_claim(case)
-        drop_filters(case)
-        start_at_one_place(case)
+        remove_post_size_limits(case)
+        limit_shards_per_tenant(case)
+        separate_retry_delays(case)
+        choose_ids_or_pop(case)
+        use_a_new_idempotency_key(case)
+        remove_invalid_delays_and_tenants(case)
+        use_existing_messages(case)
+        use_an_existing_claim(case)
+        remove_filters(case)
+        choose_since_or_marker(case)
 
 
-def wait_for_nothing(case):
-    """Half a minute for each of thousands of requests is too long."""
+def remove_waits(case):
+    """Sets `wait` to 0, because thousands of requests that wait up to 30 s would take too long."""
     if str((case.query or {}).get("wait")) in map(str, range(1, 31)):
         case.query["wait"] = 0
 
 
-def start_at_one_place(case):
-    """Not every text that looks like a time is one, and a marker is a place to start from already."""
+def choose_since_or_marker(case):
+    """Sets `since` to a valid time, and removes it if there is a marker, which excludes it."""
     query = case.query or {}
     if query.get("since") and query.get("marker"):
         del query["since"]
@@ -86,44 +87,44 @@ def start_at_one_place(case):
         query["since"] = "2026-11-22T12:00:00Z" if is_turn_of("since", case) else "now"
 
 
-def spare_the_full_queue(case):
-    """Only the other queue gets deleted or purged, so that there is something to claim and to pop."""
+def keep_the_main_queue(case):
+    """Deletes and purges only the other queue, so that the main queue has messages."""
     path = case.path_parameters or {}
     emptying = ("DELETE /v2/queues/{queue_name}", "POST /v2/queues/{queue_name}/purge")
     if case.operation.label in emptying and path.get("queue_name") == "orders":
         path["queue_name"] = "a.b-c_d"
 
 
-def let_queues_take_posts(case):
-    """A queue that takes short requests only would refuse posts that are valid elsewhere."""
+def remove_post_size_limits(case):
+    """Removes size limits of queues, because such a queue would refuse valid posts."""
     limit = "_max_messages_post_size"
     if isinstance(case.body, dict) and limit in case.body:
         case.body[limit] = None
 
 
-def give_tenants_shards_that_are_there(case):
-    """A tenant has no more shards than the queue, and one has none to give that has not said how many it has."""
+def limit_shards_per_tenant(case):
+    """Limits the shards per tenant to the shards of the queue, which has one by default."""
     if isinstance(case.body, dict) and case.body.get("_shards_per_tenant"):
         case.body["_shards_per_tenant"] = min(case.body["_shards_per_tenant"], case.body.get("_shards") or 1)
 
 
-def leave_room_between_delays(case):
-    """The delays of a retry policy have to be 10 seconds apart or more."""
+def separate_retry_delays(case):
+    """Makes the delays of a retry policy differ by 10 s, which is the minimum."""
     policy = case.body.get("_retry_policy") if isinstance(case.body, dict) else None
     if isinstance(policy, dict):
         policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 2**62)
         policy["maximum_delay"] = policy["minimum_delay"] + 10
 
 
-def choose_what_to_delete(case):
-    """Of `ids` and `pop` there has to be one, not both."""
+def choose_ids_or_pop(case):
+    """Removes `ids` or `pop` if both are present, because they exclude each other."""
     query = case.query or {}
     if {"ids", "pop"} <= query.keys():
         del query["ids" if is_turn_of("ids", case) else "pop"]
 
 
-def name_delays_and_tenants_that_any_queue_takes(case):
-    """Most queues take anything there, but which of them delay messages or are fair is their business."""
+def remove_invalid_delays_and_tenants(case):
+    """Removes delays and tenants that are invalid in queues that delay messages or are fair."""
     messages = case.body.get("messages") if isinstance(case.body, dict) else None
     for message in messages if isinstance(messages, list) else []:
         if isinstance(message, dict) and message.get("delay") not in range(901):
@@ -132,14 +133,14 @@ def name_delays_and_tenants_that_any_queue_takes(case):
             message.pop("tenant", None)
 
 
-def take_a_key_of_its_own(case):
-    """An idempotency key that came with another request before is refused."""
+def use_a_new_idempotency_key(case):
+    """Replaces the idempotency key, because a key of an earlier request would be refused."""
     if "Idempotency-Key" in (case.headers or {}):
         case.headers["Idempotency-Key"] = f"key-{next(keys)}"
 
 
-def name_a_message(case):
-    """Every other request for messages names some that are there, as nobody can guess an id."""
+def use_existing_messages(case):
+    """Makes every other request for messages name existing ones, because ids cannot be guessed."""
     ids = posted[queue_of(case)]
     if not ids or not is_turn_of("message", case):
         return
@@ -147,15 +148,15 @@ def name_a_message(case):
     if "message_id" in path:
         path["message_id"] = ids[-1]
     if "marker" in query:
-        # With ids there is no feed.
+        # A request with ids ignores the marker.
         query.pop("ids", None)
         query["marker"] = ids[0]
     elif "ids" in query:
         query["ids"] = ids[-2:]
 
 
-def name_a_claim(case):
-    """Every other request for a claim names one that was made, as nobody can guess an id."""
+def use_an_existing_claim(case):
+    """Makes every other request for a claim name an existing one, because ids cannot be guessed."""
     claims = claimed[queue_of(case)]
     if not claims or not is_turn_of("claim", case):
         return
@@ -169,8 +170,8 @@ def name_a_claim(case):
         path["message_id"], query["claim_id"] = messages[0], claim
 
 
-def drop_filters(case):
-    """Every other list of queues is one that no random text has emptied, and says all it can."""
+def remove_filters(case):
+    """Replaces the filters of every other list of queues, so that it is not empty."""
     if case.operation.path == "/v2/queues" and is_turn_of("filters", case):
         case.query = {"detailed": "true", "with_count": "true"}
 
@@ -187,13 +188,13 @@ def queue_of(case):
     return (case.headers or {}).get("X-Project-ID"), (case.path_parameters or {}).get("queue_name")
 
 
-def with_numbers_respelled(value):
+def with_normalized_numbers(value):
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float(value)
     if isinstance(value, list):
-        return [with_numbers_respelled(item) for item in value]
+        return [with_normalized_numbers(item) for item in value]
     if isinstance(value, dict):
-        return {key: with_numbers_respelled(item) for key, item in value.items()}
+        return {key: with_normalized_numbers(item) for key, item in value.items()}
     return value

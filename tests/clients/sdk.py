@@ -1,6 +1,6 @@
 """Queues, messages and claims with openstacksdk, without Keystone.
 
-Usage: sdk.py URL PROJECT. Ends with 1 and one line that says what is wrong, or with 0.
+Usage: sdk.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import sys
@@ -13,7 +13,7 @@ from openstack.message.v2.claim import Claim
 
 
 class InProject(noauth.NoAuth):
-    """The SDK takes the project of a request from its authentication, and `none` has no project."""
+    """Authentication with a project: the SDK takes it from there, and `none` has no project."""
 
     def __init__(self, endpoint, project):
         super().__init__(endpoint=endpoint)
@@ -28,18 +28,18 @@ def main(url, project):
     connection = openstack.connection.Connection(session=session.Session(auth=auth), message_endpoint_override=url)
     message = connection.message
 
-    queues_are_made_and_listed(message)
+    queues_are_created_and_listed(message)
     messages_are_posted_listed_and_deleted(message)
-    work_is_done_by_claims(message)
+    messages_are_claimed_and_deleted(message)
 
 
-def queues_are_made_and_listed(message):
+def queues_are_created_and_listed(message):
     for name in ("a-queue", "z_queue", "tasks"):
         message.create_queue(name=name)
     same("the queues of the project", [queue.name for queue in message.queues()], ["a-queue", "tasks", "z_queue"])
     same("a queue's limit", message.get_queue("tasks").max_messages_post_size, 262144)
     message.delete_queue("z_queue")
-    same("the queues that are left", [queue.name for queue in message.queues()], ["a-queue", "tasks"])
+    same("the queues after the deletion", [queue.name for queue in message.queues()], ["a-queue", "tasks"])
 
 
 def messages_are_posted_listed_and_deleted(message):
@@ -52,9 +52,10 @@ def messages_are_posted_listed_and_deleted(message):
     refused("a deleted message", exceptions.NotFoundException, lambda: message.get_message("tasks", listed[0].id))
 
 
-def work_is_done_by_claims(message):
-    # A fault of openstacksdk 4.22: the proxy replaces the claim's path by a description of cloud and project before it reads the id
-    # from it. The service has made the claim by then. If this line fails, the fault is gone: say so in README.md.
+def messages_are_claimed_and_deleted(message):
+    # A defect of openstacksdk 4.22: the proxy replaces the path of the claim by a description of
+    # cloud and project before it reads the id from it. The service has created the claim by then.
+    # If this line fails, the defect is fixed: update docs/clients.md.
     refused("create_claim", AttributeError, lambda: message.create_claim("tasks", ttl=60, grace=60))
     claim = Claim.new(queue_name="tasks", ttl=60, grace=60).create(message)
     same("the messages of the second claim", [found["body"]["number"] for found in claim.messages], list(range(11, 21)))
@@ -65,7 +66,7 @@ def work_is_done_by_claims(message):
     same("the messages that the claim holds", len(message.get_claim("tasks", claim.id).messages), 9)
     message.delete_claim("tasks", claim.id)
     refused("a released claim", exceptions.NotFoundException, lambda: message.get_claim("tasks", claim.id))
-    same("a claim where nothing is", message.create_claim("a-queue", ttl=60, grace=60).id, None)
+    same("a claim of an empty queue", message.create_claim("a-queue", ttl=60, grace=60).id, None)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A queue shared by pre-signed URLs with python-zaqarclient: guests do what their URL says, and nothing else.
+"""Pre-signed URLs with python-zaqarclient: a guest can do what its URL allows, and nothing else.
 
-Usage: shared.py URL PROJECT. Ends with 1 and one line that says what is wrong, or with 0.
+Usage: shared.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import sys
@@ -17,17 +17,17 @@ def main(url, project):
     owner.queue(QUEUE).post([{"ttl": 300, "body": {"number": number}} for number in range(3)])
     owner.queue("private").post([{"ttl": 300, "body": "private"}])
 
-    reader_reads_and_nothing_else(url, owner)
-    writer_writes_and_nothing_else(url, owner)
-    worker_claims_and_deletes(url, owner)
-    changed_urls_open_nothing(url, owner)
+    a_reader_can_only_read(url, owner)
+    a_writer_can_only_post(url, owner)
+    a_worker_claims_and_deletes(url, owner)
+    changed_urls_are_refused(url, owner)
 
 
-def reader_reads_and_nothing_else(url, owner):
+def a_reader_can_only_read(url, owner):
     reader = guest(url, owner.queue(QUEUE).signed_url())
     queue = reader.queue(QUEUE)
     messages = list(queue.messages(limit=2).stream())
-    same("what a reader reads", [message.body["number"] for message in messages], [0, 1, 2])
+    same("the messages that a reader lists", [message.body["number"] for message in messages], [0, 1, 2])
     same("a message by id", queue.message(messages[1].id).body, {"number": 1})
 
     refused("a reader's post", errors.ResourceNotFound, lambda: queue.post([{"ttl": 300, "body": 1}]))
@@ -39,16 +39,16 @@ def reader_reads_and_nothing_else(url, owner):
     refused("a reader's own share", errors.ResourceNotFound, queue.signed_url)
 
 
-def writer_writes_and_nothing_else(url, owner):
+def a_writer_can_only_post(url, owner):
     document = owner.queue(QUEUE).signed_url(paths=["messages"], ttl_seconds=600, methods=["POST"])
     same("the paths", document["paths"], [f"/v2/queues/{QUEUE}/messages"])
     queue = guest(url, document).queue(QUEUE)
     queue.post([{"ttl": 300, "body": {"number": 3}}])
-    same("the messages with the guest's", owner.queue(QUEUE).stats["messages"]["total"], 4)
-    refused("what a writer reads", errors.ResourceNotFound, lambda: list(queue.messages()))
+    same("the messages with that of the guest", owner.queue(QUEUE).stats["messages"]["total"], 4)
+    refused("the list of a writer", errors.ResourceNotFound, lambda: list(queue.messages()))
 
 
-def worker_claims_and_deletes(url, owner):
+def a_worker_claims_and_deletes(url, owner):
     paths, methods = ["messages", "claims"], ["GET", "POST", "PATCH", "DELETE"]
     queue = guest(url, owner.queue(QUEUE).signed_url(paths=paths, ttl_seconds=600, methods=methods)).queue(QUEUE)
     claim = queue.claim(ttl=300, grace=60, limit=4)
@@ -56,10 +56,10 @@ def worker_claims_and_deletes(url, owner):
     for message in claim:
         message.delete()
     claim.delete()
-    same("what is left by a worker", owner.queue(QUEUE).stats["messages"]["total"], 0)
+    same("the messages after the worker", owner.queue(QUEUE).stats["messages"]["total"], 0)
 
 
-def changed_urls_open_nothing(url, owner):
+def changed_urls_are_refused(url, owner):
     document = owner.queue(QUEUE).signed_url()
     for key, value in [
         ("methods", ["GET", "POST"]),

@@ -1,6 +1,6 @@
-"""A worker's day with python-zaqarclient: it claims messages, deletes them by the claim, renews, and gives back.
+"""A worker with python-zaqarclient: claims messages, deletes them, and renews and releases claims.
 
-Usage: work.py URL PROJECT. Ends with 1 and one line that says what is wrong, or with 0.
+Usage: work.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import sys
@@ -18,10 +18,10 @@ def main(url, project):
 
     producer.queue(QUEUE).post([{"ttl": 300, "body": {"task": task}} for task in range(TASKS)])
     claimed_messages_are_hidden_from_others(producer, worker)
-    messages_are_deleted_by_their_claim(producer, worker)
-    claim_is_renewed(worker)
+    claimed_messages_are_deleted_with_their_claim(producer, worker)
+    a_claim_is_renewed(worker)
     released_messages_are_claimed_again(producer, worker)
-    work_gets_done(producer, worker)
+    all_messages_are_processed(producer, worker)
 
 
 def claimed_messages_are_hidden_from_others(producer, worker):
@@ -29,7 +29,7 @@ def claimed_messages_are_hidden_from_others(producer, worker):
     first, second = queue.claim(ttl=300, grace=60, limit=4), queue.claim(ttl=300, grace=60, limit=3)
     same("the first claim", tasks(first), [0, 1, 2, 3])
     same("the second claim", tasks(second), [4, 5, 6])
-    same("the first claim, asked again", tasks(queue.claim(id=first.id)), [0, 1, 2, 3])
+    same("the first claim, read again", tasks(queue.claim(id=first.id)), [0, 1, 2, 3])
     same("its ttl", queue.claim(id=first.id).ttl, 300)
     same("the feed", tasks(queue.messages(limit=2)), [7, 8])
     same("the feed with claimed messages", tasks(queue.messages(limit=2, include_claimed=True)), [0, 1])
@@ -38,22 +38,22 @@ def claimed_messages_are_hidden_from_others(producer, worker):
     second.delete()
 
 
-def messages_are_deleted_by_their_claim(producer, worker):
+def claimed_messages_are_deleted_with_their_claim(producer, worker):
     claim = worker.queue(QUEUE).claim(ttl=300, grace=60, limit=3)
     messages = list(claim)
     stranger = producer.queue(QUEUE).message(messages[0].id)
-    same("the claim that a claimed message names", stranger.claim_id, claim.id)
+    same("the claim id of a claimed message", stranger.claim_id, claim.id)
     stranger.href = stranger.href.split("?")[0]
     refused("a message deleted without its claim", errors.ForbiddenError, stranger.delete)
 
     messages[0].delete()
     messages[1].delete()
-    same("what the claim still holds", tasks(worker.queue(QUEUE).claim(id=claim.id)), [2])
-    same("the messages that are left", producer.queue(QUEUE).stats["messages"]["total"], TASKS - 2)
+    same("the messages that the claim still holds", tasks(worker.queue(QUEUE).claim(id=claim.id)), [2])
+    same("the messages in the queue", producer.queue(QUEUE).stats["messages"]["total"], TASKS - 2)
     claim.delete()
 
 
-def claim_is_renewed(worker):
+def a_claim_is_renewed(worker):
     queue = worker.queue(QUEUE)
     claim = queue.claim(ttl=60, grace=60, limit=1)
     claim.update(ttl=600, grace=60)
@@ -66,23 +66,23 @@ def claim_is_renewed(worker):
 
 def released_messages_are_claimed_again(producer, worker):
     claim = worker.queue(QUEUE).claim(ttl=300, grace=60, limit=2)
-    given_back = list(claim)
+    released = list(claim)
     claim.delete()
     again = producer.queue(QUEUE).claim(ttl=300, grace=60, limit=2)
-    same("what is claimed after a release", [message.id for message in again], [message.id for message in given_back])
-    refused("a message deleted by a claim that is over", errors.MalformedRequest, given_back[0].delete)
+    same("the messages claimed after a release", [message.id for message in again], [message.id for message in released])
+    refused("a message deleted with a released claim", errors.MalformedRequest, released[0].delete)
     again.delete()
 
 
-def work_gets_done(producer, worker):
+def all_messages_are_processed(producer, worker):
     done = []
     while claim := [*worker.queue(QUEUE).claim(ttl=300, grace=60)]:
         for message in claim:
             done.append(message.body["task"])
             message.delete()
-    same("the work that was done", done, list(range(2, TASKS)))
-    same("a claim where nothing is left", tasks(worker.queue(QUEUE).claim(ttl=300, grace=60)), [])
-    same("what is left", producer.queue(QUEUE).stats["messages"], {"claimed": 0, "free": 0, "total": 0})
+    same("the processed tasks", done, list(range(2, TASKS)))
+    same("a claim of an empty queue", tasks(worker.queue(QUEUE).claim(ttl=300, grace=60)), [])
+    same("the stats at the end", producer.queue(QUEUE).stats["messages"], {"claimed": 0, "free": 0, "total": 0})
 
 
 def tasks(messages):

@@ -1,7 +1,7 @@
-"""`make compose`: the unchanged Dockerfile and docker-compose.yml do what README.md says.
+"""`make compose`: checks that the unchanged Dockerfile and docker-compose.yml work as documented.
 
-Usage: check.py SUKKAL, as root. Of the image everything is tested but the compilation: SUKKAL is the binary that it gets.
-Ends with 1 and one line that says what is wrong, or with 0.
+Usage: check.py SUKKAL, as root. The checks cover everything but the compilation: the image contains
+the binary SUKKAL. Exits with 0, or with 1 and one line that describes the failure.
 """
 
 import http.client
@@ -12,8 +12,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import stage
-from stage import PROJECT, run, until
+import sandbox
+from sandbox import PROJECT, run, until
 
 HEALTHY_WITHIN_S = 15
 PORTS = [8888, 8889, 8890]
@@ -22,20 +22,20 @@ HEADERS = {"Client-ID": "3381af92-2b9e-11e3-b191-71861300734c", "X-Project-ID": 
 
 
 def main(sukkal):
-    stage.copy_project()
-    with stage.daemon():
-        stage.import_images(sukkal)
+    sandbox.copy_project()
+    with sandbox.daemon():
+        sandbox.import_images(sukkal)
         for check in [
             nothing_starts_without_a_password,
             the_recommended_command_chooses_a_password,
             the_image_is_built,
             a_change_in_src_does_not_compile_the_dependencies_again,
-            all_is_healthy_soon,
-            sukkal_is_no_root_user,
-            redis_wants_the_password,
+            all_containers_become_healthy,
+            sukkal_does_not_run_as_root,
+            redis_requires_the_password,
             a_message_survives_a_killed_redis_and_its_container,
             a_message_survives_a_restart_of_sukkal,
-            requests_under_way_are_answered_while_sukkal_stops,
+            requests_in_flight_are_answered_while_sukkal_stops,
             three_processes_share_a_range_of_ports,
             the_password_is_not_shown,
         ]:
@@ -52,13 +52,13 @@ def main(sukkal):
 
 def nothing_starts_without_a_password():
     refusal = compose("up", "--detach", check=False)
-    same("the reason is said", "REDIS_PASSWORD" in refusal and "choose one first" in refusal, True)
-    same("what runs", run("docker", "ps", "--quiet"), "")
+    same("the refusal gives the reason", "REDIS_PASSWORD" in refusal and "choose one first" in refusal, True)
+    same("the running containers", run("docker", "ps", "--quiet"), "")
 
 
 def the_recommended_command_chooses_a_password():
     command = re.search(r"echo \"REDIS_PASSWORD=.* > \.env", (PROJECT / "docker-compose.yml").read_text())
-    same("README.md recommends it too", command.group() in (stage.REPOSITORY / "README.md").read_text(), True)
+    same("README.md recommends it too", command.group() in (sandbox.REPOSITORY / "README.md").read_text(), True)
     run("sh", "-c", command.group(), cwd=PROJECT)
     same("the length of the password", len(password()), 48)
 
@@ -73,35 +73,35 @@ def a_change_in_src_does_not_compile_the_dependencies_again():
         source.write("// Changed.\n")
     after = compilations()
 
-    same("how often cargo is called", (len(before), len(after)), (2, 2))
-    same("the dependencies are not compiled again", before[0] == after[0], True)
-    same("the rest is", before[1] == after[1], False)
+    same("the number of calls of cargo", (len(before), len(after)), (2, 2))
+    same("the dependencies are reused", before[0] == after[0], True)
+    same("the rest is reused", before[1] == after[1], False)
     same("the first program is empty, the second is not", [" 1 line," in call for call in before], [True, False])
     same("the arguments", {call.split(", ")[1] for call in before}, {"build --release --locked --bin sukkal"})
 
 
 def compilations():
-    """One line for each time that the Dockerfile has called cargo."""
+    """Returns one line for each call of cargo by the Dockerfile."""
     image = run("docker", "build", "--quiet", "--target", "build", PROJECT).split()[-1]
     return run("docker", "run", "--rm", image, "cat", "target/calls").splitlines()
 
 
-def all_is_healthy_soon():
+def all_containers_become_healthy():
     start = time.monotonic()
     compose("up", "--detach")
     until_healthy()
     seconds = time.monotonic() - start
-    same(f"healthy within {HEALTHY_WITHIN_S} s and not {seconds:.1f} s", seconds < HEALTHY_WITHIN_S, True)
+    same(f"healthy within {HEALTHY_WITHIN_S} s (took {seconds:.1f} s)", seconds < HEALTHY_WITHIN_S, True)
     same("a post", request("POST", MESSAGES, {"messages": [{"body": 0}]})[0], 201)
 
 
-def sukkal_is_no_root_user():
+def sukkal_does_not_run_as_root():
     (container,) = containers("sukkal")
     user = inspect(container, "{{.Config.User}}")
-    same("the user is a number, and not root's", re.fullmatch(r"[1-9]\d*:[1-9]\d*", user) is not None, True)
+    same("the user is a number other than that of root", re.fullmatch(r"[1-9]\d*:[1-9]\d*", user) is not None, True)
 
 
-def redis_wants_the_password():
+def redis_requires_the_password():
     without = compose("exec", "-T", "redis", "sh", "-c", "unset REDISCLI_AUTH; redis-cli dbsize")
     same("a client without the password", without.strip(), "NOAUTH Authentication required.")
     same("redis-cli in the container", compose("exec", "-T", "redis", "redis-cli", "ping").strip(), "PONG")
@@ -125,7 +125,7 @@ def a_message_survives_a_restart_of_sukkal():
     same("the messages", bodies(), [0, "before Redis", "before Sukkal"])
 
 
-def requests_under_way_are_answered_while_sukkal_stops():
+def requests_in_flight_are_answered_while_sukkal_stops():
     with ThreadPoolExecutor() as threads:
         poll = threads.submit(request, "POST", "/v2/queues/quiet/claims?wait=30")
         waiters = ["exec", "-T", "redis", "redis-cli", "pubsub", "shardchannels"]
@@ -164,12 +164,12 @@ def the_password_is_not_shown():
         "the logs": compose("logs"),
         "the processes": "".join(path.read_text() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")),
     }.items():
-        same(f"{place} say something", "redis" in text, True)
+        same(f"{place} mention redis", "redis" in text, True)
         same(f"{place} show the password", password() in text, False)
 
 
 class HalfSent:
-    """A post of which the service has the head, and has asked for the body."""
+    """A post whose head was sent and whose body the service is waiting for."""
 
     def __init__(self, path, body):
         self.body = body
@@ -178,7 +178,7 @@ class HalfSent:
         for name, value in {**HEADERS, "Content-Length": len(body), "Expect": "100-continue"}.items():
             self.connection.putheader(name, value)
         self.connection.endheaders()
-        same("the half of a request", self.connection.sock.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+        same("the response to the head of a request", self.connection.sock.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def finish(self):
         self.connection.send(self.body)
@@ -209,7 +209,7 @@ def until_healthy():
 
 
 def request(method, path, body=None, port=PORTS[0]):
-    """Status and document of an answer."""
+    """Returns the status and the document of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
     connection.request(method, path, body and json.dumps(body), HEADERS)
     answer = connection.getresponse()
@@ -233,9 +233,9 @@ def bodies(port=PORTS[0]):
 
 def same(what, found, expected):
     if found != expected:
-        sys.exit(f"{what}: {found!r} and not {expected!r}")
+        sys.exit(f"{what}: found {found!r}, expected {expected!r}")
 
 
 if __name__ == "__main__":
-    stage.isolate()
+    sandbox.isolate()
     main(pathlib.Path(sys.argv[1]).resolve())

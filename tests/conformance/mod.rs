@@ -1,61 +1,17 @@
-//! The driver suite: every promise of the store traits, for every driver.
+//! The driver suite: every guarantee of the storage traits, tested for every driver.
 //!
-//! A case is an `async fn` over a [`subject::Subject`], named by its claim and listed here, under the
-//! file that it stands in. Each is a test per driver: `conformance::DRIVER::FILE::CASE`. A further
-//! driver is one word in the list below and the function of that name in `drivers`. What only one
-//! driver can show stays out of the list, in a file of its own.
+//! A case is an `async fn` over a [`subject::Subject`]. Its name states the rule, and the list
+//! below has it under its file. Each case is one test per driver:
+//! `conformance::DRIVER::FILE::CASE`. A new driver is one word in that list and a function of that
+//! name in `drivers`. Cases that only apply to one driver are not in the list; they have files of
+//! their own.
 
 #[cfg(not(feature = "movable-clock"))]
 compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
 
-mod acknowledging;
-mod any;
-mod churn;
-mod claiming;
-mod claims;
-mod clock;
-mod contention;
-mod delay;
-mod drivers;
-mod expiry;
-mod fair_change;
-mod fair_details;
-mod fair_forgetting;
-mod fair_letters;
-mod fair_places;
-mod fair_prefer;
-mod fair_turns;
-mod fairness;
-mod feed;
-mod identity;
-mod large;
-mod letters;
-mod lookup;
+mod cases;
 mod model;
-mod model_claims;
-mod model_fair;
-mod model_operations;
-mod once;
-mod popping;
-mod posting;
-mod prolonging;
-mod queue_list;
-mod queues;
-mod redis_check;
-mod redis_claim_keys;
-mod redis_due;
-mod redis_keys;
-mod redis_letters;
-mod redis_posts;
-mod redis_register;
-mod returning;
-mod rotation;
-mod seed;
-mod subject;
-mod together;
-mod undoing;
-mod upkeep;
-mod waiting;
+mod support;
 
 // The driver comes first in a test's name, so that tests of one driver run next to each other and
 // share its servers.
@@ -66,9 +22,9 @@ macro_rules! suite {
             $(mod $file {
                 $(#[tokio::test]
                 async fn $case() {
-                    let subject = crate::conformance::drivers::$driver();
-                    crate::conformance::$file::$case(&subject).await;
-                    subject.assert_whole().await;
+                    let subject = crate::conformance::support::drivers::$driver();
+                    crate::conformance::cases::$file::$case(&subject).await;
+                    subject.assert_consistent().await;
                 })+
             })+
         }
@@ -80,303 +36,303 @@ suite! {
     cases: {
         queues: [
             a_created_queue_has_its_metadata,
-            a_second_creation_changes_nothing,
-            a_queue_that_was_never_created_is_not_there,
-            metadata_survives_whatever_json_it_holds,
+            creating_an_existing_queue_changes_nothing,
+            a_queue_that_was_never_created_does_not_exist,
+            any_json_metadata_is_returned_unchanged,
             an_update_replaces_the_metadata,
-            an_update_of_a_changed_queue_is_stale,
-            of_updates_at_once_one_succeeds,
-            an_update_of_a_missing_queue_is_stale_and_creates_nothing,
-            an_update_leaves_the_messages_alone,
-            deleting_twice_is_like_deleting_once,
-            a_deleted_queue_takes_its_messages_along,
+            updating_a_changed_queue_is_rejected_as_stale,
+            exactly_one_of_concurrent_updates_succeeds,
+            updating_a_missing_queue_is_stale_and_creates_nothing,
+            an_update_does_not_change_the_messages,
+            deleting_again_has_no_effect,
+            deleting_a_queue_deletes_its_messages,
             a_recreated_queue_never_repeats_a_revision,
-            a_recreated_queue_goes_on_behind_its_old_feed,
-            queues_of_one_name_in_two_projects_have_nothing_in_common,
+            ids_of_a_recreated_queue_follow_those_of_its_predecessor,
+            queues_with_the_same_name_in_two_projects_are_independent,
         ],
         queue_list: [
             queues_are_listed_in_byte_order_of_their_names,
-            a_list_goes_on_behind_any_text,
-            pages_of_queues_are_full_and_make_up_the_list,
+            a_list_can_start_after_any_text,
+            pages_of_queues_are_full_and_cover_the_whole_list,
             a_list_examines_a_bounded_number_of_names,
-            a_queue_is_listed_with_what_it_holds,
-            deleted_queues_are_passed_over,
-            lists_and_counts_end_at_the_project,
+            a_list_shows_the_metadata_and_revision_of_each_queue,
+            a_list_skips_deleted_queues,
+            lists_and_counts_include_only_their_own_project,
         ],
         posting: [
             a_post_is_stored_in_the_order_given,
-            the_messages_of_a_post_are_next_to_each_other,
-            posts_at_once_are_each_in_one_piece,
-            a_post_to_a_queue_that_is_not_there_stores_nothing,
-            a_post_to_a_changed_queue_stores_nothing_and_tells_the_change,
-            a_big_post_is_seen_whole_or_not_at_all,
-            a_post_takes_1000_messages,
-            bodies_survive_whatever_json_they_are,
+            the_messages_of_a_post_have_consecutive_ranks,
+            concurrent_posts_do_not_interleave,
+            a_post_to_a_missing_queue_stores_nothing,
+            a_post_to_a_changed_queue_stores_nothing_and_returns_the_queue,
+            a_large_post_becomes_visible_atomically,
+            a_post_accepts_1000_messages,
+            any_json_body_is_returned_unchanged,
             every_message_keeps_its_own_ttl,
         ],
         feed: [
-            reading_behind_a_marker_gives_what_follows_it,
-            pages_of_any_size_make_up_the_feed,
-            a_marker_whose_message_is_deleted_stands_where_it_stood,
-            a_marker_behind_the_last_message_waits_for_the_next,
-            a_reader_who_follows_sees_every_message_once,
-            a_reader_is_spared_his_own_messages,
-            two_thousand_own_messages_hide_nothing,
+            a_list_after_a_marker_returns_the_messages_that_follow_it,
+            pages_of_any_size_cover_the_whole_feed,
+            a_marker_keeps_its_position_when_its_message_is_deleted,
+            a_marker_at_the_last_message_returns_the_next_post,
+            a_reader_that_follows_the_feed_sees_every_message_once,
+            a_list_can_exclude_the_messages_of_the_caller,
+            two_thousand_excluded_messages_do_not_hide_later_ones,
             a_page_is_empty_only_at_the_end,
-            a_page_may_be_a_thousand_long,
+            a_page_can_have_a_thousand_messages,
         ],
-        large: [
-            pages_of_large_messages_are_short_and_miss_nothing,
+        large_messages: [
+            pages_of_large_messages_are_short_and_complete,
             pops_of_large_messages_are_short_and_lose_nothing,
-            claims_of_large_messages_leave_the_rest_free,
-            all_large_messages_that_are_asked_for_are_got,
+            claims_of_large_messages_leave_the_rest_available,
+            a_get_returns_all_requested_large_messages,
         ],
-        lookup: [
-            messages_are_got_in_the_order_asked_for,
-            what_is_not_there_is_passed_over,
-            a_message_is_the_same_listed_and_got,
-            no_ids_are_no_messages,
-            deleting_takes_what_is_named_and_nothing_else,
-            deleting_twice_is_like_deleting_once,
-            a_thousand_are_got_and_deleted_at_once,
-            a_count_follows_every_change,
+        messages_by_id: [
+            messages_are_returned_in_the_requested_order,
+            ids_of_missing_messages_are_skipped,
+            a_list_and_a_get_return_the_same_message,
+            an_empty_list_of_ids_affects_no_messages,
+            deleting_removes_only_the_given_messages,
+            deleting_again_has_no_effect,
+            a_thousand_messages_can_be_read_and_deleted_at_once,
+            the_count_follows_every_change,
         ],
-        popping: [
-            a_pop_takes_the_oldest_and_leaves_the_rest,
-            a_pop_takes_no_more_than_there_is,
-            pops_at_once_hand_out_each_message_once,
-            a_pop_passes_over_what_has_ended,
-            stats_tell_the_number_and_the_ends,
-            stats_know_nothing_of_what_has_ended,
+        pops_and_stats: [
+            a_pop_removes_the_oldest_messages,
+            a_pop_beyond_the_end_returns_all_messages,
+            concurrent_pops_deliver_each_message_once,
+            a_pop_skips_expired_messages,
+            stats_show_the_count_and_the_oldest_and_newest_message,
+            stats_exclude_expired_messages,
         ],
         claims: [
-            a_claim_takes_the_oldest_free_messages,
-            there_is_no_claim_when_nothing_is_free,
-            what_has_ended_is_not_claimed,
+            a_claim_takes_the_oldest_available_messages,
+            no_claim_is_created_when_no_message_is_available,
+            expired_messages_are_not_claimed,
             claimed_messages_are_hidden_and_still_counted,
-            a_list_with_claimed_ones_is_the_feed_in_order,
-            a_long_run_of_own_claimed_messages_hides_nothing,
-            a_released_claim_gives_back_in_the_old_places,
-            an_expired_claim_gives_back_in_the_old_places,
-            a_claim_is_over_exactly_at_its_end,
-            a_renewed_claim_begins_anew,
-            a_renewal_may_make_a_claim_shorter,
-            a_claim_shows_only_what_is_left_of_it,
-            a_claim_opens_nothing_in_another_queue_or_project,
-            a_deleted_queue_takes_its_claims_along,
-            a_thousand_claims_that_end_at_once_come_back_for_the_first_reader,
-            a_thousand_are_claimed_at_once,
-            two_thousand_claimed_ahead_hide_nothing,
-            a_clock_that_steps_back_leaves_a_claim_live,
-            a_claim_that_was_seen_to_end_does_not_come_back,
+            a_list_that_includes_claimed_messages_is_in_feed_order,
+            many_own_claimed_messages_do_not_hide_later_ones,
+            a_released_claim_returns_its_messages_at_their_old_positions,
+            an_expired_claim_returns_its_messages_at_their_old_positions,
+            a_claim_expires_exactly_after_its_ttl,
+            a_renewal_restarts_the_ttl_and_the_age,
+            a_renewal_can_shorten_a_claim,
+            a_claim_shows_only_the_messages_that_it_still_holds,
+            a_claim_id_is_valid_only_in_its_own_queue_and_project,
+            deleting_a_queue_deletes_its_claims,
+            a_thousand_claims_that_expire_together_are_all_returned_to_the_next_reader,
+            a_claim_can_hold_a_thousand_messages,
+            two_thousand_claimed_messages_do_not_hide_later_ones,
+            a_claim_stays_live_when_the_clock_steps_back,
+            an_expired_claim_stays_expired_when_the_clock_steps_back,
         ],
-        prolonging: [
-            a_message_that_would_end_before_its_claim_lives_on,
-            a_prolonged_message_ends_exactly_when_ttl_and_grace_are_over,
-            a_renewal_prolongs_again,
-            a_renewal_leaves_alone_what_lives_longer,
-            a_prolonged_life_outlasts_the_release,
-            a_message_ends_as_posted_when_its_claims_were_short,
-            the_next_claim_prolongs_again,
+        life_extension: [
+            a_message_that_would_expire_before_its_claim_is_extended,
+            an_extended_message_expires_exactly_after_ttl_and_grace,
+            a_renewal_extends_the_messages_again,
+            a_renewal_never_shortens_the_life_of_a_message,
+            a_release_does_not_revoke_the_extension,
+            short_claims_do_not_change_when_a_message_expires,
+            the_next_claim_extends_the_message_again,
         ],
-        acknowledging: [
-            a_message_is_deleted_only_under_the_claim_that_holds_it,
-            a_claim_that_is_over_allows_no_deletion,
-            many_are_deleted_under_their_claims_or_not_at_all,
-            deleting_by_id_asks_for_no_claim,
+        claimed_deletion: [
+            a_claimed_message_can_be_deleted_only_with_its_claim,
+            an_expired_claim_allows_no_deletion,
+            a_bulk_deletion_of_claimed_messages_is_all_or_nothing,
+            deleting_by_id_requires_no_claim,
         ],
         delay: [
-            a_delayed_message_is_nobodys_until_it_is_due,
-            a_delayed_message_is_found_counted_and_deleted_like_any,
-            a_reader_may_peek_at_what_is_not_due,
-            a_page_tells_whether_the_queue_delays,
-            messages_of_one_post_come_when_each_is_due,
-            what_becomes_due_stands_behind_every_marker,
-            a_post_that_would_reach_a_delayed_message_makes_it_due,
-            a_delay_is_as_long_when_ranks_are_ahead_of_the_clock,
-            delayed_messages_keep_their_order_and_their_time_whatever_the_clock_does,
-            nothing_lands_before_what_was_let_in_when_the_clock_steps_back,
-            ranks_are_given_once_whatever_is_delayed,
-            messages_of_one_post_and_delay_are_next_to_each_other,
-            thousands_that_are_due_at_once_are_one_for_the_first_reader,
-            nothing_is_due_earlier_when_the_clock_steps_back,
-            what_was_due_stays_due_when_the_clock_steps_back,
-            a_message_may_end_before_it_is_due,
-            a_purge_and_a_deletion_take_what_is_delayed,
+            a_delayed_message_is_not_delivered_until_it_is_due,
+            a_delayed_message_can_be_read_counted_and_deleted,
+            a_list_can_include_delayed_messages,
+            a_page_says_whether_the_queue_has_delayed_messages,
+            each_message_of_a_post_is_released_when_it_is_due,
+            a_released_message_follows_every_marker,
+            a_post_whose_ranks_reach_a_delayed_message_releases_it,
+            a_delay_has_its_full_length_when_ranks_are_ahead_of_the_clock,
+            delayed_messages_keep_order_and_delay_when_the_clock_steps,
+            posts_follow_released_messages_when_the_clock_steps_back,
+            ranks_are_unique_among_delayed_and_other_messages,
+            messages_of_a_post_with_the_same_delay_are_consecutive,
+            the_first_reader_sees_thousands_of_messages_that_are_due_together,
+            no_message_is_due_earlier_when_the_clock_steps_back,
+            a_released_message_stays_released_when_the_clock_steps_back,
+            a_message_can_expire_before_it_is_due,
+            purging_and_deleting_a_queue_remove_delayed_messages,
         ],
-        letters: [
-            a_message_is_given_out_as_often_as_its_queue_says,
-            a_dead_letter_is_a_new_message_that_says_the_same,
-            dead_letters_stand_at_the_end_in_the_order_of_their_deaths,
-            a_pop_counts_and_obeys_the_count,
-            the_count_survives_whatever_ends_a_claim,
-            renewing_is_not_giving_out,
-            nobody_counts_where_nothing_says_so,
-            a_count_of_nothing_lets_nothing_out,
-            a_dead_letter_lives_on_or_as_its_queue_says,
-            letters_may_die_again,
-            a_queue_may_be_its_own_dead_letter_queue,
+        dead_letters: [
+            a_message_is_delivered_at_most_max_claim_count_times,
+            a_dead_letter_is_a_new_message_with_the_same_body,
+            dead_letters_are_appended_in_the_order_in_which_they_are_moved,
+            a_pop_moves_messages_that_have_reached_max_claim_count,
+            the_claim_count_is_kept_when_a_claim_ends,
+            a_renewal_does_not_count_as_a_delivery,
+            claims_are_not_counted_without_complete_dead_letter_metadata,
+            a_max_claim_count_of_zero_delivers_no_message,
+            a_dead_letter_keeps_its_expiry_unless_the_queue_sets_a_ttl,
+            a_dead_letter_can_become_a_dead_letter_again,
+            a_queue_can_be_its_own_dead_letter_queue,
             a_dead_letter_moves_once_per_delivery,
-            what_was_delivered_to_nobody_moves_no_further,
-            letters_arrive_though_their_source_is_deleted,
-            a_dead_letter_queue_is_created_as_often_as_it_is_needed,
-            letters_of_many_takers_arrive_once,
+            an_undelivered_dead_letter_does_not_move_again,
+            dead_letters_arrive_after_their_source_queue_is_deleted,
+            a_deleted_dead_letter_queue_is_created_again_when_needed,
+            dead_letters_of_concurrent_claimers_arrive_once,
         ],
         returning: [
-            a_message_that_is_given_back_is_free_in_its_old_place,
-            a_message_that_is_given_back_for_later_is_nobodys_till_then,
-            what_is_given_back_for_later_takes_no_claim_to_delete,
-            only_the_holder_gives_back,
-            an_old_claim_has_no_say_over_what_it_gave_back,
-            giving_back_prolongs_no_life,
+            a_returned_message_is_available_at_its_old_position,
+            a_message_returned_with_a_delay_is_unavailable_until_it_is_due,
+            a_message_returned_with_a_delay_can_be_deleted_without_a_claim,
+            only_the_claim_that_holds_a_message_can_return_it,
+            a_claim_has_no_rights_to_a_message_that_it_returned,
+            returning_a_message_does_not_extend_its_life,
         ],
-        together: [
+        concurrent_posts: [
             each_request_gets_the_ids_of_its_own_messages,
-            one_that_is_refused_does_not_concern_the_others,
-            one_idempotency_key_is_one_post_and_tells_other_content,
+            a_rejected_post_does_not_affect_the_others,
+            one_idempotency_key_stores_one_post_and_detects_other_content,
         ],
-        once: [
-            a_repeated_post_has_the_first_answer,
-            repeated_posts_at_once_are_one,
-            a_key_with_other_content_is_refused,
+        idempotency: [
+            a_repeated_post_returns_the_first_response,
+            concurrent_repeated_posts_store_the_messages_once,
+            a_key_with_other_content_is_rejected,
             a_key_belongs_to_its_queue_and_client,
             a_post_that_stored_nothing_is_not_remembered,
-            a_key_ends_with_its_queue,
+            deleting_the_queue_deletes_its_keys,
         ],
         contention: [
-            no_message_has_two_holders_at_once,
+            a_message_has_at_most_one_holder,
         ],
-        identity: [
-            an_id_with_the_right_rank_and_another_nonce_is_nobodys,
-            an_id_between_and_beyond_the_messages_is_nobodys,
-            ids_of_another_queue_open_nothing,
-            ids_of_another_project_open_nothing,
-            ids_of_an_earlier_queue_of_that_name_open_nothing,
-            every_id_is_spelt_and_parsed_as_the_queues_own,
+        message_ids: [
+            an_id_with_the_right_rank_and_another_nonce_matches_nothing,
+            an_id_with_an_unused_rank_matches_nothing,
+            ids_of_another_queue_match_nothing,
+            ids_of_another_project_match_nothing,
+            ids_of_a_deleted_queue_match_nothing_in_its_successor,
+            every_id_survives_formatting_and_parsing,
         ],
         expiry: [
-            a_message_ends_on_the_whole_second_after_its_ttl,
-            lists_gets_and_counts_agree_about_the_end,
-            only_what_has_ended_goes,
-            three_thousand_ends_at_once_are_one_for_the_first_reader,
-            ended_messages_cannot_hide_those_behind_them,
-            a_marker_whose_message_has_ended_stands_where_it_stood,
-            the_age_of_a_message_is_counted_in_whole_seconds,
-            deleting_an_ended_message_changes_nothing,
+            a_message_expires_on_the_whole_second_after_its_ttl,
+            lists_gets_and_counts_agree_on_expiry,
+            only_expired_messages_are_removed,
+            the_first_reader_sees_three_thousand_messages_expire_together,
+            expired_messages_do_not_hide_later_ones,
+            a_marker_keeps_its_position_when_its_message_expires,
+            the_age_of_a_message_is_in_whole_seconds,
+            deleting_an_expired_message_changes_nothing,
         ],
         clock: [
-            nothing_lands_before_a_marker_when_the_clock_steps_back,
-            a_clock_that_was_ahead_leaves_its_mark,
+            posts_follow_every_marker_when_the_clock_steps_back,
+            ranks_stay_ahead_after_the_clock_was_ahead,
             ranks_follow_the_clock_once_it_has_caught_up,
-            what_was_seen_to_end_does_not_come_back,
-            a_ttl_counts_from_the_clock_and_not_from_the_rank,
+            an_expired_message_stays_expired_when_the_clock_steps_back,
+            a_ttl_counts_from_the_clock_not_from_the_rank,
         ],
-        undoing: [
-            a_withdrawn_claim_never_was,
-            only_what_a_claim_still_holds_is_withdrawn,
-            restored_messages_are_as_they_were,
-            restored_messages_end_when_they_would_have,
-            a_withdrawn_claim_prolongs_no_life,
-            what_a_withdrawn_claim_prolonged_ends_when_it_would_have,
-            nothing_is_restored_to_a_queue_that_is_gone,
-            nothing_is_restored_to_a_successor_or_after_a_purge,
-            a_restoration_happens_once,
+        undelivered: [
+            a_withdrawn_claim_leaves_no_trace,
+            a_withdrawal_returns_only_messages_that_the_claim_still_holds,
+            restored_messages_are_unchanged,
+            restored_messages_expire_at_their_original_time,
+            a_withdrawn_claim_does_not_extend_its_messages,
+            messages_of_a_withdrawn_claim_expire_at_their_original_time,
+            nothing_is_restored_to_a_deleted_queue,
+            nothing_is_restored_to_a_recreated_or_purged_queue,
+            messages_are_restored_only_once,
         ],
         waiting: [
-            a_post_calls,
-            a_queue_that_is_not_there_yet_can_be_waited_for,
-            the_end_of_a_delay_calls,
-            the_end_of_a_delay_that_is_known_calls,
-            the_end_of_a_claim_calls,
-            the_end_of_a_claim_that_was_made_meanwhile_calls,
-            a_release_calls,
-            a_message_that_is_given_back_calls,
-            messages_that_come_back_are_notified_with_their_lowest_position,
-            an_empty_page_tells_how_far_the_query_got,
-            a_shorter_renewal_calls_sooner,
-            as_many_claimers_are_called_as_messages_come,
-            each_message_of_a_fair_queue_calls_a_claimer,
-            what_comes_back_to_a_fair_queue_calls,
-            a_call_that_nobody_takes_up_is_passed_on,
-            a_delayed_message_calls_who_reads_those_too,
+            a_post_wakes_waiters,
+            a_waiter_can_wait_for_a_queue_that_does_not_exist_yet,
+            the_end_of_a_delay_wakes_waiters,
+            the_end_of_a_delay_that_began_earlier_wakes_waiters,
+            the_expiry_of_a_claim_wakes_waiters,
+            the_expiry_of_a_claim_created_during_the_wait_wakes_waiters,
+            a_release_wakes_waiters,
+            a_returned_message_wakes_waiters,
+            a_notification_has_the_lowest_position_of_returned_messages,
+            an_empty_page_says_how_far_the_query_got,
+            a_renewal_that_shortens_a_claim_wakes_waiters_sooner,
+            one_claimer_is_woken_per_message,
+            each_message_of_a_fair_queue_wakes_a_claimer,
+            messages_returned_to_a_fair_queue_wake_waiters,
+            an_unused_wake_up_is_passed_to_the_next_waiter,
+            a_delayed_message_wakes_readers_that_include_delayed_messages,
             a_queue_can_be_watched_again,
-            a_sight_tells_where_a_queue_stands,
-            now_is_behind_a_clock_that_has_stepped_back,
+            the_queue_status_shows_counts_and_positions,
+            the_position_does_not_go_back_when_the_clock_steps_back,
         ],
-        upkeep: [
-            the_store_answers,
-            a_round_ends_and_passes_every_project,
-            what_has_ended_is_reclaimed_in_queues_that_nobody_touches,
-            tidying_leaves_alone_what_lives,
-            a_round_may_begin_behind_what_is_not_there,
-            many_may_tidy_at_once,
+        maintenance: [
+            the_store_answers_a_ping,
+            a_maintenance_round_ends_and_covers_every_project,
+            expired_messages_are_reclaimed_in_unused_queues,
+            maintenance_keeps_live_messages,
+            a_maintenance_round_can_start_after_a_missing_queue,
+            maintenance_can_run_concurrently,
         ],
         churn: [
-            every_queue_that_exists_is_listed_whatever_happened,
-            a_queue_that_is_created_and_deleted_by_many_is_one_queue,
+            the_list_matches_the_queues_that_exist_under_churn,
+            a_queue_created_and_deleted_concurrently_never_repeats_a_rank,
         ],
         fair_turns: [
-            neighbours_alternate_whosever_turn_it_was,
-            tenants_side_by_side_get_the_same_share,
-            any_backlogs_are_served_in_turn,
-            the_turn_is_everybodys,
-            shards_with_nothing_free_are_passed_over,
-            the_oldest_of_a_shard_comes_first,
-            the_feed_of_a_fair_queue_is_whole_and_by_rank,
-            what_did_not_fit_into_an_answer_is_next_in_turn,
-            a_plain_queue_looks_at_no_lots,
+            two_shards_alternate_from_any_starting_turn,
+            concurrent_tenants_get_equal_shares,
+            random_backlogs_are_served_in_turn,
+            concurrent_consumers_share_one_turn,
+            shards_without_available_messages_are_skipped,
+            the_oldest_message_of_a_shard_is_served_first,
+            the_feed_of_a_fair_queue_is_complete_and_in_rank_order,
+            messages_that_did_not_fit_into_a_response_are_served_next,
+            a_plain_queue_ignores_shard_assignments,
         ],
-        fair_places: [
-            a_message_goes_to_the_first_empty_shard_of_its_lot_or_the_shortest,
+        fair_placement: [
+            a_message_goes_to_the_first_empty_or_else_the_shortest_assigned_shard,
             each_message_of_a_batch_counts_for_the_next,
-            delayed_messages_count_where_they_will_be_and_claimed_ones_do_not,
+            placement_counts_delayed_messages_but_not_claimed_ones,
             messages_of_one_delay_are_placed_before_those_of_the_next,
-            whatever_ends_a_claim_gives_back_into_the_same_shard,
-            restored_messages_are_in_their_old_shard_and_place,
-            what_ends_or_is_deleted_leaves_its_shard,
+            messages_return_to_their_shard_however_a_claim_ends,
+            restored_messages_have_their_old_shard_and_position,
+            expired_and_deleted_messages_leave_their_shard,
             a_purge_empties_all_shards_and_keeps_the_turn,
-            a_queue_made_again_remembers_no_shards,
+            a_recreated_queue_has_no_old_shards,
         ],
-        fair_change: [
-            more_shards_take_effect_at_once,
-            shards_that_are_too_many_are_served_until_they_are_empty,
-            counts_are_exact_however_often_a_queue_is_divided,
-            the_backlog_of_a_plain_queue_has_a_turn_like_a_shard,
-            what_is_popped_of_a_backlog_goes_back_into_it,
+        fair_shard_changes: [
+            more_shards_take_effect_immediately,
+            surplus_shards_are_served_until_they_are_empty,
+            counts_stay_exact_when_the_number_of_shards_changes,
+            the_unsharded_backlog_is_served_in_turn_like_a_shard,
+            messages_popped_from_the_backlog_are_restored_to_it,
             a_queue_is_fair_until_its_last_sharded_message_is_gone,
-            what_was_delayed_in_a_plain_queue_keeps_it_fair,
-            what_is_restored_to_a_plain_queue_has_lost_its_shard,
-            an_update_that_divides_nothing_anew_keeps_the_turn,
+            messages_delayed_before_the_queue_became_fair_keep_it_fair,
+            messages_restored_to_a_plain_queue_have_no_shard,
+            an_update_that_keeps_the_number_of_shards_keeps_the_turn,
         ],
-        fair_prefer: [
-            a_preference_is_served_alone_and_leaves_the_turn,
-            of_several_shards_the_one_with_the_oldest_is_first,
-            without_what_is_preferred_a_claim_is_one_like_others,
-            of_nine_preferring_claims_in_a_row_one_is_like_others,
-            a_claim_in_vain_counts_for_nothing,
-            the_shards_that_are_too_many_can_be_preferred,
-            the_backlog_of_a_plain_queue_is_no_shard_to_prefer,
+        fair_preference: [
+            a_preferring_claim_serves_only_preferred_shards_and_keeps_the_turn,
+            among_preferred_shards_the_one_with_the_oldest_message_is_first,
+            a_claim_whose_preferred_shards_are_empty_is_served_in_turn,
+            every_ninth_preferring_claim_is_served_in_turn,
+            an_empty_preferring_claim_is_not_counted,
+            surplus_shards_can_be_preferred,
+            the_unsharded_backlog_cannot_be_preferred,
         ],
         fair_details: [
-            details_tell_what_each_shard_has,
-            details_of_a_plain_queue_are_all_unsharded,
-            the_age_of_a_delayed_message_counts_from_when_it_was_due,
-            tenants_are_told_by_their_share_of_what_is_posted,
-            of_many_tenants_the_heavy_ones_are_told,
-            a_tenant_takes_over_the_count_of_the_least,
-            what_was_posted_long_ago_counts_less,
+            detailed_stats_show_the_counts_of_each_shard,
+            detailed_stats_of_a_plain_queue_are_all_unsharded,
+            the_age_of_a_delayed_message_counts_from_its_due_time,
+            detailed_stats_show_each_tenants_share_of_posts,
+            detailed_stats_show_the_heaviest_of_many_tenants,
+            a_new_tenant_inherits_the_count_of_the_smallest_one,
+            older_posts_count_less,
             tenants_are_remembered_for_most_of_an_hour,
-            a_first_claim_tells_how_long_its_messages_have_waited,
-            a_pop_tells_how_long_its_messages_have_waited,
+            a_first_claim_reports_the_pick_up_delay_of_its_messages,
+            a_pop_reports_the_pick_up_delay_of_its_messages,
         ],
-        fair_letters: [
-            a_dead_letter_has_its_turn_and_leaves_its_shard,
-            a_pop_of_a_fair_queue_counts_and_obeys_the_count,
-            dead_letters_go_to_the_shards_that_their_posters_draw,
-            a_fair_queue_may_be_its_own_dead_letter_queue,
+        fair_dead_letters: [
+            a_dead_letter_uses_its_turn_and_leaves_its_shard,
+            a_pop_of_a_fair_queue_respects_max_claim_count,
+            dead_letters_go_to_the_shards_assigned_to_their_tenants,
+            a_fair_queue_can_be_its_own_dead_letter_queue,
         ],
         model: [
-            any_sequence_of_operations_does_what_a_plain_list_does,
+            any_sequence_of_operations_matches_the_model,
         ],
     }
 }

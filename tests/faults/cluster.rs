@@ -1,25 +1,25 @@
-//! A Redis Cluster of which a part is gone, or on the move.
+//! A Redis Cluster of which a node is down, or a slot is moving.
 
 use std::time::Duration;
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Schedule, Upkeep};
+use sukkal::storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
 
 use super::half_done::NO_JANITOR;
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, Reply, poll_until};
+use crate::support::redis::{RedisServer, Reply, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
 const MANY: usize = 64;
-/// A key of the queue that is asked for.
+/// A key of the queue that is read.
 const KEPT: &str = "sukkal:{faults/kept}:queue";
 
 #[tokio::test]
-async fn a_node_that_is_gone_is_answered_with_503_until_it_is_back() {
+async fn requests_get_503_until_a_killed_node_is_back() {
     let cluster = RedisCluster::start();
     let sukkal = Sukkal::start(&cluster.url());
     let requests = Requests::prepare(&sukkal).await;
@@ -35,7 +35,7 @@ async fn a_node_that_is_gone_is_answered_with_503_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
+async fn a_promoted_replica_is_found_while_other_nodes_respond() {
     let cluster = RedisCluster::start();
     let replica = RedisCluster::add_replica(cluster.node_of(KEPT));
     for node in cluster.nodes().iter().chain([&replica]) {
@@ -43,7 +43,7 @@ async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
     }
     let sukkal = Sukkal::start(&cluster.url());
     let requests = Requests::prepare(&sukkal).await;
-    // The others answer all the time, and the dead one is asked all the time.
+    // The other nodes respond all the time, and the dead one receives requests all the time.
     let dead = |queue: &String| {
         cluster.node_of(&format!("sukkal:{{faults/{queue}}}:queue")).port() == cluster.node_of(KEPT).port()
     };
@@ -54,7 +54,7 @@ async fn a_replica_that_took_over_is_found_while_other_nodes_answer() {
         .collect();
 
     cluster.node_of(KEPT).pause();
-    poll_until("the replica has taken over", || {
+    block_until("the replica has taken over", || {
         replica.command(&["INFO", "replication"]).as_text().contains("role:master")
     });
 
@@ -69,7 +69,7 @@ async fn read_all_the_time(api: Api, queues: Vec<String>) {
 }
 
 #[tokio::test]
-async fn queues_work_while_the_slot_of_another_moves_and_that_one_afterwards() {
+async fn queues_work_while_the_slot_of_another_queue_moves() {
     let cluster = RedisCluster::start();
     let sukkal = Sukkal::start(&cluster.url());
     let requests = Requests::prepare(&sukkal).await;
@@ -82,7 +82,8 @@ async fn queues_work_while_the_slot_of_another_moves_and_that_one_afterwards() {
     assert_eq!(to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]), ok);
     assert_eq!(from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]), ok);
 
-    // What is not there yet would be in its future place; it can wait, the others cannot.
+    // Keys that do not exist yet belong to the new node during the move. This queue can wait; the
+    // others cannot.
     let moving_kinds: [Kind; 1] = [("GET moving queue", |r| r.api.get("/v2/queues/moving"))];
     let other_kinds = requests::all();
     let (waited, others) = tokio::join!(requests.send(&moving_kinds, 8), requests.send(&other_kinds, MANY));
@@ -98,9 +99,10 @@ async fn queues_work_while_the_slot_of_another_moves_and_that_one_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_of_other_nodes_work_while_a_node_is_gone() {
-    let scene = PartlyDead::start(40).await;
-    let (of_dead, of_others): (Vec<_>, Vec<_>) = (0..40).map(|n| format!("q{n}")).partition(|q| scene.is_dead(q));
+async fn queues_of_other_nodes_work_while_a_node_is_down() {
+    let scene = PartlyDownCluster::start(40).await;
+    let (of_dead, of_others): (Vec<_>, Vec<_>) =
+        (0..40).map(|n| format!("q{n}")).partition(|q| scene.is_on_killed_node(q));
     let (waited_for, others) = of_others.split_first().unwrap();
     let api = scene.sukkal.project(&scene.project);
     let claim = |queue: &str, query| api.post(&format!("/v2/queues/{queue}/claims{query}"), &json!({ "ttl": 60 }));
@@ -108,7 +110,7 @@ async fn queues_of_other_nodes_work_while_a_node_is_gone() {
     assert_eq!(claim(waited_for, "").send().await.unwrap().status(), 201);
 
     scene.dead().kill();
-    // The dead one is asked all the time.
+    // The dead node receives requests all the time.
     let traffic: JoinSet<()> =
         (0..8).map(|_| read_all_the_time(scene.sukkal.project(&scene.project), of_dead.clone())).collect();
     let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
@@ -125,15 +127,15 @@ async fn queues_of_other_nodes_work_while_a_node_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_gone_does_not_keep_the_janitor_from_the_queues_of_others() {
-    let scene = PartlyDead::start(30).await;
+async fn the_janitor_maintains_queues_of_other_nodes_while_a_node_is_down() {
+    let scene = PartlyDownCluster::start(30).await;
     let key = |queue: usize, part: &str| format!("sukkal:{{{}/q{queue}}}:{part}", scene.project);
     let store = RedisStore::open(&scene.cluster.url().parse().unwrap()).unwrap();
     for queue in 0..30 {
         let id = QueueId::new(ProjectId::new(&scene.project).unwrap(), format!("q{queue}").parse().unwrap()).unwrap();
         store.set_clock(&id, 62_000_000).await.unwrap();
     }
-    // One half is found by the index of due queues, the other by the walk.
+    // Half of the queues are found by the index of due queues, the others by the full round.
     for node in scene.cluster.nodes() {
         for due in node.command(&["KEYS", "sukkal:{*}:due"]).items() {
             for tag in node.command(&["ZRANGE", due.as_text(), "0", "-1"]).items() {
@@ -143,37 +145,39 @@ async fn a_node_that_is_gone_does_not_keep_the_janitor_from_the_queues_of_others
             }
         }
     }
-    let alive: Vec<usize> = (0..30).filter(|queue| !scene.is_dead(&format!("q{queue}"))).collect();
-    let homes: Vec<_> = alive.iter().map(|queue| scene.cluster.node_of(&key(*queue, "queue"))).collect();
+    let on_live_nodes: Vec<usize> = (0..30).filter(|queue| !scene.is_on_killed_node(&format!("q{queue}"))).collect();
+    let homes: Vec<_> = on_live_nodes.iter().map(|queue| scene.cluster.node_of(&key(*queue, "queue"))).collect();
     let left = |rest: usize| {
         let is_left = |(queue, node): &(&usize, &&RedisServer)| {
             *queue % 2 == rest && node.command(&["EXISTS", &key(**queue, "messages")]).as_int() == 1
         };
-        alive.iter().zip(&homes).filter(is_left).count()
+        on_live_nodes.iter().zip(&homes).filter(is_left).count()
     };
 
     scene.dead().pause();
     let due_only = Schedule { pause: Duration::ZERO, walk: Duration::from_secs(3_600) };
     assert!(store.maintain(&due_only).await.unwrap() > 0, "nothing is due");
     assert_eq!(left(0), 0, "due queues of other nodes are left");
-    let mut reached = store.tidy(None).await.unwrap();
+    let mut reached = store.maintain_step(None).await.unwrap();
     while reached.is_some() {
-        reached = store.tidy(reached.as_ref()).await.unwrap();
+        reached = store.maintain_step(reached.as_ref()).await.unwrap();
     }
     assert_eq!(left(1), 0, "the walk has left queues of other nodes");
     scene.dead().resume();
 }
 
-/// A cluster of which one node will be gone. It has queues of the project, and none of the registers.
-struct PartlyDead {
+/// A cluster of which one node will be killed. That node has queues of the project, but none of the
+/// registers.
+struct PartlyDownCluster {
     cluster: RedisCluster,
     dead: u16,
     project: String,
     sukkal: Sukkal,
 }
 
-impl PartlyDead {
-    /// With queues `q0`, `q1` and so on, each with a message that lives for a minute.
+impl PartlyDownCluster {
+    /// Starts a cluster with queues `q0`, `q1` and so on, each with a message that lives for a
+    /// minute.
     async fn start(queues: usize) -> Self {
         let cluster = RedisCluster::start();
         for node in cluster.nodes() {
@@ -187,7 +191,7 @@ impl PartlyDead {
         let project = (0..1_000).map(|number| format!("p{number}")).find(lives).unwrap();
         let sukkal = Sukkal::start_with(&cluster.url(), &[NO_JANITOR]);
         let janitor = "sukkal:{janitor}";
-        poll_until("the janitor has gone round once", || {
+        block_until("the janitor has finished a round", || {
             cluster.node_of(janitor).command(&["HEXISTS", janitor, "w"]).as_int() == 1
         });
         let scene = Self { cluster, dead, project, sukkal };
@@ -197,7 +201,7 @@ impl PartlyDead {
             let posted = api.post(&format!("/v2/queues/q{queue}/messages"), &batch).send().await.unwrap();
             assert_eq!(posted.status(), 201);
         }
-        let on_dead = (0..queues).filter(|queue| scene.is_dead(&format!("q{queue}"))).count();
+        let on_dead = (0..queues).filter(|queue| scene.is_on_killed_node(&format!("q{queue}"))).count();
         assert!(on_dead > 0 && on_dead < queues, "{on_dead} queues on one node");
         scene
     }
@@ -206,8 +210,8 @@ impl PartlyDead {
         self.cluster.nodes().iter().find(|node| node.port() == self.dead).unwrap()
     }
 
-    /// Whether the node that will be gone has the queue. Asks it.
-    fn is_dead(&self, queue: &str) -> bool {
+    /// Asks the node that will be killed whether it has the queue.
+    fn is_on_killed_node(&self, queue: &str) -> bool {
         self.cluster.node_of(&format!("sukkal:{{{}/{queue}}}:queue", self.project)).port() == self.dead
     }
 }

@@ -1,15 +1,16 @@
-//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, nothing new is taken, the end comes soon.
+//! SIGTERM, SIGINT and SIGHUP: requests under way are finished, no new ones are accepted, and the
+//! process exits soon.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::process::Program;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::CLIENT;
 
 const BODY: &str = r#"{"messages":[{"body":"the last"}]}"#;
-/// What a drain may take when there is nothing to wait for, on a busy machine.
+/// Longest duration of a drain without requests to wait for, on a busy machine.
 const PROMPT: Duration = Duration::from_secs(3);
 /// A connection that is neither answered nor closed by then never will be.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -22,8 +23,8 @@ fn requests_under_way_are_answered_and_new_ones_refused() {
         let mut posting = Posting::begin(&program);
 
         program.signal(signal);
-        program.wait_until_it_says("draining");
-        poll_until("nothing new is taken", || TcpStream::connect(program.address).is_err());
+        program.wait_until_logged("draining");
+        block_until("nothing new is taken", || TcpStream::connect(program.address).is_err());
         let answer = posting.finish();
         let status = program.wait();
 
@@ -41,7 +42,7 @@ fn writes_that_wait_for_the_store_are_answered() {
     redis.pause();
     posting.send_the_rest();
     program.signal("TERM");
-    program.wait_until_it_says("draining");
+    program.wait_until_logged("draining");
     redis.resume();
     let answer = posting.answer();
     let status = program.wait();
@@ -51,7 +52,7 @@ fn writes_that_wait_for_the_store_are_answered() {
 }
 
 #[test]
-fn idle_connections_do_not_hold_it_up() {
+fn idle_connections_do_not_delay_the_shutdown() {
     let redis = RedisServer::start();
     let mut program = start(&redis, &[]);
     let _never_used = TcpStream::connect(program.address).unwrap();
@@ -70,7 +71,7 @@ fn idle_connections_do_not_hold_it_up() {
 }
 
 #[test]
-fn a_client_that_never_finishes_cannot_hold_it_beyond_the_drain_timeout() {
+fn an_unfinished_request_delays_the_shutdown_only_up_to_the_drain_timeout() {
     let redis = RedisServer::start();
     let mut program = start(&redis, &[("SUKKAL_DRAIN_TIMEOUT", "1")]);
     let _stuck_in_the_body = Posting::begin(&program);
@@ -87,7 +88,7 @@ fn a_client_that_never_finishes_cannot_hold_it_beyond_the_drain_timeout() {
 }
 
 #[test]
-fn a_store_that_is_gone_does_not_hold_it_up() {
+fn an_unavailable_store_does_not_delay_the_shutdown() {
     let redis = RedisServer::start();
     redis.kill();
     let mut program = start(&redis, &[]);
@@ -114,7 +115,7 @@ fn connect(program: &Program) -> TcpStream {
     stream
 }
 
-/// A post whose body the server waits for.
+/// A post for whose body the server waits.
 struct Posting(BufReader<TcpStream>);
 
 impl Posting {
@@ -128,7 +129,7 @@ impl Posting {
         )
         .unwrap();
         let mut this = Self(BufReader::new(stream));
-        // It says so when its handler begins to read.
+        // The server sends this when its handler begins to read.
         assert_eq!(this.line(), "HTTP/1.1 100 Continue");
         assert_eq!(this.line(), "");
         this

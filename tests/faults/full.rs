@@ -1,23 +1,24 @@
-//! Redis is full: what frees memory works, what needs it is refused. And what the operator is told.
+//! Redis is full: operations that free memory work, and operations that need memory are refused.
+//! The operator is informed.
 
 use std::time::Duration;
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Schedule, Upkeep};
+use sukkal::storage::{Maintenance, Schedule};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;
 use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Sukkal;
 
 const MANY: usize = 64;
 const MEGABYTE: i64 = 1 << 20;
 
 #[tokio::test]
-async fn a_full_redis_takes_reads_and_deletes_and_refuses_writes() {
+async fn a_full_redis_accepts_reads_and_deletions_and_refuses_writes() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
     let requests = Requests::prepare(&sukkal).await;
@@ -29,7 +30,7 @@ async fn a_full_redis_takes_reads_and_deletes_and_refuses_writes() {
     for answer in refused {
         assert!(answer.body.contains("The memory of the message store is full."), "{answer:?}");
     }
-    // Workers can still empty it.
+    // Workers can still empty the queue.
     assert_eq!(reqwest::get(sukkal.url("/readyz")).await.unwrap().status(), 204);
     assert_eq!(Exposition::of(&sukkal.url("")).await.value("sukkal_store_disk_full"), Some(0.0));
     all_done(&requests.send(&DELETES, MANY).await);
@@ -39,7 +40,7 @@ async fn a_full_redis_takes_reads_and_deletes_and_refuses_writes() {
 }
 
 #[tokio::test]
-async fn deleting_makes_room_for_posts() {
+async fn deleting_frees_memory_for_posts() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
     let api = sukkal.project("full");
@@ -72,7 +73,7 @@ async fn deleting_makes_room_for_posts() {
 }
 
 #[tokio::test]
-async fn what_has_expired_in_a_full_redis_is_reclaimed_by_reading() {
+async fn reading_reclaims_expired_messages_in_a_full_redis() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
     let api = sukkal.project("full");
@@ -91,7 +92,7 @@ async fn what_has_expired_in_a_full_redis_is_reclaimed_by_reading() {
     assert_eq!(Stored { redis: &redis, project: "full" }.messages("q"), 0);
 }
 
-/// In queues where something is due, nothing of which frees anything; and in a fair queue, which notes whose turn it was.
+/// Queues with due changes that free no memory; and a fair queue, which records the turn.
 #[tokio::test]
 async fn a_full_redis_serves_workers() {
     let redis = RedisServer::start();
@@ -131,8 +132,9 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
     let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
     let api = sukkal.project("full");
-    // In front of what is to be reclaimed: a name whose queue was never created, a queue whose index cannot
-    // be read, and one that has deleted so many messages that their ends are to be forgotten.
+    // Entries in front of the queues to reclaim: a name whose queue was never created, a queue
+    // whose index cannot be read, and one with so many deleted messages that their expirations are
+    // to be removed.
     redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost\x001"]);
     assert_eq!(api.put("/v2/queues/b-broken").send().await.unwrap().status(), 201);
     redis.command(&["SET", "sukkal:{full/b-broken}:expirations", "no sorted set"]);
@@ -162,7 +164,7 @@ async fn an_eviction_policy_is_reported_at_the_start() {
 
     let sukkal = Sukkal::start(&evicts.url());
 
-    poll_until("the operator is told", || {
+    block_until("the operator is informed", || {
         sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("allkeys-lru"))
     });
 }
@@ -177,7 +179,7 @@ async fn an_eviction_policy_is_reported_when_redis_comes_late() {
     assert_eq!(refused.status(), 503);
     evicts.restart();
 
-    poll_until("the operator is told", || {
+    block_until("the operator is informed", || {
         sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("volatile-ttl"))
     });
 }
@@ -186,8 +188,8 @@ async fn an_eviction_policy_is_reported_when_redis_comes_late() {
 async fn without_eviction_nothing_is_reported() {
     let redis = RedisServer::start();
     let mut sukkal = Sukkal::start(&redis.url());
-    poll_until("it is connected", || sukkal.log().iter().any(|line| line.contains("connected to the store")));
-    poll_until("it has asked", || redis.command(&["INFO", "commandstats"]).as_text().contains("cmdstat_zrangebylex"));
+    block_until("it is connected", || sukkal.log().iter().any(|line| line.contains("connected to the store")));
+    block_until("it has asked", || redis.command(&["INFO", "commandstats"]).as_text().contains("cmdstat_zrangebylex"));
 
     sukkal.terminate();
     sukkal.wait();
@@ -206,10 +208,10 @@ async fn no_secret_is_shown() {
     for password in [SECRET.to_owned(), format!("{SECRET}-not")] {
         let sukkal = Sukkal::start_with(&format!("redis://ali:{password}@{address}"), &[filter]);
         let requests = Requests::without_queue(&sukkal);
-        let let_in = password == SECRET;
+        let is_accepted = password == SECRET;
         let mut answers = requests.send(&READS[..3], 3).await;
         for answer in &answers {
-            assert_eq!(answer.succeeded(), let_in, "{answer:?}");
+            assert_eq!(answer.succeeded(), is_accepted, "{answer:?}");
         }
         redis.kill();
         answers.extend(requests.send(&READS[..3], 3).await);

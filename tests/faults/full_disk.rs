@@ -1,5 +1,5 @@
-//! The disk of the store is full: `/readyz`, a metric, the log and each refused write say so, reading goes on, and all works
-//! again when there is room.
+//! The disk of the store is full: `/readyz`, a metric, the log and each refused write report it.
+//! Reads continue, and all requests work again when there is space.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::requests::{self, DELETES, HANGS, READS, Requests, all_done};
+use super::requests::{self, DELETES, HANG_TIMEOUT, READS, Requests, all_done};
 use crate::support::exposition::Exposition;
 use crate::support::redis::{RedisServer, limit_files};
 use crate::support::sukkal::Sukkal;
@@ -28,7 +28,7 @@ fn log_count(sukkal: &Sukkal, words: &str) -> usize {
     sukkal.log().iter().filter(|line| line.contains(words)).count()
 }
 
-/// Posts until the disk has no room. Returns the answer that said so.
+/// Posts until the disk is full. Returns the response that reported it.
 async fn fill(requests: &Requests) -> Value {
     let message = json!({ "messages": [{ "body": "x".repeat(200_000) }] });
     for _ in 0..1_000 {
@@ -41,8 +41,8 @@ async fn fill(requests: &Requests) -> Value {
     panic!("the disk is never full");
 }
 
-/// What holds while the disk is full; `limit` makes it so, or gives it room again.
-async fn is_told_and_recovers(sukkal: &Sukkal, requests: &Requests, limit: impl Fn(Option<u64>)) {
+/// Checks what holds while the disk is full; `limit` makes it full, or frees it again.
+async fn assert_reported_and_recovers(sukkal: &Sukkal, requests: &Requests, limit: impl Fn(Option<u64>)) {
     assert_eq!(readiness(sukkal).await.0, 204);
     assert_eq!(gauge(sukkal).await, Some(0.0));
 
@@ -60,9 +60,9 @@ async fn is_told_and_recovers(sukkal: &Sukkal, requests: &Requests, limit: impl 
     assert_eq!(log_count(sukkal, "\"the disk of the store is full\""), 1, "{:#?}", sukkal.log());
 
     limit(None);
-    // Nobody posts: the janitor notices.
+    // No client posts: the janitor notices it.
     let noticed = async { while gauge(sukkal).await != Some(0.0) {} };
-    timeout(HANGS, noticed).await.expect("the room is noticed");
+    timeout(HANG_TIMEOUT, noticed).await.expect("the freed space is noticed");
     assert_eq!(log_count(sukkal, "the disk of the store has room again"), 1);
     assert_eq!(readiness(sukkal).await.0, 204);
     requests.all_work_again(&requests::all()).await;
@@ -75,7 +75,7 @@ fn longest_file(folder: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn an_embedded_store_says_that_its_disk_is_full_and_recovers() {
+async fn an_embedded_store_reports_a_full_disk_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let sukkal = Sukkal::start(&format!("embedded:{}", folder.path().display()));
     let requests = Requests::prepare(&sukkal).await;
@@ -84,14 +84,15 @@ async fn an_embedded_store_says_that_its_disk_is_full_and_recovers() {
         limit_files(sukkal.id(), bytes.map(|more| more + longest_file(folder.path())));
     };
 
-    is_told_and_recovers(&sukkal, &requests, limit).await;
+    assert_reported_and_recovers(&sukkal, &requests, limit).await;
 }
 
 #[tokio::test]
-async fn a_redis_whose_disk_is_full_is_reported_and_recovers() {
+async fn a_full_disk_of_redis_is_reported_and_redis_recovers() {
     let redis = RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
     let sukkal = Sukkal::start(&redis.url());
     let requests = Requests::prepare(&sukkal).await;
 
-    is_told_and_recovers(&sukkal, &requests, |bytes| redis.limit_files(bytes.map(|more| more + 1_000_000))).await;
+    assert_reported_and_recovers(&sukkal, &requests, |bytes| redis.limit_files(bytes.map(|more| more + 1_000_000)))
+        .await;
 }

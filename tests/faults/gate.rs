@@ -1,5 +1,6 @@
-//! A network path to Redis that knows commands: it can stop before the n-th one about a project or before
-//! the reply to it, lose the reply to just that one, or leave connections silent while new ones work.
+//! A network path to Redis that understands commands. It can stop before the n-th command of a
+//! project, or before the reply to it. It can lose only that reply, or silence existing connections
+//! while new ones work.
 //!
 //! Its threads end when it is dropped.
 
@@ -13,15 +14,16 @@ use crate::support::ports;
 
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// What is to happen to the commands about the project.
+/// What happens to the commands of the project.
 #[derive(Clone, Copy, PartialEq)]
 enum Plan {
     Forward,
-    /// After so many of them nothing is forwarded.
+    /// Nothing is forwarded after this number of commands.
     HoldAfter(usize),
-    /// The one of this number is carried out, but its reply and all commands behind it are not forwarded.
+    /// The command with this number is executed, but its reply and all later commands are not
+    /// forwarded.
     HoldReplyOf(usize),
-    /// The one of this number is carried out, but its connection ends before the reply.
+    /// The command with this number is executed, but its connection closes before the reply.
     LoseReplyOf(usize),
 }
 
@@ -33,7 +35,7 @@ pub(super) struct Gate {
 
 struct Shared {
     target: SocketAddr,
-    /// What commands about the project contain.
+    /// Text that commands of the project contain.
     mark: Vec<u8>,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,7 +51,7 @@ struct State {
 }
 
 impl Gate {
-    /// A path to the Redis on that port of 127.0.0.1.
+    /// Starts a path to the Redis on that port of 127.0.0.1.
     pub(super) fn start(port: u16, project: &str) -> Self {
         let listener = ports::listen();
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -76,35 +78,35 @@ impl Gate {
         format!("redis://{}", self.address)
     }
 
-    /// Lets `count` more commands about the project through, and then holds back the next one and
-    /// everything behind it.
+    /// Forwards `count` more commands of the project, and then holds back the next one and
+    /// everything after it.
     pub(super) fn hold_after(&self, count: usize) {
         self.arm(Plan::HoldAfter(count));
     }
 
-    /// Lets a command about the project through, the `number`-th from now, the next being 0, but holds back its
-    /// reply and all commands behind it.
+    /// Forwards the `number`-th command of the project from now, the next being 0, but holds back
+    /// its reply and all later commands.
     pub(super) fn hold_reply_of(&self, number: usize) {
         self.arm(Plan::HoldReplyOf(number));
     }
 
-    /// Ends `hold_after` and `hold_reply_of`, and lets go what was held back.
+    /// Ends `hold_after` and `hold_reply_of`, and forwards the data that was held back.
     pub(super) fn release(&self) {
         self.arm(Plan::Forward);
         self.shared.changed.notify_all();
     }
 
-    /// Loses the reply to a command about the project: the `number`-th from now, the next being 0.
+    /// Loses the reply to the `number`-th command of the project from now, the next being 0.
     pub(super) fn lose_reply_of(&self, number: usize) {
         self.arm(Plan::LoseReplyOf(number));
     }
 
-    /// Whether what was planned has happened.
+    /// Returns whether the planned event has happened.
     pub(super) fn has_happened(&self) -> bool {
         self.shared.state().happened
     }
 
-    /// From now on the connections that are there neither carry nor close; new ones work.
+    /// From now on existing connections neither forward nor close; new ones work.
     pub(super) fn silence_connections(&self) {
         let silent = std::mem::take(&mut self.shared.state().silent);
         silent.store(true, Ordering::SeqCst);
@@ -127,7 +129,7 @@ impl Drop for Gate {
         }
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes the acceptor, which then sees that it is over.
+        // Wakes the accepting thread, which then sees that the gate has ended.
         let _refused = TcpStream::connect(self.address);
     }
 }
@@ -138,7 +140,7 @@ impl Shared {
             if self.state().closed {
                 return;
             }
-            // A target that is gone closes the connection.
+            // A target that is not there closes the connection.
             let _gone = client.and_then(|client| self.clone().relay(client));
         }
     }
@@ -206,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Returns when the command may go on.
+    /// Returns when the command may be forwarded.
     fn admit(&self, command: &[u8], pipe: &Pipe) {
         let mut state = self.state();
         if !command.windows(self.mark.len()).any(|part| part == self.mark) {
@@ -251,7 +253,7 @@ struct Pipe {
     from: TcpStream,
     to: TcpStream,
     silent: Arc<AtomicBool>,
-    /// Whether the next reply is lost, with the connection.
+    /// Whether the next reply is lost, together with the connection.
     loses: Arc<AtomicBool>,
 }
 
@@ -263,7 +265,7 @@ impl Pipe {
     }
 }
 
-/// How long the command at the front is; `None` while it is incomplete.
+/// Returns the length of the first command, or `None` while it is incomplete.
 fn command_length(bytes: &[u8]) -> Option<usize> {
     let (words, mut at) = number(bytes, 0, b'*')?;
     for _ in 0..words {
@@ -273,7 +275,7 @@ fn command_length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// The number in the line at `at`, and where the next line begins.
+/// Returns the number in the line at `at`, and the start of the next line.
 fn number(bytes: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let line = bytes.get(at..)?;
     let length = line.windows(2).position(|end| end == b"\r\n")?;

@@ -1,4 +1,4 @@
-//! The janitor reclaims what has expired in queues that nobody touches.
+//! The janitor reclaims expired messages in queues that no request uses.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Sukkal;
 
 const BATCHES: usize = 30;
@@ -33,7 +33,7 @@ async fn expired_messages_are_reclaimed_without_any_request() {
     let queue = QueueId::new(ProjectId::new("idle").unwrap(), "q".parse().unwrap()).unwrap();
     store.set_clock(&queue, i64::try_from(Duration::from_secs(62).as_micros()).unwrap()).await.unwrap();
 
-    poll_until("the messages are gone", || {
+    block_until("the messages are gone", || {
         let parts = ["messages", "ready", "expirations"].map(|part| format!("sukkal:{{idle/q}}:{part}"));
         let [messages, ready, expirations] = &parts;
         redis.command(&["EXISTS", messages, ready, expirations]).as_int() == 0

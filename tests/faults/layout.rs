@@ -1,13 +1,14 @@
-//! A Redis whose data has another layout than this release reads: it is refused, and left as it is.
+//! A Redis whose data has another layout than this release reads: it is refused and left unchanged.
 
 use super::process::{Program, refused};
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Sukkal;
 
 const LAYOUT: &str = "sukkal:layout";
 
-/// Expects that nothing starts over this server, and that all of it says why in its last line.
+/// Asserts that no command starts over this server, and that each gives the reason in its last
+/// line.
 fn assert_refused(redis: &RedisServer, layout: &str) {
     let url = redis.url();
     let serve = ["serve", "--bind", "127.0.0.1:0", "--store", &url];
@@ -22,7 +23,7 @@ fn assert_refused(redis: &RedisServer, layout: &str) {
 }
 
 #[test]
-fn a_layout_that_is_not_known_is_refused() {
+fn an_unknown_layout_is_refused() {
     let redis = RedisServer::start();
     redis.command(&["SET", LAYOUT, "99"]);
 
@@ -30,7 +31,7 @@ fn a_layout_that_is_not_known_is_refused() {
 }
 
 #[test]
-fn the_layout_before_there_were_versions_is_refused() {
+fn the_layout_without_a_version_is_refused() {
     let redis = RedisServer::start();
     redis.command(&["ZADD", "sukkal:projects", "0", "p"]);
 
@@ -38,10 +39,10 @@ fn the_layout_before_there_were_versions_is_refused() {
 }
 
 #[test]
-fn a_process_ends_when_its_store_comes_back_with_another_layout() {
+fn a_process_exits_when_its_store_returns_with_another_layout() {
     let redis = RedisServer::start();
     let mut sukkal = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], &[]);
-    poll_until("the store has a version", || redis.command(&["EXISTS", LAYOUT]).as_int() == 1);
+    block_until("the store has a version", || redis.command(&["EXISTS", LAYOUT]).as_int() == 1);
 
     redis.command(&["SET", LAYOUT, "99"]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -50,7 +51,7 @@ fn a_process_ends_when_its_store_comes_back_with_another_layout() {
 }
 
 #[tokio::test]
-async fn an_empty_cluster_gets_a_version_and_is_known_again() {
+async fn an_empty_cluster_gets_a_version_and_is_accepted_again() {
     let cluster = RedisCluster::start();
     for _ in 0..2 {
         let sukkal = Sukkal::start(&cluster.url());

@@ -1,4 +1,4 @@
-//! Redis has done what it was asked, but its reply is lost: what is asked again is not done again.
+//! Redis has executed a command, but its reply is lost: a repeated command has no second effect.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,19 +6,19 @@ use futures::future::join_all;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::gate::Gate;
 use super::half_done::NO_JANITOR;
 use super::requests::{Requests, ids};
 use super::stored::Stored;
 use crate::support::proxy::Proxy;
+use crate::support::random::Random;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, Sukkal};
 
 /// More commands than a request has.
 const COMMANDS_MAX: usize = 20;
 
-/// A server whose commands about one project may lose their replies.
+/// A server whose commands for one project may lose their replies.
 struct Scene {
     redis: RedisServer,
     gate: Gate,
@@ -35,8 +35,8 @@ impl Scene {
         Self { redis, gate, _sukkal: sukkal, requests }
     }
 
-    /// Makes a request again and again, each time losing the reply to another of its commands, and
-    /// says how many it had.
+    /// Makes a request repeatedly, and loses the reply to another of its commands each time.
+    /// Returns the number of commands.
     async fn each_reply_lost(&self, attempt: impl AsyncFn(usize, &Api)) -> usize {
         for number in 0..COMMANDS_MAX {
             self.gate.lose_reply_of(number);
@@ -73,7 +73,7 @@ async fn a_post_is_stored_once_under_the_ids_of_its_receipt() {
         })
         .await;
 
-    assert!(commands >= 5, "a first post creates its queue, which takes more than {commands} commands");
+    assert!(commands >= 5, "a first post creates its queue, which needs more than {commands} commands");
     assert_eq!(scene.stored().queues(), scene.stored().registered());
 }
 
@@ -87,7 +87,8 @@ async fn posts_that_share_a_script_are_stored_once_each() {
         assert_eq!(scene.requests.api.post(path, &batch(0)).send().await.unwrap().status(), 201);
     }
 
-    // The first script carries few posts, the next one all that has gathered. There are two at least: 80 messages do not fit into one.
+    // The first script has few posts, the next one all that have accumulated. There are at least
+    // two, because 80 messages do not fit into one.
     for lost in 0..2 {
         scene.gate.lose_reply_of(lost);
         let posts = (1..=40).map(|number| scene.requests.api.post(&paths[number % 3], &batch(number)).send());
@@ -125,7 +126,7 @@ async fn a_queue_is_created_once() {
         })
         .await;
 
-    assert!(commands >= 4, "a creation takes more than {commands} commands");
+    assert!(commands >= 4, "a creation needs more than {commands} commands");
     assert_eq!(scene.stored().queues(), scene.stored().registered());
 }
 
@@ -151,12 +152,12 @@ async fn a_patch_is_applied_once() {
             })
             .await;
 
-        assert!(commands >= 2, "a patch takes more than {commands} commands");
+        assert!(commands >= 2, "a patch needs more than {commands} commands");
     }
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_gone() {
+async fn a_repeated_deletion_deletes_once() {
     let scene = Scene::start().await;
 
     let commands = scene
@@ -182,12 +183,12 @@ async fn what_is_deleted_is_gone() {
         })
         .await;
 
-    assert!(commands >= 2, "a deletion takes more than {commands} commands");
-    scene.stored().no_queue_is_half_there();
+    assert!(commands >= 2, "a deletion needs more than {commands} commands");
+    scene.stored().assert_no_partial_queue();
 }
 
 #[tokio::test]
-async fn of_many_posts_no_acknowledged_one_is_missing_and_none_is_there_twice() {
+async fn every_acknowledged_post_is_stored_exactly_once() {
     const POSTERS: u64 = 8;
     const POSTS: usize = 60;
     let redis = RedisServer::start();
@@ -197,12 +198,12 @@ async fn of_many_posts_no_acknowledged_one_is_missing_and_none_is_there_twice() 
     assert_eq!(api.put("/v2/queues/q").send().await.unwrap().status(), 201);
 
     let posters = (0..POSTERS).map(async |poster| {
-        let mut dice = Dice::new(poster);
+        let mut random = Random::new(poster, 0, 0);
         let mut receipts = Vec::new();
         for number in 0..POSTS {
-            let bodies: Vec<String> = (0..=dice.roll(4)).map(|part| format!("{poster}/{number}/{part}")).collect();
+            let bodies: Vec<String> = (0..=random.below(4)).map(|part| format!("{poster}/{number}/{part}")).collect();
             let batch: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
-            if dice.roll(6) == 0 {
+            if random.below(6) == 0 {
                 proxy.drop_replies(1);
             }
             let response = api.post("/v2/queues/q/messages", &json!({ "messages": batch })).send().await.unwrap();
@@ -226,7 +227,7 @@ async fn of_many_posts_no_acknowledged_one_is_missing_and_none_is_there_twice() 
         let stored = at.map_or(&[][..], |at| &feed[at..feed.len().min(at + bodies.len())]);
         if let Some(receipt) = receipt {
             let promised: Vec<_> = receipt.into_iter().zip(bodies.iter().map(|body| json!(body))).collect();
-            assert_eq!(stored, promised, "acknowledged, but not there as in the receipt");
+            assert_eq!(stored, promised, "acknowledged, but not stored as in the receipt");
         }
         for body in bodies {
             let times = feed.iter().filter(|(_, other)| *other == body).count();
@@ -236,7 +237,7 @@ async fn of_many_posts_no_acknowledged_one_is_missing_and_none_is_there_twice() 
     assert!(feed.windows(2).all(|pair| pair[0].0 < pair[1].0), "the feed is in the order of its ids");
 }
 
-/// All messages of a queue by id, followed by marker.
+/// Returns all messages of a queue by id, read by marker.
 pub(super) async fn feed(api: &Api, path: &str) -> Vec<(String, Value)> {
     let mut feed: Vec<(String, Value)> = Vec::new();
     loop {

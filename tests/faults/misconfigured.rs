@@ -1,9 +1,9 @@
-//! A Redis that cannot be used because of a wrong setting: one line of the log, `/readyz` and `sukkal check` say why, and
-//! the log says when it works.
+//! A Redis that cannot be used because of a wrong setting. One log line, `/readyz` and `sukkal
+//! check` give the reason, and the log says when the store works again.
 
 use serde_json::Value;
 
-use crate::support::redis::{RedisServer, poll_until, tethered};
+use crate::support::redis::{RedisServer, block_until, child_command};
 use crate::support::sukkal::Sukkal;
 
 const PASSWORD: &str = "open-sesame";
@@ -20,9 +20,9 @@ async fn readiness(sukkal: &Sukkal) -> (u16, String) {
     (status, document["description"].as_str().unwrap_or_default().to_owned())
 }
 
-/// What `sukkal check` says of a store that it cannot reach.
+/// Returns the output of `sukkal check` for a store that it cannot reach.
 fn check(store: &str) -> String {
-    let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
     let output = command.args(["check", "--store", store]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -53,7 +53,7 @@ async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
         (format!("redis-sentinel://127.0.0.1:{open}/main"), "unknown command 'SENTINEL'"),
     ] {
         let sukkal = Sukkal::start(&store);
-        poll_until("the reason is logged", || !lines(&sukkal, UNUSABLE).is_empty());
+        block_until("the reason is logged", || !lines(&sukkal, UNUSABLE).is_empty());
 
         let (status, description) = readiness(&sukkal).await;
         assert_eq!(status, 503);
@@ -69,27 +69,27 @@ async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
 }
 
 #[tokio::test]
-async fn a_redis_that_can_be_used_again_is_reported() {
+async fn a_recovered_redis_is_reported() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
-    poll_until("it is connected", || !lines(&sukkal, "connected to the store").is_empty());
+    block_until("it is connected", || !lines(&sukkal, "connected to the store").is_empty());
 
     redis.kill();
-    poll_until("the loss is logged", || lines(&sukkal, UNUSABLE).len() == 1);
+    block_until("the loss is logged", || lines(&sukkal, UNUSABLE).len() == 1);
     redis.restart();
-    poll_until("the return is logged", || lines(&sukkal, "the store can be used again").len() == 1);
+    block_until("the return is logged", || lines(&sukkal, "the store can be used again").len() == 1);
 
     assert_eq!(readiness(&sukkal).await.0, 204);
 }
 
 #[tokio::test]
-async fn a_user_that_is_added_later_is_noticed_without_a_restart() {
+async fn a_user_that_is_added_later_works_without_a_restart() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&format!("redis://ali:{PASSWORD}@127.0.0.1:{}", redis.port()));
-    poll_until("the reason is logged", || !lines(&sukkal, "WRONGPASS").is_empty());
+    block_until("the reason is logged", || !lines(&sukkal, "WRONGPASS").is_empty());
 
     redis.command(&["ACL", "SETUSER", "ali", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
 
-    poll_until("it can be used", || !lines(&sukkal, "the store can be used again").is_empty());
+    block_until("it can be used", || !lines(&sukkal, "the store can be used again").is_empty());
     assert_eq!(readiness(&sukkal).await.0, 204);
 }

@@ -1,15 +1,15 @@
-//! What breaks: Redis gone, full or silent, clients that hang up, processes that are told to stop.
+//! Faults: Redis down, full or silent, clients that disconnect, and processes that are told to
+//! stop.
 
 mod cluster;
 mod cuts;
-mod dice;
+mod disconnected_waiters;
 mod drain;
 mod embedded;
 mod full;
 mod full_claims;
 mod full_disk;
 mod gate;
-mod ghosts;
 mod half_done;
 mod hang_up;
 mod janitor;

@@ -1,4 +1,4 @@
-//! Options: bad ones are refused in one line, good ones are in force wherever they are set.
+//! Options: invalid ones are refused with one line, and valid ones take effect from every source.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -8,7 +8,7 @@ use super::process::{Program, refused};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
-/// What was set, and what is said about it. `FILE` stands for the path of a file with these options.
+/// Options, and the message about them. `FILE` stands for the path of a file with these options.
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn a_bad_option_is_refused_in_one_line() {
@@ -24,7 +24,7 @@ fn a_bad_option_is_refused_in_one_line() {
         |text: &'static str| (vec!["--config", FILE], None, text),
     );
 
-    for ((arguments, variable, text), said) in [
+    for ((arguments, variable, text), expected) in [
         (flag("--bind", "nowhere"), &format!("--bind is \"nowhere\" (on the command line); {ADDRESS}")[..]),
         (flag("--bind", "127.0.0.1"), &format!("--bind is \"127.0.0.1\" (on the command line); {ADDRESS}")),
         (flag("--bind", "localhost:65536"), &format!("--bind is \"localhost:65536\" (on the command line); {ADDRESS}")),
@@ -85,8 +85,8 @@ fn a_bad_option_is_refused_in_one_line() {
         ),
         (
             variable("SUKKAL_LOG__FILTER", "a=b=c"),
-            "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or such \
-             levels by module, for example SUKKAL_LOG__FILTER=info,fred=error",
+            "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or a \
+             list with levels for modules, for example SUKKAL_LOG__FILTER=info,fred=error",
         ),
         (
             file("[log]\nformat = \"xml\""),
@@ -175,36 +175,36 @@ fn a_bad_option_is_refused_in_one_line() {
         std::fs::write(path.path(), text).unwrap();
         let path = path.path().to_str().unwrap();
         let arguments: Vec<&str> = arguments.into_iter().map(|word| if word == FILE { path } else { word }).collect();
-        // Unless the file is about it, this keeps the service from taking the usual port.
+        // Unless the file sets the address, this keeps the service from using the default port.
         let bind = (!text.contains("bind")).then_some(("SUKKAL_BIND", "127.0.0.1:0"));
         let environment: Vec<_> = bind.into_iter().chain(variable).collect();
 
-        let (code, told) = refused(&[&["serve"], &arguments[..]].concat(), &environment);
+        let (code, stderr) = refused(&[&["serve"], &arguments[..]].concat(), &environment);
 
-        let told = told.replace(path, FILE);
-        assert_eq!(code, Some(2), "{told}");
-        if said.ends_with(' ') {
-            assert!(told.starts_with(&format!("sukkal: {said}")) && told.lines().count() == 1, "{told}");
+        let stderr = stderr.replace(path, FILE);
+        assert_eq!(code, Some(2), "{stderr}");
+        if expected.ends_with(' ') {
+            assert!(stderr.starts_with(&format!("sukkal: {expected}")) && stderr.lines().count() == 1, "{stderr}");
         } else {
-            assert_eq!(told, format!("sukkal: {said}\n"));
+            assert_eq!(stderr, format!("sukkal: {expected}\n"));
         }
     }
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
 
-    let (code, said) = refused(&["serve", "--bind", &taken, "--store", "memory:"], &[]);
+    let (code, expected) = refused(&["serve", "--bind", &taken, "--store", "memory:"], &[]);
 
-    assert_eq!(code, Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(&format!("cannot listen on {taken}: Address already in use")), "{said}");
+    assert_eq!(code, Some(2), "{expected}");
+    assert_eq!(expected.lines().count(), 1, "{expected}");
+    assert!(expected.contains(&format!("cannot listen on {taken}: Address already in use")), "{expected}");
 }
 
 #[tokio::test]
-async fn an_address_may_be_a_name_or_only_a_port() {
+async fn an_address_can_be_a_name_or_only_a_port() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "bind = \"localhost:0\"").unwrap();
     let file = file.path().to_str().unwrap();
@@ -229,20 +229,20 @@ async fn an_address_may_be_a_name_or_only_a_port() {
 }
 
 #[test]
-fn mistakes_that_keep_nothing_from_working_are_logged() {
+fn harmless_mistakes_are_logged() {
     let environment = [
         ("SUKKAL_STROE", "hush"),
         ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "hush"),
-        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret for tests that nobody else knows"),
+        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in tests"),
     ];
 
     let program = Program::start(&["--bind", "0", "--store", "memory:"], &environment);
 
     let warnings: Vec<&str> =
-        program.said_before.iter().filter(|line| line.contains("\"WARN\"")).map(String::as_str).collect();
+        program.lines_before.iter().filter(|line| line.contains("\"WARN\"")).map(String::as_str).collect();
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     assert!(
-        warnings[0].contains("SUKKAL_STROE names no option and is ignored; did you mean SUKKAL_STORE?"),
+        warnings[0].contains("SUKKAL_STROE does not name an option and is ignored; did you mean SUKKAL_STORE?"),
         "{warnings:#?}"
     );
     assert!(warnings[1].contains("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY is short (4 bytes, "), "{warnings:#?}");
@@ -252,15 +252,18 @@ fn mistakes_that_keep_nothing_from_working_are_logged() {
 #[test]
 fn an_unknown_flag_or_command_ends_with_2() {
     for arguments in [&["--colour", "red"][..], &["dance"], &["serve", "extra"]] {
-        let (code, said) = refused(arguments, &[]);
+        let (code, expected) = refused(arguments, &[]);
 
         assert_eq!(code, Some(2));
-        assert!(said.contains(arguments.last().copied().unwrap_or_default()) || said.contains(arguments[0]), "{said}");
+        assert!(
+            expected.contains(arguments.last().copied().unwrap_or_default()) || expected.contains(arguments[0]),
+            "{expected}"
+        );
     }
 }
 
 #[tokio::test]
-async fn environment_variables_are_in_force() {
+async fn environment_variables_take_effect() {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "3")]);
     let api = sukkal.project("options-environment");
@@ -273,7 +276,7 @@ async fn environment_variables_are_in_force() {
 }
 
 #[tokio::test]
-async fn the_file_is_in_force_below_the_environment_and_flags() {
+async fn environment_and_flags_override_the_file() {
     let redis = RedisServer::shared();
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = "bind = \"127.0.0.1:1\"\nstore = \"redis://127.0.0.1:1\"\n\

@@ -1,5 +1,5 @@
-//! Redis is gone, in each way in which it can be: every request is answered in time, nothing hangs,
-//! and all is well again soon after its return.
+//! Redis is unavailable in each possible way: every request gets a response in time, nothing hangs,
+//! and all requests work again soon after its return.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,13 +9,13 @@ use std::thread;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::requests::{self, Answer, DELETES, HANGS, Kind, READS, Requests, WRITES, all_done, all_refused};
+use super::requests::{self, Answer, DELETES, HANG_TIMEOUT, Kind, READS, Requests, WRITES, all_done, all_refused};
 use crate::support::ports;
 use crate::support::proxy::Proxy;
-use crate::support::redis::{RedisServer, Reply, poll_until};
+use crate::support::redis::{RedisServer, Reply, block_until};
 use crate::support::sukkal::Sukkal;
 
-/// How many requests come at once.
+/// Number of concurrent requests.
 const MANY: usize = 64;
 
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "no")];
@@ -46,7 +46,7 @@ impl Scene {
         self.requests.send(&requests::all(), MANY).await
     }
 
-    /// Waits, beside `send_all`, until its requests are under way.
+    /// Waits, concurrently with `send_all`, until its requests are under way.
     async fn some_are_answered(&self) {
         let first_of_many = self.requests.api.get("/readyz").send().await.unwrap();
         assert_eq!(first_of_many.status(), 204);
@@ -59,7 +59,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_killed_redis_is_answered_with_503_until_it_is_back() {
+async fn requests_get_503_until_a_killed_redis_is_back() {
     let scene = Scene::start().await;
 
     scene.redis.kill();
@@ -71,23 +71,23 @@ async fn a_killed_redis_is_answered_with_503_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_redis_that_others_have_waited_for_in_vain() {
+async fn later_requests_do_not_wait_for_a_redis_that_is_known_to_be_down() {
     let scene = Scene::start().await;
     scene.redis.kill();
     all_refused(&scene.send_all().await);
 
-    // Thirty that wait in vain take forty seconds.
+    // Thirty sequential requests that time out would take forty seconds.
     let one_after_the_other = async {
         for _ in 0..30 {
             let answer = scene.requests.api.get("/v2/queues").send().await.unwrap();
             assert_eq!(answer.status(), 503);
         }
     };
-    timeout(HANGS, one_after_the_other).await.expect("they are refused at once");
+    timeout(HANG_TIMEOUT, one_after_the_other).await.expect("they are refused at once");
 }
 
 #[tokio::test]
-async fn a_paused_redis_is_answered_with_503_until_it_goes_on() {
+async fn requests_get_503_until_a_suspended_redis_resumes() {
     let scene = Scene::start().await;
 
     scene.redis.pause();
@@ -99,7 +99,7 @@ async fn a_paused_redis_is_answered_with_503_until_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_redis_paused_in_the_middle_of_requests_is_answered_in_time() {
+async fn requests_get_a_response_in_time_if_redis_is_suspended_meanwhile() {
     let scene = Scene::start().await;
 
     for _ in 0..3 {
@@ -115,7 +115,7 @@ async fn a_redis_paused_in_the_middle_of_requests_is_answered_in_time() {
 }
 
 #[tokio::test]
-async fn a_silent_network_is_answered_with_503_until_it_carries_again() {
+async fn requests_get_503_until_a_silent_network_recovers() {
     let scene = Scene::start().await;
 
     scene.proxy.black_hole();
@@ -127,7 +127,7 @@ async fn a_silent_network_is_answered_with_503_until_it_carries_again() {
 }
 
 #[tokio::test]
-async fn a_network_that_takes_connections_and_carries_nothing_is_answered_with_503() {
+async fn requests_get_503_if_the_network_accepts_connections_but_forwards_nothing() {
     let scene = Scene::start().await;
 
     scene.proxy.black_hole();
@@ -141,7 +141,7 @@ async fn a_network_that_takes_connections_and_carries_nothing_is_answered_with_5
 }
 
 #[tokio::test]
-async fn refused_connections_are_answered_with_503_until_they_are_taken() {
+async fn requests_get_503_while_redis_refuses_connections() {
     let scene = Scene::start().await;
 
     scene.proxy.refuse();
@@ -154,7 +154,7 @@ async fn refused_connections_are_answered_with_503_until_they_are_taken() {
 }
 
 #[tokio::test]
-async fn cut_connections_are_made_anew_and_nobody_notices() {
+async fn closed_connections_are_replaced_without_an_error() {
     let scene = Scene::start().await;
 
     for _ in 0..5 {
@@ -170,7 +170,7 @@ async fn cut_connections_are_made_anew_and_nobody_notices() {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_sent_again_and_nobody_notices() {
+async fn forgotten_scripts_are_sent_again_without_an_error() {
     let scene = Scene::start().await;
 
     scene.redis.command(&["SCRIPT", "FLUSH"]);
@@ -179,13 +179,13 @@ async fn forgotten_scripts_are_sent_again_and_nobody_notices() {
 }
 
 #[tokio::test]
-async fn a_redis_that_comes_late_is_waited_for() {
+async fn the_service_starts_before_its_redis() {
     let redis = RedisServer::start();
     redis.kill();
     let sukkal = Sukkal::start(&redis.url());
     let requests = Requests::without_queue(&sukkal);
 
-    // These do not ask the store about an id that can be none of its own.
+    // These do not send the store an id that cannot be one of its own.
     let by_id = ["GET message", "GET messages by id", "DELETE message", "DELETE messages", "PATCH queue"];
     let kinds: Vec<_> = requests::all().into_iter().filter(|(what, _)| !by_id.contains(what)).collect();
 
@@ -196,7 +196,7 @@ async fn a_redis_that_comes_late_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_busy_with_a_script_is_answered_with_503() {
+async fn requests_get_503_while_redis_is_busy_with_a_script() {
     let redis = Arc::new(RedisServer::start_with(&[("lua-time-limit", "50")]));
     let sukkal = Sukkal::start(&redis.url());
     let requests = Requests::prepare(&sukkal).await;
@@ -204,7 +204,7 @@ async fn a_redis_that_is_busy_with_a_script_is_answered_with_503() {
     let runner = redis.clone();
     let script = thread::spawn(move || runner.command(&["EVAL", "while true do end", "0"]));
     let is_busy = || matches!(redis.command(&["PING"]), Reply::Error(error) if error.starts_with("BUSY"));
-    poll_until("the script is too slow", is_busy);
+    block_until("the script is too slow", is_busy);
     all_refused(&requests.send(&requests::all(), MANY).await);
     redis.command(&["SCRIPT", "KILL"]);
     let killed = script.join().unwrap();
@@ -216,10 +216,10 @@ async fn a_redis_that_is_busy_with_a_script_is_answered_with_503() {
 #[tokio::test]
 async fn a_read_only_redis_answers_reads_and_refuses_writes() {
     let scene = Scene::start().await;
-    let nobody = ports::free_port().to_string();
+    let unused_port = ports::free_port().to_string();
 
     for (refuse, accept) in [
-        (&["REPLICAOF", "127.0.0.1", &nobody][..], &["REPLICAOF", "NO", "ONE"][..]),
+        (&["REPLICAOF", "127.0.0.1", &unused_port][..], &["REPLICAOF", "NO", "ONE"][..]),
         (&["CONFIG", "SET", "min-replicas-to-write", "1"], &["CONFIG", "SET", "min-replicas-to-write", "0"]),
     ] {
         scene.redis.command(refuse);
@@ -233,7 +233,7 @@ async fn a_read_only_redis_answers_reads_and_refuses_writes() {
 }
 
 #[tokio::test]
-async fn connections_that_die_silently_are_replaced_while_requests_keep_coming() {
+async fn silent_connections_are_replaced_under_load() {
     let redis = RedisServer::start();
     let gate = Gate::start(redis.port(), "faults");
     let sukkal = Sukkal::start(&gate.url());
@@ -247,14 +247,14 @@ async fn connections_that_die_silently_are_replaced_while_requests_keep_coming()
 }
 
 #[tokio::test]
-async fn a_network_that_takes_no_more_big_posts_is_given_up() {
+async fn a_connection_that_accepts_no_more_data_is_replaced() {
     let redis = RedisServer::start();
     let gate = Gate::start(redis.port(), "faults");
     let sukkal = Sukkal::start(&gate.url());
     let requests = Requests::prepare(&sukkal).await;
 
     gate.silence_connections();
-    // More than the kernel's buffers take.
+    // More data than the kernel's buffers take.
     requests.send(&[BIG_POST], 2 * MANY).await.iter().for_each(Answer::check);
 
     requests.all_work_again(&requests::all()).await;
@@ -262,10 +262,11 @@ async fn a_network_that_takes_no_more_big_posts_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_loading_is_answered_with_503() {
+async fn requests_get_503_while_redis_is_loading() {
     const KEYS: usize = 3000;
     let redis = Arc::new(RedisServer::start_with(&[
-        // Answers while it loads, after each kilobyte; and loads a key in a millisecond.
+        // Redis responds while it loads, after each kilobyte, and takes a millisecond to load a
+        // key.
         ("loading-process-events-interval-bytes", "1024"),
         ("key-load-delay", "1000"),
     ]));
@@ -276,14 +277,14 @@ async fn a_redis_that_is_loading_is_answered_with_503() {
 
     let restarting = redis.clone();
     let restart = thread::spawn(move || restarting.restart());
-    poll_until("it loads", || is_loading(redis.port()).unwrap_or(false));
+    block_until("it loads", || is_loading(redis.port()).unwrap_or(false));
     all_refused(&requests.send(&requests::all(), MANY).await);
     restart.join().unwrap();
 
     requests.all_work_again(&requests::all()).await;
 }
 
-/// An error when it takes no connections at all.
+/// Returns an error if it accepts no connections at all.
 fn is_loading(port: u16) -> io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.write_all(b"PING\r\n")?;

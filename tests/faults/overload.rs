@@ -1,5 +1,5 @@
-//! More requests than the store can serve: they wait in the process, projects take turns, and what cannot be served is
-//! refused in time.
+//! More requests than the store can serve: they wait in the process, projects take turns, and
+//! requests that cannot be served are refused in time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::support::sukkal::{Api, Sukkal};
 const IN_FLIGHT_MAX: u32 = 64;
 const WAITING: u32 = 200;
 const REQUESTS_WAITING: &str = "sukkal_store_requests_waiting";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server over a Redis behind a proxy.
 struct Scene {
@@ -36,7 +36,7 @@ impl Scene {
         Self { proxy, sukkal, _redis: redis }
     }
 
-    /// A project with a queue that has a message.
+    /// Returns a client of a project with a queue that has a message.
     async fn project(&self, name: &str) -> Api {
         let api = self.sukkal.project(name);
         let posted = api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": 1 }] })).send().await.unwrap();
@@ -51,11 +51,12 @@ impl Scene {
                 yield_now().await;
             }
         };
-        timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{metric} does not reach {value}"));
+        timeout(TIMEOUT, reached).await.unwrap_or_else(|_| panic!("{metric} does not reach {value}"));
     }
 }
 
-/// Sends a request for the feed in a task, which says by this name when it was answered, and with which status.
+/// Lists the feed in a task, which reports under this name when the response arrived, and its
+/// status.
 fn list(api: &Api, name: &'static str, answered: &mpsc::UnboundedSender<(&'static str, u16)>) {
     let (api, answered) = (api.clone(), answered.clone());
     tokio::spawn(async move {
@@ -65,7 +66,7 @@ fn list(api: &Api, name: &'static str, answered: &mpsc::UnboundedSender<(&'stati
 }
 
 #[tokio::test]
-async fn a_project_does_not_wait_for_the_flood_of_another_one() {
+async fn a_project_does_not_wait_for_the_overload_of_another_one() {
     let scene = Scene::start(&[]);
     let (busy, quiet) = (scene.project("busy").await, scene.project("quiet").await);
     let (sender, mut answers) = mpsc::unbounded_channel();
@@ -86,7 +87,7 @@ async fn a_project_does_not_wait_for_the_flood_of_another_one() {
         order.push(name);
     }
     let place = order.iter().position(|name| *name == "quiet").unwrap();
-    assert!(place <= 2 * IN_FLIGHT_MAX as usize, "{place} of {} were answered before", order.len());
+    assert!(place <= 2 * IN_FLIGHT_MAX as usize, "{place} of {} got responses earlier", order.len());
 }
 
 #[tokio::test]
@@ -105,7 +106,7 @@ async fn requests_that_wait_for_a_silent_store_are_refused_together() {
     while let Some((_, status)) = answers.recv().await {
         assert_eq!(status, 503);
     }
-    // One after the other they would take seven seconds.
+    // In sequence they would take seven seconds.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
@@ -137,12 +138,12 @@ async fn a_post_that_waited_for_too_long_is_not_stored_later() {
             }
         }
     };
-    let listed = timeout(PATIENCE, listed).await.expect("the store is back");
+    let listed = timeout(TIMEOUT, listed).await.expect("the store is back");
     assert_eq!(listed["messages"], json!([]));
 }
 
 #[tokio::test]
-async fn a_ping_waits_for_its_turn_as_any_request() {
+async fn a_ping_waits_for_its_turn_like_any_request() {
     let scene = Scene::start(&[]);
     let busy = scene.project("busy").await;
     let (sender, _answers) = mpsc::unbounded_channel();
@@ -156,11 +157,11 @@ async fn a_ping_waits_for_its_turn_as_any_request() {
 
     scene.reaches(REQUESTS_WAITING, 1).await;
     scene.proxy.restore();
-    timeout(PATIENCE, ping).await.expect("there is an answer").unwrap().unwrap();
+    timeout(TIMEOUT, ping).await.expect("there is a response").unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn callers_of_readyz_share_their_attempts() {
+async fn concurrent_readyz_requests_share_one_attempt() {
     const CALLERS: usize = 500;
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());

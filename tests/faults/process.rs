@@ -1,4 +1,4 @@
-//! The program itself: its options, its signals, how it ends.
+//! The program itself: its options, its signals, and how it exits.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -7,15 +7,15 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-use crate::support::redis::{poll_until, spawn, tethered};
+use crate::support::redis::{block_until, child_command, spawn};
 
-/// A running server whose options are the test's own; killed when dropped.
+/// A running server with the options of the test, which is killed on drop.
 pub(super) struct Program {
     process: Child,
     log: BufReader<ChildStderr>,
     pub(super) address: SocketAddr,
-    /// What it logged before it listened.
-    pub(super) said_before: Vec<String>,
+    /// The log lines from before it listened.
+    pub(super) lines_before: Vec<String>,
 }
 
 impl Program {
@@ -25,9 +25,9 @@ impl Program {
         command.stderr(Stdio::piped());
         let mut process = spawn(command).expect("the binary under test starts");
         let mut log = BufReader::new(process.stderr.take().expect("stderr is piped"));
-        let (listening, said_before) = wait_for(&mut log, "listening");
+        let (listening, lines_before) = wait_for(&mut log, "listening");
         let address = listening["fields"]["address"].as_str().expect("the address is logged");
-        Self { process, address: address.parse().expect("an address"), log, said_before }
+        Self { process, address: address.parse().expect("an address"), log, lines_before }
     }
 
     pub(super) fn signal(&self, name: &str) {
@@ -35,15 +35,15 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh is there").success());
     }
 
-    /// Waits until it logs that.
-    pub(super) fn wait_until_it_says(&mut self, message: &str) {
+    /// Waits until it logs this message.
+    pub(super) fn wait_until_logged(&mut self, message: &str) {
         wait_for(&mut self.log, message);
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     pub(super) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
-        poll_until("it ends", || {
+        block_until("it ends", || {
             status = self.process.try_wait().expect("it is our child");
             status.is_some()
         });
@@ -58,18 +58,18 @@ impl Drop for Program {
     }
 }
 
-/// Runs a `sukkal` that should not start: its exit code, and what it says on stderr.
+/// Runs a `sukkal` that should not start. Returns its exit code and its stderr.
 pub(super) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = command(arguments, environment);
     command.stderr(Stdio::piped());
     let mut process = spawn(command).expect("the binary under test starts");
-    poll_until("it ends by itself", || process.try_wait().expect("it is our child").is_some());
+    block_until("it ends by itself", || process.try_wait().expect("it is our child").is_some());
     let output = process.wait_with_output().expect("it ends");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
 
 fn command<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Command {
-    let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
     command.args(arguments).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command

@@ -1,10 +1,11 @@
-//! Registrations that change while another process confirms or removes them, each held in the middle.
+//! Registrations that change while another process confirms or removes them, with that process
+//! stopped in the middle.
 
 use std::time::Duration;
 
 use sukkal::domain::{Metadata, ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, MessageStore, QueueStore, Scope, Upkeep};
+use sukkal::storage::{Listing, Maintenance, MessageStore, QueueStore};
 use tokio::time::{sleep, timeout};
 
 use super::gate::Gate;
@@ -41,7 +42,7 @@ async fn a_confirmation_does_not_outlive_a_queue_that_is_deleted_meanwhile() {
     store.get_queue(&queue()).await.unwrap();
 
     // The list, and the version that the confirmation reads.
-    let listing = Listing { after: None, limit: 1, not_from: None, scope: Scope::default() };
+    let listing = Listing::first(1);
     store.list_messages(&queue(), &listing).await.unwrap();
     gate.hold_after(1);
     wait_until("the confirmation is held", || gate.has_happened()).await;
@@ -50,7 +51,8 @@ async fn a_confirmation_does_not_outlive_a_queue_that_is_deleted_meanwhile() {
     assert_eq!(monitor, Reply::Status("OK".to_owned()));
     gate.release();
 
-    // It registers the queue and the project, reads the version again, and removes what it has registered.
+    // The confirmation registers the queue and the project, reads the version again, and removes
+    // its registrations.
     wait_until("the registration is removed", || {
         let stats = redis.command(&["INFO", "commandstats"]);
         stats.as_text().contains("cmdstat_zadd") && stats.as_text().contains("cmdstat_zrem")
@@ -68,16 +70,16 @@ async fn a_project_whose_next_queue_is_created_meanwhile_is_not_removed() {
     other.delete_queue(&queue()).await.unwrap();
     walker.ping().await.unwrap();
 
-    // It has read the project and seen that it has no queue, and is about to remove it.
+    // The maintenance round has read that the project has no queue, and is about to remove it.
     gate.hold_after(1);
-    let walk = tokio::spawn(async move { walker.tidy(None).await });
+    let walk = tokio::spawn(async move { walker.maintain_step(None).await });
     wait_until("the removal is held", || gate.has_happened()).await;
     other.create_queue(&queue(), &Metadata::default()).await.unwrap();
     gate.release();
 
-    // On a busy machine it may have given up.
+    // On a busy machine it may have timed out.
     let _outcome = walk.await.unwrap();
-    assert_eq!(other.tidy(None).await, Ok(Some(queue())), "the queue is not found");
+    assert_eq!(other.maintain_step(None).await, Ok(Some(queue())), "the queue is not found");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Every kind of request that needs the store, many at once, and what may become of them when the
-//! store is gone.
+//! Every kind of request that needs the store, in large numbers, and the allowed responses while
+//! the store is down.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,19 @@ use uuid::Uuid;
 
 use crate::support::sukkal::{Api, Sukkal};
 
-/// What is promised: how long an answer may take, and how soon all is well when the store is back.
+/// The promised limits: the duration of a response, and the time until all requests work after the
+/// store is back.
 const PROMISED: Duration = Duration::from_secs(2);
-/// What a busy machine may add: test, server and Redis share its cores with other tests. The server
-/// itself gives up after 1.8 seconds.
+/// Allowance for a busy machine: test, server and Redis share its cores with other tests. The
+/// server itself gives up after 1.8 seconds.
 const SLACK: Duration = Duration::from_millis(500);
-/// The end of waiting for what should have come long ago.
-pub(super) const HANGS: Duration = Duration::from_secs(20);
+/// The timeout for events that should have happened long before.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A kind of request: what it is called, and how it is made.
+/// A kind of request: its name, and a function that creates it.
 pub(super) type Kind = (&'static str, fn(&Requests) -> RequestBuilder);
 
-/// What changes nothing.
+/// Requests that change nothing.
 pub(super) const READS: [Kind; 6] = [
     ("GET queue", |r| r.api.get("/v2/queues/kept")),
     ("GET queues", |r| r.api.get("/v2/queues?detailed=true&with_count=true")),
@@ -32,18 +33,18 @@ pub(super) const READS: [Kind; 6] = [
     ("GET messages by id", |r| r.api.get(&format!("/v2/queues/kept/messages?ids={}", r.kept))),
     ("GET ping", |r| r.api.get("/v2/ping")),
 ];
-/// What needs a store that can be written.
+/// A request that needs a writable store.
 const READINESS: Kind = ("GET readyz", |r| r.api.get("/readyz"));
-/// What frees memory.
+/// Requests that free memory.
 pub(super) const DELETES: [Kind; 6] = [
     ("DELETE queue", |r| r.api.delete("/v2/queues/doomed")),
-    ("DELETE message", |r| r.api.delete(&format!("/v2/queues/kept/messages/{}", r.doomed))),
-    ("DELETE messages", |r| r.api.delete(&format!("/v2/queues/kept/messages?ids={}", r.doomed))),
+    ("DELETE message", |r| r.api.delete(&format!("/v2/queues/kept/messages/{}", r.deletion_fate))),
+    ("DELETE messages", |r| r.api.delete(&format!("/v2/queues/kept/messages?ids={}", r.deletion_fate))),
     ("DELETE message of no id", |r| r.api.delete("/v2/queues/kept/messages/nothing")),
     ("DELETE messages of no ids", |r| r.api.delete("/v2/queues/kept/messages?ids=nothing")),
     ("DELETE claim of no id", |r| r.api.delete("/v2/queues/kept/claims/nothing")),
 ];
-/// What takes memory.
+/// Requests that need memory.
 pub(super) const WRITES: [Kind; 4] = [
     ("PUT queue", |r| r.api.put(&format!("/v2/queues/{}", Uuid::new_v4()))),
     ("PATCH queue", |r| r.patch("kept", &json!([{ "op": "add", "path": "/metadata/colour", "value": "red" }]))),
@@ -53,34 +54,34 @@ pub(super) const WRITES: [Kind; 4] = [
     }),
 ];
 
-/// Every kind.
+/// Returns every kind.
 pub(super) fn all() -> Vec<Kind> {
     [&READS[..], &DELETES, &WRITES, &[READINESS]].concat()
 }
 
-/// A caller with a queue whose messages can be asked for.
+/// A client with a queue that has messages to read.
 pub(super) struct Requests {
     pub(super) api: Api,
     kept: String,
-    doomed: String,
+    deletion_fate: String,
 }
 
 impl Requests {
-    /// Prepares the queue; the store must be there.
+    /// Prepares the queue. The store must be up.
     pub(super) async fn prepare(sukkal: &Sukkal) -> Self {
         let api = sukkal.project("faults");
         let body = json!({ "messages": [{ "body": "kept" }, { "body": "doomed" }] });
         let response = api.post("/v2/queues/kept/messages", &body).send().await.unwrap();
         assert_eq!(response.status(), 201);
-        let [kept, doomed] = ids(&response.json().await.unwrap()).try_into().unwrap();
+        let [kept, deletion_fate] = ids(&response.json().await.unwrap()).try_into().unwrap();
         let response = api.put("/v2/queues/doomed").send().await.unwrap();
         assert_eq!(response.status(), 201);
-        Self { api, kept, doomed }
+        Self { api, kept, deletion_fate }
     }
 
-    /// A caller in whose project nothing is.
+    /// Returns a client whose project is empty.
     pub(super) fn without_queue(sukkal: &Sukkal) -> Self {
-        Self { api: sukkal.project("faults"), kept: "no-id".to_owned(), doomed: "no-id".to_owned() }
+        Self { api: sukkal.project("faults"), kept: "no-id".to_owned(), deletion_fate: "no-id".to_owned() }
     }
 
     pub(super) fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {
@@ -90,13 +91,13 @@ impl Requests {
             .body(patch.to_string())
     }
 
-    /// Sends `count` requests at once, of these kinds in turn.
+    /// Sends `count` concurrent requests of these kinds in turn.
     pub(super) async fn send(&self, kinds: &[Kind], count: usize) -> Vec<Answer> {
         let requests = kinds.iter().cycle().take(count);
         join_all(requests.map(|(what, request)| answer(what, request(self)))).await
     }
 
-    /// Repeats each kind until it is answered as it should, which must be soon.
+    /// Repeats each kind until its response is the normal one, which must be soon.
     pub(super) async fn all_work_again(&self, kinds: &[Kind]) {
         let back = Instant::now();
         let repeated = kinds.iter().map(|(what, request)| async move {
@@ -106,7 +107,7 @@ impl Requests {
                     return (*what, back.elapsed());
                 }
                 answer.check_refusal();
-                assert!(back.elapsed() < HANGS, "{what} does not come back: {answer:?}");
+                assert!(back.elapsed() < HANG_TIMEOUT, "{what} does not work again: {answer:?}");
             }
         });
         for (what, after) in join_all(repeated).await {
@@ -115,7 +116,7 @@ impl Requests {
     }
 }
 
-/// An answer, and how long it took.
+/// A response, and its duration.
 #[derive(Debug)]
 pub(super) struct Answer {
     what: &'static str,
@@ -130,7 +131,7 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// In time; a success, or a 503 as it should be.
+    /// Asserts that the response was in time, and a success or a proper 503.
     pub(super) fn check(&self) {
         assert!(self.took < PROMISED + SLACK, "{} was answered too late: {self:?}", self.what);
         if !self.succeeded() {
@@ -147,15 +148,15 @@ impl Answer {
     }
 }
 
-/// Checks that every request was answered in time, and refused.
+/// Asserts that every request got a response in time and was refused.
 pub(super) fn all_refused(answers: &[Answer]) {
     for answer in answers {
         answer.check();
-        assert!(!answer.succeeded(), "there was no store: {answer:?}");
+        assert!(!answer.succeeded(), "the store was down: {answer:?}");
     }
 }
 
-/// Checks that every request was answered in time, and did what it should.
+/// Asserts that every request got a response in time and succeeded.
 pub(super) fn all_done(answers: &[Answer]) {
     for answer in answers {
         answer.check();
@@ -163,7 +164,7 @@ pub(super) fn all_done(answers: &[Answer]) {
     }
 }
 
-/// The ids in the answer to a post.
+/// Returns the ids in the response to a post.
 pub(super) fn ids(receipt: &Value) -> Vec<String> {
     let hrefs = receipt["resources"].as_array().expect("a receipt lists resources");
     let id = |href: &Value| href.as_str().and_then(|href| href.rsplit('/').next()).expect("an href").to_owned();
@@ -182,6 +183,6 @@ async fn answer(what: &'static str, request: RequestBuilder) -> Answer {
         let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
         (status, retry_after, response.text().await.unwrap())
     };
-    let (status, retry_after, body) = timeout(HANGS, whole).await.unwrap_or_else(|_| panic!("{what} hangs"));
+    let (status, retry_after, body) = timeout(HANG_TIMEOUT, whole).await.unwrap_or_else(|_| panic!("{what} hangs"));
     Answer { what, status, retry_after, body, took: start.elapsed() }
 }

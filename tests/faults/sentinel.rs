@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
 /// Much longer than a fail-over takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const MASTER: &str = "mymaster";
 const FEED: &str = "/v2/queues/feed/messages";
 
@@ -26,27 +26,27 @@ async fn a_fail_over_is_followed() {
     let sukkal = Sukkal::start(&format!("redis-sentinel://127.0.0.1:{}/{MASTER}", sentinel.port()));
     let api = sukkal.project("p");
     assert_eq!(post(&api, "before").await, 201);
-    poll_until("the Sentinel knows the replica", || {
+    block_until("the Sentinel knows the replica", || {
         let known = sentinel.command(&["INFO", "sentinel"]);
         known.as_text().contains("slaves=1")
     });
     assert_eq!(master.command(&["WAIT", "1", "5000"]).as_int(), 1);
 
     master.kill();
-    poll_until("the replica is promoted", || {
-        // It hangs up on its clients as it is.
+    block_until("the replica is promoted", || {
+        // Redis closes all client connections when it becomes a master.
         replica.try_command(&["INFO", "replication"]).is_ok_and(|info| info.as_text().contains("role:master"))
     });
     let posted = async {
-        // The Sentinel may still name the old one for a moment.
+        // The Sentinel may still name the old master for a moment.
         while post(&api, "after").await != 201 {}
     };
-    timeout(PATIENCE, posted).await.expect("the new master is found");
+    timeout(TIMEOUT, posted).await.expect("the new master is found");
 
     let page: Value = api.get(&format!("{FEED}?echo=true")).send().await.unwrap().json().await.unwrap();
     let bodies = page["messages"].as_array().unwrap().iter().map(|message| &message["body"]);
     let mut bodies: Vec<&Value> = bodies.collect();
-    // A post that was answered with 503 may have happened.
+    // A post with the response 503 may have been executed.
     bodies.dedup();
     assert_eq!(bodies, ["before", "after"]);
 }

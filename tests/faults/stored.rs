@@ -1,16 +1,17 @@
-//! What a project has in Redis, read past the service, and whether it fits together.
+//! The data of a project in Redis, read without the service, and checks of its consistency.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::support::redis::{RedisServer, Reply};
 
-/// Length of a message's key, with which its entry begins; of an entry with a delivery state; of a claim id.
+/// Length of a message's key, with which its entry begins; of an entry with a delivery state; of a
+/// claim id.
 const KEY_BYTES: usize = 12;
 const DELIVERED_BYTES: usize = 37;
 const CLAIM_BYTES: usize = 16;
 /// Ranks (µs) of one block of `expirations`.
 const BLOCK_US: u64 = 16_384;
-/// What a queue consists of.
+/// The parts of a queue, each of which has a key.
 const PARTS: [&str; 11] = [
     "queue",
     "messages",
@@ -24,7 +25,7 @@ const PARTS: [&str; 11] = [
     "tenants",
     "idempotency",
 ];
-/// Where tests keep how far they have moved a queue's clock.
+/// The part in which tests keep the offset of a queue's clock.
 const CLOCK: &str = "clock";
 
 /// One project in one Redis.
@@ -34,7 +35,7 @@ pub(super) struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The names of the queues that exist.
+    /// Returns the names of the queues that exist.
     pub(super) fn queues(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for key in self.keys("*") {
@@ -46,14 +47,14 @@ impl Stored<'_> {
         names
     }
 
-    /// The names in the project's register.
+    /// Returns the names in the project's register.
     pub(super) fn registered(&self) -> BTreeSet<String> {
         let register = format!("sukkal:{{{}}}:queues", self.project);
         let name = |member: String| member.split('\0').next().unwrap_or_default().to_owned();
         texts(&self.redis.command(&["ZRANGE", &register, "0", "-1"])).map(name).collect()
     }
 
-    /// How many messages a queue has. Its parts must agree about that.
+    /// Returns the number of messages of a queue, on which its parts must agree.
     pub(super) fn messages(&self, queue: &str) -> i64 {
         let key = |part| format!("sukkal:{{{}/{queue}}}:{part}", self.project);
         let messages = self.redis.command(&["HLEN", &key("messages")]).as_int();
@@ -64,8 +65,8 @@ impl Stored<'_> {
         messages
     }
 
-    /// Checks that nothing is left of queues but the few small keys that outlive them for a while.
-    pub(super) fn no_queue_is_left(&self) {
+    /// Asserts that nothing is left of queues but the few small keys that outlive them for a while.
+    pub(super) fn assert_no_queue_left(&self) {
         assert_eq!(self.registered(), BTreeSet::new());
         for key in self.keys("*") {
             let part = key.rsplit_once("}:").expect("a queue's key has a hash tag").1;
@@ -74,8 +75,8 @@ impl Stored<'_> {
         }
     }
 
-    /// Checks that no part of a queue is there without the queue.
-    pub(super) fn no_queue_is_half_there(&self) {
+    /// Asserts that no part of a queue exists without the queue.
+    pub(super) fn assert_no_partial_queue(&self) {
         let queues = self.queues();
         for key in self.keys("*") {
             let (name, part) = key.rsplit_once("}:").expect("a queue's key has a hash tag");
@@ -84,24 +85,24 @@ impl Stored<'_> {
         }
     }
 
-    /// How many dead letters are on their way from a queue.
-    pub(super) fn letters_waiting(&self, queue: &str) -> i64 {
+    /// Returns how many dead letters are in the outbox of a queue.
+    pub(super) fn outbox_length(&self, queue: &str) -> i64 {
         self.redis.command(&["LLEN", &self.key(queue, "outbox")]).as_int()
     }
 
-    /// Checks that what is stored of each queue fits together, whatever was interrupted: it exists if anything of
-    /// it does and is listed then; each message is in one place, will end, and is held by nothing but a
-    /// lease that ends.
-    pub(super) fn all_fits_together(&self) {
-        self.no_queue_is_half_there();
+    /// Asserts that the data of each queue is consistent after any interruption. A queue exists if
+    /// any part of it does, and is then listed. Each message is in one state, will expire, and is
+    /// held only by a lease that ends.
+    pub(super) fn assert_consistent(&self) {
+        self.assert_no_partial_queue();
         let queues = self.queues();
         assert!(queues.is_subset(&self.registered()), "unlisted: {queues:?}");
         for queue in &queues {
-            self.fits_together(queue);
+            self.assert_queue_consistent(queue);
         }
     }
 
-    fn fits_together(&self, queue: &str) {
+    fn assert_queue_consistent(&self, queue: &str) {
         let members = |part| list(self.redis.command(&["ZRANGE", &self.key(queue, part), "0", "-1"]));
         let pairs = |part| pairs(self.redis.command(&["HGETALL", &self.key(queue, part)]));
         let (messages, claims) = (pairs("messages"), pairs("claims"));

@@ -1,4 +1,4 @@
-//! Those who wait while something breaks or ends: they are called all the same, or answered.
+//! Waiters during a fault or a shutdown: they are notified nevertheless, or get a response.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::process::Program;
 use crate::support::cluster::RedisCluster;
 use crate::support::events::Events;
 use crate::support::proxy::Proxy;
-use crate::support::redis::{RedisServer, Reply, poll_until};
+use crate::support::redis::{RedisServer, Reply, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
@@ -21,15 +21,15 @@ const CHANNEL: &str = "sukkal:{waiting/q}:queue";
 const MESSAGES: &str = "/v2/queues/q/messages";
 const FEED: &str = "/v2/queues/q/messages?echo=true";
 const CLAIMS: &str = "/v2/queues/q/claims?wait=30";
-/// What a drain may take on a busy machine; waits are for longer.
+/// Longest duration of a drain on a busy machine; waits are longer.
 const PROMPT: Duration = Duration::from_secs(10);
-/// Redis knows its subscribers; this is how many processes have subscribed to the queue.
+/// Returns how many processes have subscribed to the queue, according to Redis.
 fn subscribers(redis: &RedisServer) -> i64 {
     redis.command(&["PUBSUB", "SHARDNUMSUB", CHANNEL]).items()[1].as_int()
 }
 
 /// Sends a request that waits.
-fn begin_to_wait(request: RequestBuilder) -> JoinHandle<(u16, Value)> {
+fn start_waiting(request: RequestBuilder) -> JoinHandle<(u16, Value)> {
     tokio::spawn(async move {
         let answer = request.send().await.expect("the server answers");
         (answer.status().as_u16(), answer.json().await.unwrap_or_default())
@@ -48,35 +48,36 @@ async fn post(api: &Api, body: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_restarts_is_waited_for() {
+async fn waiters_survive_a_restart_of_redis() {
     let redis = RedisServer::start_with(&KEEPS_DATA);
     let sukkal = Sukkal::start(&redis.url());
     let api = sukkal.project(PROJECT);
-    // The claim may be first.
+    // The claim may come first.
     let mut events = Events::open(api.get(&format!("{FEED}&include_claimed=true"))).await;
-    let claiming = begin_to_wait(api.post(CLAIMS, &json!({})));
-    poll_until("somebody waits", || subscribers(&redis) == 1);
+    let claiming = start_waiting(api.post(CLAIMS, &json!({})));
+    block_until("a process waits for the queue", || subscribers(&redis) == 1);
 
     redis.kill();
     redis.restart();
-    poll_until("the queue is watched again", || subscribers(&redis) == 1);
+    block_until("the queue is watched again", || subscribers(&redis) == 1);
     post(&api, "after").await;
 
     let (status, claim) = claiming.await.unwrap();
-    // Who looked while there was no store was told so.
+    // A claim that queried while the store was down got an error.
     assert!(status == 503 || (status == 201 && claim["messages"][0]["body"] == "after"), "{status} {claim}");
     assert_eq!(events.bodies(1).await, ["after"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_connection_for_news_is_made_again() {
-    // What is posted then is told to nobody, as long as nobody is subscribed.
-    news_arrive_though(Proxy::cut, |_| {}).await;
+async fn a_closed_notification_connection_is_replaced() {
+    // While no process is subscribed, no waiter is notified of such a post.
+    assert_notified_despite(Proxy::cut, |_| {}).await;
 }
 
-/// The release is notified to nobody, so only a query from the waiter's own start sees the message.
+/// No waiter is notified of the release, so only a query from the waiter's own start finds the
+/// message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_released_while_the_connection_is_gone_reaches_a_waiter_that_has_read_past_it() {
+async fn a_message_released_during_an_outage_reaches_a_waiter_past_its_position() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
     let sukkal = Sukkal::start(&proxy.url("redis"));
@@ -87,8 +88,8 @@ async fn a_message_released_while_the_connection_is_gone_reaches_a_waiter_that_h
     let claim = worker.post("/v2/queues/q/claims", &json!({})).send().await.unwrap();
     let claim = claim.headers()["location"].to_str().unwrap().to_owned();
     post(&worker, "own").await;
-    let waiting = begin_to_wait(api.get(&format!("{MESSAGES}?wait=30")));
-    poll_until("somebody waits", || subscribers(&redis) == 1);
+    let waiting = start_waiting(api.get(&format!("{MESSAGES}?wait=30")));
+    block_until("a process waits for the queue", || subscribers(&redis) == 1);
 
     proxy.refuse();
     proxy.cut();
@@ -100,36 +101,37 @@ async fn a_message_released_while_the_connection_is_gone_reaches_a_waiter_that_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_for_news_that_is_silent_is_replaced() {
-    news_arrive_though(Proxy::black_hole, Proxy::restore).await;
+async fn a_silent_notification_connection_is_replaced() {
+    assert_notified_despite(Proxy::black_hole, Proxy::restore).await;
 }
 
-/// Breaks the network of a server with a stream, posts at another server, and mends the network.
-async fn news_arrive_though(breaks: impl Fn(&Proxy), mend: impl Fn(&Proxy)) {
+/// Breaks the network of a server that has a stream, posts through another server, and repairs the
+/// network.
+async fn assert_notified_despite(break_network: impl Fn(&Proxy), repair: impl Fn(&Proxy)) {
     let redis = RedisServer::start();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
     let sukkal = Sukkal::start(&proxy.url("redis"));
     let (api, elsewhere) = (sukkal.project(PROJECT), Sukkal::start(&redis.url()));
     let mut events = Events::open(api.get(FEED)).await;
-    poll_until("somebody waits", || subscribers(&redis) == 1);
+    block_until("a process waits for the queue", || subscribers(&redis) == 1);
 
-    breaks(&proxy);
+    break_network(&proxy);
     post(&elsewhere.project(PROJECT), "meanwhile").await;
-    mend(&proxy);
+    repair(&proxy);
 
     assert_eq!(events.bodies(1).await, ["meanwhile"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_queue_is_called_after_its_slot_has_moved() {
+async fn waiters_are_notified_after_the_slot_of_their_queue_has_moved() {
     let cluster = RedisCluster::start();
     let waited_on = [Sukkal::start(&cluster.url()), Sukkal::start(&cluster.url())];
     let mut events = Events::open(waited_on[0].project(PROJECT).get(FEED)).await;
     let from = cluster.node_of(CHANNEL);
     let to = cluster.nodes().iter().find(|node| node.port() != from.port()).unwrap();
-    poll_until("somebody waits", || subscribers(from) == 1);
+    block_until("a process waits for the queue", || subscribers(from) == 1);
 
-    // There is nothing in the slot yet.
+    // The slot is empty so far.
     let to_id = to.command(&["CLUSTER", "MYID"]).as_text().to_owned();
     let slot = from.command(&["CLUSTER", "KEYSLOT", CHANNEL]).as_int().to_string();
     for node in [to, from] {
@@ -141,7 +143,7 @@ async fn who_waits_for_a_queue_is_called_after_its_slot_has_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_answers_who_waits_and_others_take_over() {
+async fn a_drain_responds_to_waiters_and_other_processes_take_over() {
     for store in ["redis", "memory"] {
         let redis = RedisServer::start();
         let uri = if store == "redis" { redis.url() } else { "memory:".to_owned() };
@@ -151,11 +153,12 @@ async fn a_drain_answers_who_waits_and_others_take_over() {
         post(&api, "before").await;
         let seen = events.next().await.unwrap();
         let waiting = [
-            begin_to_wait(api.get(&format!("{FEED}&wait=30&marker={}", seen.id))),
-            begin_to_wait(api.post("/v2/queues/other/claims?wait=30", &json!({}))),
-            begin_to_wait(api.delete("/v2/queues/other/messages?pop=1&wait=30")),
+            start_waiting(api.get(&format!("{FEED}&wait=30&marker={}", seen.id))),
+            start_waiting(api.post("/v2/queues/other/claims?wait=30", &json!({}))),
+            start_waiting(api.delete("/v2/queues/other/messages?pop=1&wait=30")),
         ];
-        // A request behind theirs on another connection is answered when they have begun to wait.
+        // A request behind theirs on another connection gets its response when they have begun to
+        // wait.
         sleep(Duration::from_millis(300)).await;
 
         let start = Instant::now();
@@ -181,12 +184,13 @@ async fn a_drain_answers_who_waits_and_others_take_over() {
     }
 }
 
-/// Messages of 200 KB that nobody reads, far more than a page of them and the network hold.
+/// Messages of 200 KB that the client does not read, far more than a page and the network buffers
+/// hold.
 const UNREAD: usize = 400;
 const UNREAD_BYTES: usize = 200_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_nobody_reads_waits_for_its_reader() {
+async fn a_stream_waits_for_a_client_that_does_not_read() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
     let api = sukkal.project(PROJECT);
@@ -198,7 +202,7 @@ async fn a_stream_that_nobody_reads_waits_for_its_reader() {
         peak = peak.max(resident_bytes(sukkal.id()));
     }
 
-    assert!(peak < UNREAD * UNREAD_BYTES / 2, "{peak} bytes: the server keeps what nobody reads");
+    assert!(peak < UNREAD * UNREAD_BYTES / 2, "{peak} bytes: the server buffers data that the client does not read");
     assert_eq!(events.bodies(UNREAD).await.len(), UNREAD);
 }
 

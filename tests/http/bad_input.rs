@@ -1,10 +1,11 @@
-//! What no honest client sends: each time a clear 4xx that the client gets to read, and nothing changed.
+//! Requests that no correct client sends. Each gets a 4xx response that the client can read, and
+//! changes nothing.
 //!
 //! | row of the fact sheet | test |
 //! |---|---|
-//! | 1.2 no Content-Length 400 | `a_request_without_a_body_is_refused_where_there_must_be_one` |
-//! | 6.1, 4.2 too large 400, to the end of 300 KB | `a_body_is_heard_out_before_it_is_refused` |
-//! | 6.3, 6.5 too many ids 400 | `thousands_of_ids_are_too_many` |
+//! | 1.2 no Content-Length 400 | `a_missing_body_is_refused_where_one_is_required` |
+//! | 6.1, 4.2 too large: 400, after 300 KB were read | `a_refusal_is_sent_after_the_whole_body_was_read` |
+//! | 6.3, 6.5 too many ids 400 | `requests_with_thousands_of_ids_are_refused` |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,32 +21,35 @@ use tokio::time::timeout;
 
 use super::raw::read_answer;
 use super::{
-    INVALID_BODY, INVALID_REQUEST, NO_ROUTE, PATCH_TYPE, Stage, Tenant, answered, pick, refused, send, tenant,
+    INVALID_BODY, INVALID_REQUEST, NO_ROUTE, PATCH_TYPE, Project, Server, answered, new_project, pick, refused, send,
 };
 
 const PATH: &str = "/v2/queues/q/messages";
 const SEED: [u8; 32] = [7; 32];
-/// What a busy machine may need.
+/// How long a server on a busy machine may take to close a connection.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-async fn with_queue() -> Tenant {
-    let api = tenant();
+async fn project_with_queue() -> Project {
+    let api = new_project();
     api.create("q", &json!({"k": 1})).await;
     api.post_bodies("q", &[json!("before")]).await;
     api
 }
 
-/// What comes until the server closes the connection.
-async fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
+/// Reads until the server closes the connection, and returns what was read.
+async fn read_until_closed(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    timeout(END_TIMEOUT, stream.read_to_end(&mut rest)).await.expect("the server closes").expect("without a reset");
+    timeout(END_TIMEOUT, stream.read_to_end(&mut rest))
+        .await
+        .expect("the server closes the connection")
+        .expect("without a reset");
     rest
 }
 
 #[tokio::test]
-async fn random_bytes_are_no_document() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn random_bytes_are_refused_as_malformed_json() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &SEED);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let bytes = prop_oneof![
@@ -62,13 +66,13 @@ async fn random_bytes_are_no_document() {
             assert_eq!(answer.json().as_object().unwrap().len(), 2, "{answer:?}");
         }
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
-async fn a_body_is_heard_out_before_it_is_refused() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn a_refusal_is_sent_after_the_whole_body_was_read() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let body = format!(r#"{{"messages": [{{"body": "{}"}}]}}"#, "x".repeat(300_000));
     let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
     let nobody = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
@@ -85,14 +89,14 @@ async fn a_body_is_heard_out_before_it_is_refused() {
     ] {
         api.send_slowly(format!("{head}{length}")).await.refusal(status, title);
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Row 4.4-3.
 #[tokio::test]
-async fn a_request_without_a_body_is_refused_where_there_must_be_one() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn a_missing_body_is_refused_where_one_is_required() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
 
     for rest in ["\r\n", "Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"] {
         let answer = api.send_raw(format!("{}{rest}", api.head("POST", PATH))).await;
@@ -101,7 +105,7 @@ async fn a_request_without_a_body_is_refused_where_there_must_be_one() {
         let answer = api.send_raw(patch).await;
         assert_eq!(answer.refusal(400, INVALID_BODY), "PATCH body could not be empty for update.");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 fn chunked(document: &str) -> String {
@@ -110,10 +114,11 @@ fn chunked(document: &str) -> String {
     format!("Transfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n", chunk(first), chunk(last))
 }
 
-/// The fact sheet (1.2) takes it for no body, as upstream does; but then a purge of nothing is one of everything.
+/// The fact sheet (1.2) treats a chunked body as no body, as upstream does. But then a purge of no
+/// resource types would become a purge of everything.
 #[tokio::test]
-async fn a_chunked_body_counts_as_any_other() {
-    let api = with_queue().await;
+async fn a_chunked_body_is_accepted() {
+    let api = project_with_queue().await;
 
     let purge = chunked(r#"{"resource_types": ["subscriptions"]}"#);
     assert_eq!(api.send_raw(format!("{}{purge}", api.head("POST", "/v2/queues/q/purge"))).await.status, 204);
@@ -128,9 +133,9 @@ async fn a_chunked_body_counts_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_is_limited_as_any_other() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn a_chunked_body_has_the_same_size_limits() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let document = chunked(&format!(r#"{{"messages": [{{"body": "{}"}}]}}"#, "x".repeat(300_000)));
 
     for (head, title, most) in [
@@ -140,29 +145,29 @@ async fn a_chunked_body_is_limited_as_any_other() {
         (api.head("POST", "/v2/queues/q/claims"), INVALID_REQUEST, 65_536),
     ] {
         let description = api.send_slowly(format!("{head}{document}")).await.refusal(400, title);
-        assert_eq!(description, format!("the body has more than {most} bytes, which is the maximum"));
+        assert_eq!(description, format!("the body has more than {most} bytes; at most {most} are allowed"));
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
 async fn a_compressed_body_is_refused() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
 
     let post = |encoding| api.post(PATH, &json!({"messages": [{"body": 1}]})).header("Content-Encoding", encoding);
 
     for encoding in ["gzip", "br, gzip"] {
         let description = refused(post(encoding), 415, "415 Unsupported Media Type").await;
-        assert_eq!(description, "The Content-Encoding of a body must be identity.");
+        assert_eq!(description, "The header Content-Encoding must be identity or absent.");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
     answered(post("Identity"), 201).await;
 }
 
 #[tokio::test]
-async fn a_long_url_is_refused() {
-    let api = with_queue().await;
+async fn a_url_has_at_most_8192_bytes() {
+    let api = project_with_queue().await;
     let url = |bytes: usize| format!("{PATH}?x={}", "x".repeat(bytes - PATH.len() - 3));
 
     assert_eq!(send(api.get(&url(8_192))).await.status, 200);
@@ -172,20 +177,20 @@ async fn a_long_url_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_has_few_filters() {
-    let api = with_queue().await;
+async fn a_queue_list_takes_at_most_16_metadata_filters() {
+    let api = project_with_queue().await;
     let filters = |count: usize| (0..count).map(|key| format!("k{key}=1")).collect::<Vec<_>>().join("&");
 
     assert_eq!(send(api.get(&format!("/v2/queues?{}", filters(16)))).await.status, 200);
     let description = refused(api.get(&format!("/v2/queues?{}", filters(17))), 400, INVALID_REQUEST).await;
 
-    assert_eq!(description, "there are 17 filters; at most 16 are allowed");
+    assert_eq!(description, "the query has 17 metadata filters; at most 16 are allowed");
 }
 
-/// RFC 9112, 3.2.
+/// Required by RFC 9112, section 3.2.
 #[tokio::test]
-async fn a_request_names_its_host_once() {
-    let api = with_queue().await;
+async fn a_request_has_exactly_one_host_header() {
+    let api = project_with_queue().await;
     let head = api.head("GET", PATH);
 
     for hosts in ["", "Host: a\r\nHost: b\r\n"] {
@@ -201,25 +206,25 @@ async fn a_request_names_its_host_once() {
 
 /// Row 6.3-1.
 #[tokio::test]
-async fn thousands_of_ids_are_too_many() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn requests_with_thousands_of_ids_are_refused() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let short = vec!["1"; 4_000].join(",");
     let long = vec!["0199f3a6-0000-7000-8000-000000000000"; 1_000].join(",");
 
     for method in ["GET", "DELETE"] {
         let request = api.request(method.parse().unwrap(), &format!("{PATH}?ids={short}"));
         refused(request, 400, INVALID_REQUEST).await;
-        // Longer than a URL may be.
+        // This URL is longer than the limit.
         let answer = api.send_raw(format!("{}\r\n", api.head(method, &format!("{PATH}?ids={long}")))).await;
         assert_eq!(answer.status, 414, "{answer:?}");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
-async fn a_query_of_junk_is_taken_for_what_it_is() {
-    let api = with_queue().await;
+async fn meaningless_queries_are_ignored() {
+    let api = project_with_queue().await;
 
     for query in
         ["&&&", "=", "===", "%", "%zz=%zz", "a&b&c", "%00=%00", "%FF=%FF", "limit", "?limit=1", "é=漢", ";", ","]
@@ -230,9 +235,9 @@ async fn a_query_of_junk_is_taken_for_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn malformed_http_is_refused() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let head = api.head("DELETE", "/v2/queues/q");
 
     for request in [
@@ -257,17 +262,17 @@ async fn what_is_no_http_is_refused() {
         format!("X-Long: {}\r\n", "x".repeat(65_536)),
     ] {
         let mut stream = api.connect().await;
-        // It may stop reading half-way.
+        // The server may stop reading before the end.
         let _ = stream.write_all(format!("{head}{junk}\r\n").as_bytes()).await;
         let answer = timeout(END_TIMEOUT, read_answer(&mut stream)).await.unwrap();
         assert_eq!(answer.status, 431);
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
-async fn odd_targets_are_no_routes() {
-    let api = tenant();
+async fn unusual_request_targets_match_no_route() {
+    let api = new_project();
 
     for (method, target) in [("OPTIONS", "*"), ("CONNECT", "localhost:80"), ("BREW", "/v2/coffee")] {
         let request = api.head(method, "/@").replace("/@", target);
@@ -279,8 +284,8 @@ async fn odd_targets_are_no_routes() {
 }
 
 #[tokio::test]
-async fn headers_full_of_junk_do_no_harm() {
-    let api = with_queue().await;
+async fn meaningless_header_values_are_ignored() {
+    let api = project_with_queue().await;
 
     let junk = [
         "X-Junk: \u{1}\u{2}".replace(['\u{1}', '\u{2}'], "\t"),
@@ -297,33 +302,33 @@ async fn headers_full_of_junk_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_is_not_waited_for() {
-    let stage = Arc::new(Stage::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]));
-    let api = Tenant::of(&stage, &uuid::Uuid::new_v4().to_string());
+async fn a_client_that_stops_sending_times_out() {
+    let server = Arc::new(Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]));
+    let api = Project::of(&server, &uuid::Uuid::new_v4().to_string());
     api.create("q", &json!({})).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
     let head = api.head("POST", PATH);
 
     let in_its_body = api.send_raw(format!("{head}Content-Length: 1000\r\n\r\n{{\"messages\": [")).await;
     assert_eq!(
         in_its_body.refusal(408, "Request timeout"),
-        "The request body did not arrive completely, or not in time."
+        "The request body was incomplete or did not arrive in time."
     );
-    // Nobody reads this body, so nobody has to wait for it for long either.
+    // The server does not use this body, so it does not wait long for it either.
     let in_a_body_for_nobody = api.send_raw(format!("{}Content-Length: 9\r\n\r\n", api.head("POST", "/v1"))).await;
     in_a_body_for_nobody.refusal(404, NO_ROUTE);
     for silent in [head.as_str(), "POST /v2/que", ""] {
         let mut stream = api.connect().await;
         stream.write_all(silent.as_bytes()).await.unwrap();
-        assert_eq!(rest_of(&mut stream).await, b"", "{silent:?}");
+        assert_eq!(read_until_closed(&mut stream).await, b"", "{silent:?}");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_body_changes_nothing() {
-    let api = with_queue().await;
-    let before = api.everything().await;
+async fn a_body_cut_short_by_a_disconnect_changes_nothing() {
+    let api = project_with_queue().await;
+    let before = api.snapshot().await;
     let document = r#"{"messages": [{"body": 1}]}"#;
 
     for cut in [0, 1, document.len() - 1] {
@@ -332,9 +337,9 @@ async fn a_client_that_leaves_within_its_body_changes_nothing() {
         let mut stream = api.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        let answer = rest_of(&mut stream).await;
+        let answer = read_until_closed(&mut stream).await;
         assert!(!answer.starts_with(b"HTTP/1.1 2"), "{answer:?}");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
     answered(api.get("/v2/ping"), 204).await;
 }

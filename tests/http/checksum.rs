@@ -1,11 +1,11 @@
-//! Fact sheet 15, checksums. `clients/checksum.rs` compares what they are computed over with Python's.
+//! Fact sheet 15: checksums. `clients/checksum.rs` compares them with those of Python.
 //!
 //! | row | test |
 //! |---|---|
-//! | only with `enable_checksum` | `no_message_carries_a_checksum_by_default` |
-//! | `"checksum": "MD5:<hex>"`, in list, get, ids, claim, pop | `messages_carry_checksums_wherever_they_are_handed_out` |
-//! | null: no key | `messages_carry_checksums_wherever_they_are_handed_out` |
-//! | over the body as delivered, of encrypted queues too | `a_checksum_is_of_the_body_as_it_is_delivered` |
+//! | only with `enable_checksum` | `messages_have_no_checksum_by_default` |
+//! | `"checksum": "MD5:<hex>"`, in list, get, ids, claim, pop | `every_message_document_has_a_checksum` |
+//! | null body: no checksum key | `every_message_document_has_a_checksum` |
+//! | over the body as delivered, in encrypted queues too | `a_checksum_covers_the_decrypted_body` |
 
 use super::*;
 
@@ -13,23 +13,24 @@ const PATH: &str = "/v2/queues/q/messages";
 const DOCUMENT: &str = "MD5:e3e5a3a7d3644ecf5f6996d71ad480cb";
 const TEXT: &str = "MD5:767e2d7912ebefdfe18495ed53635fc8";
 
-/// A tenant of a server that gives checksums.
-fn checked() -> Tenant {
-    let stage = Stage::start(&[("SUKKAL_ENABLE_CHECKSUM", "true"), (KEY_OPTION, KEY)]);
-    Tenant::of(&Arc::new(stage), &format!("project-{}", Uuid::new_v4()))
+/// Returns a new project on a server with `enable_checksum`.
+fn project_with_checksums() -> Project {
+    let server = Server::start(&[("SUKKAL_ENABLE_CHECKSUM", "true"), (KEY_OPTION, KEY)]);
+    Project::of(&Arc::new(server), &format!("project-{}", Uuid::new_v4()))
 }
 
 fn bodies() -> [Value; 3] {
     [json!({"k": "v", "a": [1, 2.0, null, true, "\u{e9}"]}), json!("str"), Value::Null]
 }
 
-/// Each document's checksum, or null.
+/// Returns the checksum of each message, or null if it has none.
 fn checksums(messages: &Value) -> Vec<Value> {
     pick(messages, "checksum")
 }
 
-/// Every document in which messages with the three bodies are handed out.
-async fn handed_out(api: &Tenant) -> Vec<Answer> {
+/// Posts messages with the three bodies, and returns a response of every operation that returns
+/// messages.
+async fn every_document_with_messages(api: &Project) -> Vec<Answer> {
     let ids = api.post_bodies("q", &bodies()).await;
     let list = answered(api.get(&format!("{PATH}?echo=true")), 200).await;
     let by_ids = answered(api.get(&format!("{PATH}?ids={}", ids.join(","))), 200).await;
@@ -42,17 +43,17 @@ async fn handed_out(api: &Tenant) -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn no_message_carries_a_checksum_by_default() {
-    for answer in handed_out(&tenant()).await {
+async fn messages_have_no_checksum_by_default() {
+    for answer in every_document_with_messages(&new_project()).await {
         assert!(!answer.text.contains("checksum"), "{answer:?}");
     }
 }
 
 #[tokio::test]
-async fn messages_carry_checksums_wherever_they_are_handed_out() {
-    let api = checked();
+async fn every_message_document_has_a_checksum() {
+    let api = project_with_checksums();
 
-    for answer in handed_out(&api).await {
+    for answer in every_document_with_messages(&api).await {
         let messages = answer.json()["messages"].take();
         assert_eq!(checksums(&messages), [json!(DOCUMENT), json!(TEXT), json!(null)], "{answer:?}");
         assert!(messages[2].get("checksum").is_none(), "{answer:?}");
@@ -64,11 +65,11 @@ async fn messages_carry_checksums_wherever_they_are_handed_out() {
 }
 
 #[tokio::test]
-async fn a_checksum_is_of_the_body_as_it_is_delivered() {
-    let api = checked();
+async fn a_checksum_covers_the_decrypted_body() {
+    let api = project_with_checksums();
     api.create("q", &json!({ "_enable_encrypt_messages": true })).await;
 
-    for answer in handed_out(&api).await {
+    for answer in every_document_with_messages(&api).await {
         assert_eq!(checksums(&answer.json()["messages"]), [json!(DOCUMENT), json!(TEXT), json!(null)], "{answer:?}");
     }
 }

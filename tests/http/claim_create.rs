@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, answered, pick, post_as, refused, tenant, text,
+    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, answered, new_project, pick, post_as, refused, text,
 };
 
 const PATH: &str = "/v2/queues/q/claims";
@@ -15,8 +15,8 @@ fn numbers(to: usize) -> Vec<Value> {
 
 /// Rows 6-1, 7.1-11, 7.1-12.
 #[tokio::test]
-async fn a_claim_has_a_place_and_its_messages_name_it() {
-    let api = tenant();
+async fn a_claim_has_a_location_and_its_messages_link_to_it() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!({"b": 1, "a": 2})]).await.remove(0);
 
     let claimed = answered(api.post(PATH, &json!({"ttl": 300, "grace": 60})), 201).await;
@@ -31,8 +31,8 @@ async fn a_claim_has_a_place_and_its_messages_name_it() {
 
 /// Rows 6.1-25, 7.1-7, 7.1-13.
 #[tokio::test]
-async fn claims_share_the_messages_out_oldest_first() {
-    let api = tenant();
+async fn claims_take_the_oldest_available_messages_of_any_producer() {
+    let api = new_project();
     let other = api.client(OTHER_CLIENT);
     post_as(&api, "q", &[json!("a"), json!("b")]).await;
     post_as(&other, "q", &[json!("c"), json!("d")]).await;
@@ -47,11 +47,11 @@ async fn claims_share_the_messages_out_oldest_first() {
 
 /// Rows 4-2, 7.1-10, 7.1-13.
 #[tokio::test]
-async fn where_nothing_is_free_there_is_no_claim() {
-    let api = tenant();
+async fn no_claim_is_created_if_no_message_is_available() {
+    let api = new_project();
 
     let missing = answered(api.post(PATH, &json!({})), 204).await;
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
     api.create("q", &json!({})).await;
     let empty = answered(api.post(PATH, &json!({})), 204).await;
     api.post_bodies("q", &numbers(1)).await;
@@ -65,10 +65,10 @@ async fn where_nothing_is_free_there_is_no_claim() {
 
 /// Rows 7.1-1, 7.1-2.
 #[tokio::test]
-async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
-    let api = tenant();
+async fn a_claim_takes_up_to_10_messages_or_up_to_a_limit_of_at_most_20() {
+    let api = new_project();
     api.post_bodies("q", &numbers(60)).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for limit in ["0", "-1", "21", "4294967297"] {
         refused(api.post(&format!("{PATH}?limit={limit}"), &json!({})), 400, INVALID_REQUEST).await;
@@ -76,7 +76,7 @@ async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
     for limit in ["x", "1.0", "true"] {
         refused(api.post(&format!("{PATH}?limit={limit}"), &json!({})), 400, INVALID_PARAMETER).await;
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
     for (query, body, count) in
         [("", json!({}), 10), ("?limit=", json!({}), 10), ("", json!({"limit": 3}), 10), ("?limit=20", json!({}), 20)]
     {
@@ -87,8 +87,8 @@ async fn a_claim_takes_10_or_as_many_as_asked_for_up_to_20() {
 
 /// Rows 7.1-3, 7.1-4.
 #[tokio::test]
-async fn a_body_is_optional_and_so_is_all_in_it() {
-    let api = tenant();
+async fn the_body_and_each_of_its_fields_are_optional() {
+    let api = new_project();
     api.post_bodies("q", &numbers(9)).await;
     let path = format!("{PATH}?limit=1");
 
@@ -108,10 +108,10 @@ async fn a_body_is_optional_and_so_is_all_in_it() {
 
 /// Rows 7.1-5, 7.1-6.
 #[tokio::test]
-async fn a_term_that_is_none_claims_nothing() {
-    let api = tenant();
+async fn an_invalid_ttl_or_grace_is_refused_and_claims_nothing() {
+    let api = new_project();
     api.post_bodies("q", &numbers(1)).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for value in [json!(null), json!("60"), json!(60.0), json!([60]), json!({})] {
         for field in ["ttl", "grace"] {
@@ -129,13 +129,13 @@ async fn a_term_that_is_none_claims_nothing() {
     }
     let large = format!(r#"{{"ttl": 60, "k": "{}"}}"#, "x".repeat(65_536));
     refused(api.request(Method::POST, PATH).body(large), 400, INVALID_REQUEST).await;
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Rows 6-4, 6-5, 7.1-14, 7.1-15, 7.1-16.
 #[tokio::test]
-async fn a_message_outlives_its_claim_and_is_not_cut_short() {
-    let api = tenant();
+async fn a_claim_extends_the_life_of_its_messages_and_never_shortens_it() {
+    let api = new_project();
     let messages = json!({"messages": [{"body": "short", "ttl": 60}, {"body": "long", "ttl": 3600}]});
     answered(api.post("/v2/queues/q/messages", &messages), 201).await;
 

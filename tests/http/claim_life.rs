@@ -1,25 +1,25 @@
-//! Fact sheet 7.2 to 7.4: a claim is shown, renewed, released, and ends.
+//! Fact sheet 7.2 to 7.4: showing, renewing and releasing claims, and their expiry.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Tenant, answered, pick, refused, tenant};
+use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Project, answered, new_project, pick, refused};
 
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 
-fn renew(api: &Tenant, path: &str, term: &Value) -> RequestBuilder {
+fn renew(api: &Project, path: &str, term: &Value) -> RequestBuilder {
     api.request(Method::PATCH, path).json(term)
 }
 
-async fn with_messages(count: usize) -> Tenant {
-    let api = tenant();
+async fn with_messages(count: usize) -> Project {
+    let api = new_project();
     api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     api
 }
 
 /// Rows 7.2-1, 7.2-2, 7.2-4.
 #[tokio::test]
-async fn a_claim_shows_what_it_still_holds() {
+async fn a_claim_shows_the_messages_that_it_still_holds() {
     let api = with_messages(3).await;
     let claim = api.claim(2).await;
 
@@ -38,7 +38,7 @@ async fn a_claim_shows_what_it_still_holds() {
 
 /// Rows 7.2-3, 7.3-1, 7.3-4.
 #[tokio::test]
-async fn a_renewed_claim_begins_anew() {
+async fn renewing_a_claim_restarts_its_ttl_and_age() {
     let api = with_messages(1).await;
     let made = answered(api.post("/v2/queues/q/claims", &json!({"ttl": 1000, "grace": 60})), 201).await;
     let path = made.header("location").unwrap();
@@ -59,7 +59,7 @@ async fn a_renewed_claim_begins_anew() {
 
 /// Rows 7.3-2, 7.3-3, 7.3-7.
 #[tokio::test]
-async fn a_renewal_is_judged_before_its_claim() {
+async fn a_renewal_is_validated_before_the_claim_is_looked_up() {
     let api = with_messages(1).await;
     let claim = api.claim(1).await;
 
@@ -83,8 +83,8 @@ async fn a_renewal_is_judged_before_its_claim() {
 
 /// Row 7.3-5.
 #[tokio::test]
-async fn renewal_prolongs_the_messages() {
-    let api = tenant();
+async fn a_renewal_extends_the_life_of_the_messages() {
+    let api = new_project();
     answered(api.post("/v2/queues/q/messages", &json!({"messages": [{"body": 1, "ttl": 60}]})), 201).await;
     let claim = api.claim(1).await;
     assert_eq!(claim.messages[0]["ttl"], 360);
@@ -100,11 +100,11 @@ async fn renewal_prolongs_the_messages() {
 
 /// Rows 6.4-3, 7.2-5, 7.3-6, 7.4-1.
 #[tokio::test]
-async fn a_claim_is_known_in_its_queue_only() {
+async fn a_claim_exists_only_in_its_own_queue_and_project() {
     let api = with_messages(1).await;
     let claim = api.claim(1).await;
     api.post_bodies("other", &[json!(1)]).await;
-    let stranger = tenant();
+    let stranger = new_project();
     stranger.post_bodies("q", &[json!(1)]).await;
 
     let upper = claim.id.to_uppercase();
@@ -126,7 +126,7 @@ async fn a_claim_is_known_in_its_queue_only() {
 
 /// Rows 6-3, 7.4-1, 7.4-2.
 #[tokio::test]
-async fn released_messages_are_free_in_their_old_places() {
+async fn released_messages_return_to_their_original_positions() {
     let api = with_messages(4).await;
     let claim = api.claim(2).await;
 
@@ -144,7 +144,7 @@ async fn released_messages_are_free_in_their_old_places() {
 
 /// Rows 6-3, 7.2-5, 7.3-6, 7.4-1, 7.4-4.
 #[tokio::test]
-async fn an_expired_claim_is_gone_and_its_messages_are_free() {
+async fn an_expired_claim_returns_its_messages() {
     let api = with_messages(3).await;
     let claim = api.claim(2).await;
     api.set_clock_ahead(295).await;

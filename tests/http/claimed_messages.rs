@@ -1,27 +1,27 @@
-//! Fact sheet 4.6, 6, 6.2, 6.5 and 6.6: what a claim means for its messages.
+//! Fact sheet 4.6, 6, 6.2, 6.5 and 6.6: how a claim affects operations on its messages.
 
 use serde_json::{Value, json};
 
-use super::{Tenant, answered, follow, pick, refused, tenant, text};
+use super::{Project, answered, follow, new_project, pick, refused, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 const REFUSED: &str = "Unable to delete";
 
-/// The queue `q` with a message for each number below `count`, and their ids.
-async fn with_messages(count: usize) -> (Tenant, Vec<String>) {
-    let api = tenant();
+/// Creates the queue `q` with a message for each number below `count`, and returns their ids.
+async fn with_messages(count: usize) -> (Project, Vec<String>) {
+    let api = new_project();
     let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     (api, ids)
 }
 
-async fn listed(api: &Tenant, query: &str) -> Vec<Value> {
+async fn bodies_listed(api: &Project, query: &str) -> Vec<Value> {
     pick(&follow(api, &format!("{PATH}?echo=true{query}"), "messages").await.into(), "body")
 }
 
 /// Rows 6-2, 6.3-3.
 #[tokio::test]
-async fn a_message_names_its_claim_wherever_it_is_shown() {
+async fn a_claimed_message_has_its_claim_in_every_href() {
     let (api, ids) = with_messages(2).await;
     let claim = api.claim(1).await;
 
@@ -38,7 +38,7 @@ async fn a_message_names_its_claim_wherever_it_is_shown() {
 
 /// Rows 6.2-4, 6.2-15.
 #[tokio::test]
-async fn claimed_messages_are_listed_where_asked_for() {
+async fn claimed_messages_are_listed_only_on_request() {
     let (api, _) = with_messages(30).await;
     api.claim(5).await;
     api.post_bodies("q", &[json!(30)]).await;
@@ -46,14 +46,14 @@ async fn claimed_messages_are_listed_where_asked_for() {
     let all: Vec<Value> = (0..31).map(Value::from).collect();
     for (query, shown) in [("", &all[5..]), ("&include_claimed=false", &all[5..]), ("&include_claimed=true", &all)] {
         for limit in [1, 4, 20] {
-            assert_eq!(listed(&api, &format!("&limit={limit}{query}")).await, shown, "{query} {limit}");
+            assert_eq!(bodies_listed(&api, &format!("&limit={limit}{query}")).await, shown, "{query} {limit}");
         }
     }
 }
 
 /// Rows 4.6-2, 4.6-4, 4.6-6, 4.6-8.
 #[tokio::test]
-async fn stats_tell_claimed_from_free() {
+async fn stats_count_claimed_and_free_messages() {
     let (api, ids) = with_messages(3).await;
     let counts = async |claimed: u64, free: u64| {
         let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"].take();
@@ -64,9 +64,9 @@ async fn stats_tell_claimed_from_free() {
 
     let (one, _two) = (api.claim(2).await, api.claim(1).await);
     let stats = counts(3, 0).await;
-    for (place, id) in [("oldest", &ids[0]), ("newest", &ids[2])] {
-        assert_eq!(stats[place]["href"], format!("{PATH}/{id}"));
-        assert_eq!(stats[place].as_object().unwrap().len(), 3);
+    for (key, id) in [("oldest", &ids[0]), ("newest", &ids[2])] {
+        assert_eq!(stats[key]["href"], format!("{PATH}/{id}"));
+        assert_eq!(stats[key].as_object().unwrap().len(), 3);
     }
     answered(api.delete(text(&one.messages[0]["href"])), 204).await;
     counts(2, 0).await;
@@ -78,7 +78,7 @@ async fn stats_tell_claimed_from_free() {
 
 /// Rows 6.6-3, 6.6-4, 6.6-5, 6.6-6, 6.6-7, 6.6-8.
 #[tokio::test]
-async fn a_claimed_message_takes_its_claim() {
+async fn deleting_a_claimed_message_requires_its_claim_id() {
     let (api, ids) = with_messages(3).await;
     let (one, two) = (api.claim(1).await, api.claim(1).await);
     api.post_bodies("other", &[json!(1)]).await;
@@ -98,18 +98,18 @@ async fn a_claimed_message_takes_its_claim() {
     let unclaimed = format!("{PATH}/{}?claim_id={}", ids[2], one.id);
     let description = refused(api.delete(&unclaimed), 400, REFUSED).await;
     assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
-    assert_eq!(listed(&api, "&include_claimed=true").await, [0, 1, 2]);
+    assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [0, 1, 2]);
 
     for _ in 0..2 {
         answered(api.delete(&format!("{path}?claim_id={}", one.id)), 204).await;
     }
-    assert_eq!(listed(&api, "&include_claimed=true").await, [1, 2]);
+    assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [1, 2]);
     assert_eq!(answered(api.get(&one.path), 200).await.json()["messages"], json!([]));
 }
 
 /// Rows 6.6-6, 7.4-4.
 #[tokio::test]
-async fn a_claim_that_is_over_deletes_nothing() {
+async fn a_released_or_expired_claim_id_deletes_nothing() {
     let (api, ids) = with_messages(2).await;
     let (released, expired) = (api.claim(1).await, api.claim(1).await);
     answered(api.delete(&released.path), 204).await;
@@ -119,26 +119,26 @@ async fn a_claim_that_is_over_deletes_nothing() {
         let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, REFUSED).await;
         assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
     }
-    assert_eq!(listed(&api, "").await, [0, 1]);
+    assert_eq!(bodies_listed(&api, "").await, [0, 1]);
     answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
-    assert_eq!(listed(&api, "").await, [0]);
+    assert_eq!(bodies_listed(&api, "").await, [0]);
 }
 
 /// Rows 6.5-4, 6.5-6.
 #[tokio::test]
-async fn bulk_deletion_looks_at_no_claim() {
+async fn bulk_deletion_ignores_claims() {
     let (api, ids) = with_messages(4).await;
     let claim = api.claim(2).await;
 
     answered(api.delete(&format!("{PATH}?ids={},{}&claim_ids={UNKNOWN}", ids[0], ids[2])), 204).await;
 
-    assert_eq!(listed(&api, "&include_claimed=true").await, [1, 3]);
+    assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [1, 3]);
     assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
 }
 
 /// Rows 6.5-6, 6.5-10.
 #[tokio::test]
-async fn what_is_claimed_is_not_popped() {
+async fn claimed_messages_are_not_popped() {
     let (api, _) = with_messages(3).await;
     let claim = api.claim(2).await;
 
@@ -146,5 +146,5 @@ async fn what_is_claimed_is_not_popped() {
 
     assert_eq!(pick(&popped["messages"], "body"), [2]);
     assert_eq!(popped["messages"][0]["claim_count"], 0);
-    assert_eq!(listed(&api, "&include_claimed=true").await, [0, 1]);
+    assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [0, 1]);
 }

@@ -1,11 +1,12 @@
-//! `include_origin` (an extension): a dead letter tells where it comes from, to who asks.
+//! `include_origin` (an extension): shows where a dead letter comes from.
 
 use serde_json::{Value, json};
 
-use super::{INVALID_PARAMETER, Tenant, answered, refused, tenant};
+use super::{INVALID_PARAMETER, Project, answered, new_project, refused};
 
-/// A dead letter in the queue `dlq`, which died in `q` after one claim; its old id and its new one.
-async fn dead_letter(api: &Tenant) -> (String, String) {
+/// Creates a dead letter in the queue `dlq`, moved from `q` after one claim, and returns its old id
+/// and its new id.
+async fn dead_letter(api: &Project) -> (String, String) {
     api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
     let old = api.post_bodies("q", &[json!("a")]).await.remove(0);
     let claim = api.claim(1).await;
@@ -17,8 +18,8 @@ async fn dead_letter(api: &Tenant) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_dead_letter_tells_its_origin_wherever_it_is_asked() {
-    let api = tenant();
+async fn every_operation_shows_the_origin_of_a_dead_letter_on_request() {
+    let api = new_project();
     let (old, new) = dead_letter(&api).await;
     let origin = json!({"queue": "q", "id": old, "claim_count": 1});
     let messages = "/v2/queues/dlq/messages";
@@ -42,8 +43,8 @@ async fn a_dead_letter_tells_its_origin_wherever_it_is_asked() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_sees_no_new_key() {
-    let api = tenant();
+async fn the_origin_is_shown_only_on_request() {
+    let api = new_project();
     let (_, new) = dead_letter(&api).await;
 
     for query in ["", "include_origin=false", "include_origin="] {
@@ -60,8 +61,8 @@ async fn who_does_not_ask_sees_no_new_key() {
 }
 
 #[tokio::test]
-async fn a_message_that_never_died_has_no_origin() {
-    let api = tenant();
+async fn an_ordinary_message_has_no_origin() {
+    let api = new_project();
     api.post_bodies("q", &[json!("a")]).await;
 
     let page = answered(api.get("/v2/queues/q/messages?echo=true&include_origin=true"), 200).await.json();

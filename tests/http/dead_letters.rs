@@ -1,52 +1,54 @@
-//! Fact sheet 5.1: when a message becomes a dead letter. What becomes of it then is in `dead_letter_moves.rs`.
+//! Fact sheet 5.1: when a message becomes a dead letter. `dead_letter_moves.rs` tests the move
+//! itself.
 //!
 //! | row | test |
 //! |---|---|
-//! | only with both keys, null (DEV) as absent | `without_both_keys_nothing_is_counted_and_nothing_moves` |
-//! | delivered at most `_max_claim_count` times | `a_message_is_given_out_as_often_as_its_queue_allows` |
-//! | max 0, below 0 | `where_nothing_may_be_given_out_all_of_it_moves_at_once` |
-//! | counter only maintained when configured | `the_count_begins_with_the_limit`, `without_both_keys_nothing_is_counted_and_nothing_moves` |
-//! | counter survives release and expiry | `the_count_survives_release_expiry_and_giving_back` |
-//! | `claim_count` of pop | `pop_shows_the_count_before_its_own` |
-//! | all moved: claim 204, pop (DEV) `[]` | `where_all_has_moved_there_is_nothing_to_get` |
-//! | counter exact under concurrency | `workers_at_once_get_a_message_as_often_as_allowed_in_all` |
+//! | only with both keys; null (DEV) is absent | `dead_letters_require_both_metadata_keys` |
+//! | delivered at most `_max_claim_count` times | `a_message_is_delivered_at_most_max_claim_count_times` |
+//! | max 0, below 0 | `with_a_limit_of_0_or_less_the_first_claim_moves_the_messages` |
+//! | counter only maintained when configured | `claims_are_counted_only_while_dead_letters_are_configured`, `dead_letters_require_both_metadata_keys` |
+//! | counter survives release and expiry | `the_claim_count_survives_release_expiry_and_return` |
+//! | `claim_count` of pop | `a_pop_shows_the_claim_count_before_that_pop` |
+//! | all moved: claim 204, pop (DEV) `[]` | `if_all_messages_move_a_claim_or_pop_returns_nothing` |
+//! | counter exact under concurrency | `the_limit_holds_across_concurrent_workers` |
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::{Tenant, answered, pick, tenant};
+use super::{Project, answered, new_project, pick};
 
 const PATH: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";
 
-/// The queue `q`, whose messages go to `dlq` once they were given out so often, with a message for each body.
-async fn limited(count: i64, bodies: &[Value]) -> Tenant {
-    let api = tenant();
+/// Creates the queue `q`, whose messages move to `dlq` after `count` deliveries, with a message for
+/// each body.
+async fn with_claim_limit(count: i64, bodies: &[Value]) -> Project {
+    let api = new_project();
     api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": count})).await;
     api.post_bodies("q", bodies).await;
     api
 }
 
-/// Claims what is there, up to 10, and gives it back.
-async fn give_out(api: &Tenant) -> Vec<Value> {
+/// Claims up to 10 messages, releases the claim, and returns the bodies.
+async fn claim_and_release(api: &Project) -> Vec<Value> {
     let claim = api.claim(10).await;
     answered(api.delete(&claim.path), 204).await;
     pick(&claim.messages, "body")
 }
 
-async fn pop(api: &Tenant, count: usize) -> Value {
+async fn pop(api: &Project, count: usize) -> Value {
     answered(api.delete(&format!("{PATH}?pop={count}")), 200).await.json()["messages"].take()
 }
 
 /// 5.1: a message is delivered at most `_max_claim_count` times and moved on the next attempt.
 /// Rows 5.1-2, 5.1-3.
 #[tokio::test]
-async fn a_message_is_given_out_as_often_as_its_queue_allows() {
+async fn a_message_is_delivered_at_most_max_claim_count_times() {
     for count in [1, 2, 5] {
-        let api = limited(count, &[json!("a"), json!("b")]).await;
+        let api = with_claim_limit(count, &[json!("a"), json!("b")]).await;
 
         for _ in 0..count {
-            assert_eq!(give_out(&api).await, ["a", "b"]);
+            assert_eq!(claim_and_release(&api).await, ["a", "b"]);
             assert_eq!(api.feed("dlq", "").await, [""; 0]);
         }
         answered(api.post(CLAIMS, &json!({})), 204).await;
@@ -56,11 +58,11 @@ async fn a_message_is_given_out_as_often_as_its_queue_allows() {
     }
 }
 
-/// 5.1: only with both keys; null (DEV) is as if absent. The counter is only maintained where dead letters
+/// 5.1: only with both keys. Null (DEV) is absent. The counter is maintained only if dead letters
 /// are configured.
 /// Rows 5.1-1, 5.1-4.
 #[tokio::test]
-async fn without_both_keys_nothing_is_counted_and_nothing_moves() {
+async fn dead_letters_require_both_metadata_keys() {
     let rows = [
         json!({}),
         json!({"_max_claim_count": 1}),
@@ -70,25 +72,25 @@ async fn without_both_keys_nothing_is_counted_and_nothing_moves() {
         json!({"_dead_letter_queue": "dlq", "_dead_letter_queue_messages_ttl": 60}),
     ];
     for metadata in rows {
-        let api = tenant();
+        let api = new_project();
         api.create("q", &metadata).await;
         api.post_bodies("q", &[json!("a")]).await;
 
         for _ in 0..3 {
-            assert_eq!(give_out(&api).await, ["a"], "{metadata}");
+            assert_eq!(claim_and_release(&api).await, ["a"], "{metadata}");
         }
 
         assert_eq!(pick(&pop(&api, 1).await, "claim_count"), [0], "{metadata}");
-        assert_eq!(pick(&api.everything().await, "name"), ["q"], "{metadata}");
+        assert_eq!(pick(&api.snapshot().await, "name"), ["q"], "{metadata}");
     }
 }
 
-/// 5.1: max 0 = moved at first claim; below 0 is 0.
+/// 5.1: max 0 = moved at first claim. Negative values act as 0.
 /// Row 5.1-3.
 #[tokio::test]
-async fn where_nothing_may_be_given_out_all_of_it_moves_at_once() {
+async fn with_a_limit_of_0_or_less_the_first_claim_moves_the_messages() {
     for count in [0, -1, i64::MIN] {
-        let api = limited(count, &[json!("a"), json!("b"), json!("c")]).await;
+        let api = with_claim_limit(count, &[json!("a"), json!("b"), json!("c")]).await;
 
         answered(api.post(&format!("{CLAIMS}?limit=2"), &json!({})), 204).await;
         assert_eq!(api.feed("q", "&include_claimed=true").await, ["c"]);
@@ -99,19 +101,20 @@ async fn where_nothing_may_be_given_out_all_of_it_moves_at_once() {
 }
 
 #[tokio::test]
-async fn a_limit_beyond_all_counting_is_none() {
-    let api = limited(i64::MAX, &[json!("a")]).await;
+async fn the_largest_possible_limit_is_never_reached() {
+    let api = with_claim_limit(i64::MAX, &[json!("a")]).await;
 
     for _ in 0..3 {
-        assert_eq!(give_out(&api).await, ["a"]);
+        assert_eq!(claim_and_release(&api).await, ["a"]);
     }
 }
 
-/// 5.1: the counter survives claim release and expiry, and what is given back by itself was given out too.
+/// 5.1: the counter survives claim release and expiry. The claim of a message that is returned on
+/// its own counts too.
 /// Row 5.1-4.
 #[tokio::test]
-async fn the_count_survives_release_expiry_and_giving_back() {
-    let api = limited(4, &[json!("a")]).await;
+async fn the_claim_count_survives_release_expiry_and_return() {
+    let api = with_claim_limit(4, &[json!("a")]).await;
 
     let released = api.claim(1).await;
     answered(api.delete(&released.path), 204).await;
@@ -128,10 +131,10 @@ async fn the_count_survives_release_expiry_and_giving_back() {
     assert_eq!(api.feed("dlq", "").await, ["a"]);
 }
 
-/// A claim that is renewed, shown or asked for again gives nothing out.
+/// Renewing, showing or listing a claimed message does not deliver it again.
 #[tokio::test]
-async fn renewing_and_showing_count_nothing() {
-    let api = limited(2, &[json!("a")]).await;
+async fn renewing_and_showing_a_claim_do_not_count_as_deliveries() {
+    let api = with_claim_limit(2, &[json!("a")]).await;
     let claim = api.claim(1).await;
 
     for _ in 0..3 {
@@ -147,9 +150,9 @@ async fn renewing_and_showing_count_nothing() {
 /// 5.1: `claim_count` in pop output is the value before the increment of that very pop.
 /// Row 5.1-5.
 #[tokio::test]
-async fn pop_shows_the_count_before_its_own() {
-    let api = limited(2, &[json!("a")]).await;
-    give_out(&api).await;
+async fn a_pop_shows_the_claim_count_before_that_pop() {
+    let api = with_claim_limit(2, &[json!("a")]).await;
+    claim_and_release(&api).await;
     api.post_bodies("q", &[json!("b")]).await;
 
     let popped = pop(&api, 2).await;
@@ -159,11 +162,12 @@ async fn pop_shows_the_count_before_its_own() {
     assert_eq!(api.feed("dlq", "").await, [""; 0]);
 }
 
-/// 5.1: pop obeys the counter as claims do; all moved: claim 204, pop (DEV) 200 with `[]`.
+/// 5.1: pop obeys the counter as claims do. If all messages move, a claim returns 204 and a pop
+/// (DEV) 200 with `[]`.
 /// Rows 5.1-6, 6.5-12.
 #[tokio::test]
-async fn where_all_has_moved_there_is_nothing_to_get() {
-    let api = limited(1, &[json!("a"), json!("b"), json!("c")]).await;
+async fn if_all_messages_move_a_claim_or_pop_returns_nothing() {
+    let api = with_claim_limit(1, &[json!("a"), json!("b"), json!("c")]).await;
     let claim = api.claim(2).await;
     answered(api.delete(&claim.path), 204).await;
 
@@ -177,9 +181,9 @@ async fn where_all_has_moved_there_is_nothing_to_get() {
 }
 
 #[tokio::test]
-async fn what_moves_does_not_keep_the_rest_from_being_given_out() {
-    let api = limited(1, &[json!("worn"), json!("worn too")]).await;
-    give_out(&api).await;
+async fn messages_that_move_do_not_stop_the_delivery_of_the_others() {
+    let api = with_claim_limit(1, &[json!("worn"), json!("worn too")]).await;
+    claim_and_release(&api).await;
     api.post_bodies("q", &[json!("new"), json!("newer")]).await;
 
     assert_eq!(pick(&api.claim(3).await.messages, "body"), ["new"]);
@@ -190,24 +194,25 @@ async fn what_moves_does_not_keep_the_rest_from_being_given_out() {
     assert_eq!((&stats["claimed"], &stats["total"]), (&json!(1), &json!(1)));
 }
 
-/// 5.1: the counter is only maintained while dead letters are configured; then it goes on where it was.
+/// 5.1: the counter is maintained only while dead letters are configured. Afterwards it continues
+/// from its old value.
 /// Row 5.1-4.
 #[tokio::test]
-async fn the_count_begins_with_the_limit() {
-    let api = tenant();
+async fn claims_are_counted_only_while_dead_letters_are_configured() {
+    let api = new_project();
     api.create("q", &json!({"_dead_letter_queue": "dlq"})).await;
     api.post_bodies("q", &[json!("a")]).await;
     let limit = |op: &str| json!([{"op": op, "path": "/metadata/_max_claim_count", "value": 2}]);
-    give_out(&api).await;
+    claim_and_release(&api).await;
 
     answered(api.patch("q", &limit("add")), 200).await;
-    assert_eq!(give_out(&api).await, ["a"]);
+    assert_eq!(claim_and_release(&api).await, ["a"]);
     answered(api.patch("q", &limit("remove")), 200).await;
     for _ in 0..3 {
-        assert_eq!(give_out(&api).await, ["a"]);
+        assert_eq!(claim_and_release(&api).await, ["a"]);
     }
     answered(api.patch("q", &limit("add")), 200).await;
-    assert_eq!(give_out(&api).await, ["a"]);
+    assert_eq!(claim_and_release(&api).await, ["a"]);
     answered(api.post(CLAIMS, &json!({})), 204).await;
 
     assert_eq!(api.feed("dlq", "").await, ["a"]);
@@ -215,26 +220,26 @@ async fn the_count_begins_with_the_limit() {
 
 /// Row 5.1-2.
 #[tokio::test]
-async fn workers_at_once_get_a_message_as_often_as_allowed_in_all() {
+async fn the_limit_holds_across_concurrent_workers() {
     const WORKERS: usize = 8;
     const ALLOWED: usize = 25;
     let bodies: Vec<Value> = (0..6).map(Value::from).collect();
-    let api = limited(ALLOWED.try_into().unwrap(), &bodies).await;
+    let api = with_claim_limit(ALLOWED.try_into().unwrap(), &bodies).await;
 
     let workers = (0..WORKERS).map(async |_| {
-        let mut given_out = 0;
+        let mut deliveries = 0;
         while api.stats("q").await["total"] != 0 {
             let claimed = super::send(api.post(&format!("{CLAIMS}?limit=2"), &json!({}))).await;
             if let Some(claim) = claimed.header("location") {
-                given_out += claimed.json()["messages"].as_array().unwrap().len();
+                deliveries += claimed.json()["messages"].as_array().unwrap().len();
                 answered(api.delete(claim), 204).await;
             }
         }
-        given_out
+        deliveries
     });
-    let given_out: usize = join_all(workers).await.into_iter().sum();
+    let deliveries: usize = join_all(workers).await.into_iter().sum();
 
-    assert_eq!(given_out, ALLOWED * bodies.len());
+    assert_eq!(deliveries, ALLOWED * bodies.len());
     let mut dead = api.feed("dlq", "").await;
     dead.sort_by_key(Value::as_u64);
     assert_eq!(dead, bodies);

@@ -1,45 +1,47 @@
-//! Fact sheet 6.2 to 6.6, 7.1, 4.6: who sees a message that is not due yet, and where it stands once it is.
+//! Fact sheet 6.2 to 6.6, 7.1, 4.6: which operations see a delayed message, and its position in the
+//! feed once it is due.
 //!
 //! | row | test |
 //! |---|---|
-//! | 6.2, 6.5, 7.1 delayed messages are not listed, popped, claimed | `nobody_gets_a_message_before_it_is_due` |
-//! | feed order, markers | `messages_stand_where_they_become_due`, `a_marker_misses_nothing_that_becomes_due` |
-//! | 6.3, 6.4 ids | `a_message_that_is_not_due_is_found_by_its_id` |
-//! | 6.2 `include_delayed` | `a_peek_shows_messages_where_they_will_stand` |
-//! | 6.2 `include_delayed` in the next link | `a_link_names_the_peek_where_it_matters_to_nobody` |
-//! | 4.6 stats | `stats_count_what_is_not_due` |
-//! | 6.5, 6.6 deletion | `what_is_deleted_before_it_is_due_never_comes` |
-//! | ttl | `a_message_may_end_before_it_is_due`, `a_delay_takes_nothing_off_the_age` |
+//! | 6.2, 6.5, 7.1 delayed messages are not listed, popped, claimed | `delayed_messages_are_not_listed_claimed_or_popped` |
+//! | feed order, markers | `delayed_messages_enter_the_feed_in_the_order_of_their_due_times`, `a_reader_with_a_marker_misses_no_message_that_becomes_due` |
+//! | 6.3, 6.4 ids | `a_delayed_message_is_found_by_its_id` |
+//! | 6.2 `include_delayed` | `include_delayed_lists_delayed_messages_in_their_future_order` |
+//! | 6.2 `include_delayed` in the next link | `the_next_link_has_include_delayed_unless_the_queue_delays_messages` |
+//! | 4.6 stats | `stats_include_delayed_messages` |
+//! | 6.5, 6.6 deletion | `a_delayed_message_can_be_deleted` |
+//! | ttl | `a_message_may_expire_before_it_is_due`, `the_age_of_a_delayed_message_counts_from_its_post` |
 
 use serde_json::{Value, json};
 
-use super::{NOT_FOUND, OTHER_CLIENT, Tenant, answered, follow, pick, post_as, refused, tenant, text};
+use super::{NOT_FOUND, OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as, refused, text};
 
 const PATH: &str = "/v2/queues/q/messages";
-/// The shuffled messages become due as 0, 1, 2, …, one every hundred seconds.
+/// The delays of the messages, in posting order, in units of 100 s. So the messages become due as
+/// 0, 1, 2, ….
 const SHUFFLED: [u64; 6] = [3, 0, 5, 1, 4, 2];
 
-/// The queue `q`, which delays by 300 s.
-async fn delaying() -> Tenant {
-    let api = tenant();
+/// Creates the queue `q` with a default delay of 300 s.
+async fn with_delayed_queue() -> Project {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     api
 }
 
-/// A delaying queue with messages due at hundreds of seconds, and their ids by body.
-async fn shuffled() -> (Tenant, Vec<String>) {
-    let api = delaying().await;
+/// Creates the queue `q` with messages that become due 100 s apart, and returns their ids by body.
+async fn with_shuffled_delays() -> (Project, Vec<String>) {
+    let api = with_delayed_queue().await;
     let messages: Vec<Value> = SHUFFLED.iter().map(|n| json!({"body": n, "delay": n * 100})).collect();
     let ids = api.post_messages("q", &json!(messages)).await;
-    let place = |wanted: u64| SHUFFLED.iter().position(|n| *n == wanted).unwrap();
-    let ids = (0..SHUFFLED.len() as u64).map(|n| ids[place(n)].clone()).collect();
+    let index_of = |wanted: u64| SHUFFLED.iter().position(|n| *n == wanted).unwrap();
+    let ids = (0..SHUFFLED.len() as u64).map(|n| ids[index_of(n)].clone()).collect();
     (api, ids)
 }
 
 /// Rows 6.2-6, 6.2-16, 6.5-11, 7.1-9.
 #[tokio::test]
-async fn nobody_gets_a_message_before_it_is_due() {
-    let api = delaying().await;
+async fn delayed_messages_are_not_listed_claimed_or_popped() {
+    let api = with_delayed_queue().await;
     let other = api.client(OTHER_CLIENT);
     api.post_bodies("q", &[json!("a"), json!("b"), json!("c")]).await;
 
@@ -62,10 +64,10 @@ async fn nobody_gets_a_message_before_it_is_due() {
 }
 
 #[tokio::test]
-async fn messages_stand_where_they_become_due() {
-    let (api, ids) = shuffled().await;
+async fn delayed_messages_enter_the_feed_in_the_order_of_their_due_times() {
+    let (api, ids) = with_shuffled_delays().await;
     api.set_clock_ahead(250).await;
-    // Behind what was due, before what is not.
+    // This message comes after those that are due, and before those that are not.
     let between = api.post_messages("q", &json!([{"body": "at once", "delay": 0}])).await.remove(0);
     assert_eq!(api.feed("q", "").await, [json!(0), json!(1), json!(2), json!("at once")]);
 
@@ -81,8 +83,8 @@ async fn messages_stand_where_they_become_due() {
 }
 
 #[tokio::test]
-async fn messages_of_one_delay_stay_together_in_their_order() {
-    let api = delaying().await;
+async fn messages_with_equal_delays_keep_their_posting_order() {
+    let api = with_delayed_queue().await;
     let messages: Vec<Value> = (0..60).map(|n| json!({"body": n, "delay": (n % 3) * 100})).collect();
     api.post_messages("q", &json!(messages)).await;
     post_as(&api, "q", &[json!(60), json!(61)]).await;
@@ -94,8 +96,8 @@ async fn messages_of_one_delay_stay_together_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_marker_misses_nothing_that_becomes_due() {
-    let (api, ids) = shuffled().await;
+async fn a_reader_with_a_marker_misses_no_message_that_becomes_due() {
+    let (api, ids) = with_shuffled_delays().await;
     let mut seen: Vec<Value> = Vec::new();
     let mut marker = String::new();
 
@@ -114,8 +116,8 @@ async fn a_marker_misses_nothing_that_becomes_due() {
 /// 6.3, 6.4: delayed messages included.
 /// Row 6.3-4.
 #[tokio::test]
-async fn a_message_that_is_not_due_is_found_by_its_id() {
-    let (api, ids) = shuffled().await;
+async fn a_delayed_message_is_found_by_its_id() {
+    let (api, ids) = with_shuffled_delays().await;
 
     let one = answered(api.get(&format!("{PATH}/{}", ids[5])), 200).await.json();
     let some = answered(api.get(&format!("{PATH}?ids={},{},{}", ids[5], ids[0], ids[3])), 200).await.json();
@@ -129,14 +131,14 @@ async fn a_message_that_is_not_due_is_found_by_its_id() {
 
 /// Row 6.2-6.
 #[tokio::test]
-async fn a_peek_shows_messages_where_they_will_stand() {
-    let (api, ids) = shuffled().await;
+async fn include_delayed_lists_delayed_messages_in_their_future_order() {
+    let (api, ids) = with_shuffled_delays().await;
     api.set_clock_ahead(250).await;
     api.claim(1).await;
 
     for limit in [1, 2, 4, 20] {
-        let peeked = api.feed("q", &format!("&include_delayed=true&limit={limit}")).await;
-        assert_eq!(peeked, [1, 2, 3, 4, 5], "{limit}");
+        let with_delayed = api.feed("q", &format!("&include_delayed=true&limit={limit}")).await;
+        assert_eq!(with_delayed, [1, 2, 3, 4, 5], "{limit}");
         let all = api.feed("q", &format!("&include_delayed=yes&include_claimed=true&limit={limit}")).await;
         assert_eq!(all, [0, 1, 2, 3, 4, 5], "{limit}");
     }
@@ -149,8 +151,8 @@ async fn a_peek_shows_messages_where_they_will_stand() {
 /// 6.2: forced in queues that do not delay, "and therefore appears in the next link".
 /// Rows 6.2-5, 6.2-12.
 #[tokio::test]
-async fn a_link_names_the_peek_where_it_matters_to_nobody() {
-    let api = tenant();
+async fn the_next_link_has_include_delayed_unless_the_queue_delays_messages() {
+    let api = new_project();
     let delaying = json!({"_default_message_delay": 300});
     for (queue, metadata) in [("m1", json!({})), ("zero", json!({"_default_message_delay": 0})), ("later", delaying)] {
         api.create(queue, &metadata).await;
@@ -174,10 +176,11 @@ async fn a_link_names_the_peek_where_it_matters_to_nobody() {
     }
 }
 
-/// Who follows the links of a queue that does not delay any more has not asked for a peek.
+/// A reader who follows links did not ask for delayed messages, even if the queue no longer delays
+/// messages.
 #[tokio::test]
-async fn following_the_links_of_a_queue_that_delayed_once_misses_nothing() {
-    let api = delaying().await;
+async fn links_miss_no_message_after_a_queue_stops_delaying() {
+    let api = with_delayed_queue().await;
     api.post_bodies("q", &[json!("later")]).await;
     let patch = json!([{"op": "replace", "path": "/metadata/_default_message_delay", "value": 0}]);
     answered(api.patch("q", &patch), 200).await;
@@ -197,28 +200,28 @@ async fn following_the_links_of_a_queue_that_delayed_once_misses_nothing() {
 /// 4.6: `oldest` and `newest` include delayed messages.
 /// Row 4.6-7.
 #[tokio::test]
-async fn stats_count_what_is_not_due() {
-    let (api, ids) = shuffled().await;
-    let ends = async |claimed: u64, total: u64| {
+async fn stats_include_delayed_messages() {
+    let (api, ids) = with_shuffled_delays().await;
+    let check_counts = async |claimed: u64, total: u64| {
         let stats = api.stats("q").await;
         let counts = ["claimed", "free", "total"].map(|key| stats[key].as_u64().unwrap());
         assert_eq!(counts, [claimed, total - claimed, total], "{stats}");
-        ["oldest", "newest"].map(|end| text(&stats[end]["href"]).rsplit('/').next().unwrap().to_owned())
+        ["oldest", "newest"].map(|key| text(&stats[key]["href"]).rsplit('/').next().unwrap().to_owned())
     };
 
-    assert_eq!(ends(0, 6).await, [ids[0].clone(), ids[5].clone()]);
+    assert_eq!(check_counts(0, 6).await, [ids[0].clone(), ids[5].clone()]);
     api.claim(1).await;
-    assert_eq!(ends(1, 6).await, [ids[0].clone(), ids[5].clone()]);
+    assert_eq!(check_counts(1, 6).await, [ids[0].clone(), ids[5].clone()]);
     answered(api.delete(&format!("{PATH}?ids={},{}", ids[0], ids[5])), 204).await;
-    assert_eq!(ends(0, 4).await, [ids[1].clone(), ids[4].clone()]);
+    assert_eq!(check_counts(0, 4).await, [ids[1].clone(), ids[4].clone()]);
     api.set_clock_ahead(501).await;
-    assert_eq!(ends(0, 4).await, [ids[1].clone(), ids[4].clone()]);
+    assert_eq!(check_counts(0, 4).await, [ids[1].clone(), ids[4].clone()]);
 }
 
-/// 6.5, 6.6: a message that is not due is not claimed either.
+/// 6.5, 6.6: a delayed message is not claimed, so deleting it requires no claim id.
 #[tokio::test]
-async fn what_is_deleted_before_it_is_due_never_comes() {
-    let (api, ids) = shuffled().await;
+async fn a_delayed_message_can_be_deleted() {
+    let (api, ids) = with_shuffled_delays().await;
     let claim = "9f8c3c1e-0000-4000-8000-000000000000";
 
     let description =
@@ -234,10 +237,10 @@ async fn what_is_deleted_before_it_is_due_never_comes() {
     assert_eq!(api.feed("q", "").await, [0, 3, 5]);
 }
 
-/// 4.5, 4.7.
+/// 4.5, 4.7: both remove delayed messages.
 #[tokio::test]
-async fn purge_and_deletion_take_what_is_not_due() {
-    let (api, _) = shuffled().await;
+async fn purge_and_queue_deletion_remove_delayed_messages() {
+    let (api, _) = with_shuffled_delays().await;
     answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
     assert_eq!(api.stats("q").await["total"], 0);
     api.post_bodies("q", &[json!("later")]).await;
@@ -250,8 +253,8 @@ async fn purge_and_deletion_take_what_is_not_due() {
 }
 
 #[tokio::test]
-async fn a_message_may_end_before_it_is_due() {
-    let api = delaying().await;
+async fn a_message_may_expire_before_it_is_due() {
+    let api = with_delayed_queue().await;
     let id = api.post_messages("q", &json!([{"body": 1, "ttl": 60}, {"body": 2, "ttl": 330}])).await.remove(0);
 
     api.set_clock_ahead(62).await;
@@ -264,10 +267,10 @@ async fn a_message_may_end_before_it_is_due() {
     assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
 }
 
-/// 6: `age` = now - created, also for what was delayed.
+/// 6: `age` = now - created, also for messages that were delayed.
 #[tokio::test]
-async fn a_delay_takes_nothing_off_the_age() {
-    let api = delaying().await;
+async fn the_age_of_a_delayed_message_counts_from_its_post() {
+    let api = with_delayed_queue().await;
     api.post_messages("q", &json!([{"body": 1, "ttl": 1000}])).await;
     let posted = api.stats("q").await["oldest"]["created"].take();
 

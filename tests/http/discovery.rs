@@ -1,22 +1,22 @@
-//! Fact sheet 3: what the service is, and whether it works.
+//! Fact sheet 3: the versions, the home document, ping and health checks.
 //!
 //! | row | test |
 //! |---|---|
-//! | 3.1 `/` 300 | `the_root_names_the_versions` |
-//! | 3.2 `/v2/`, also `/v2` (3.1) | `the_home_document_lists_what_is_served` |
-//! | 3.3 ping | `ping_answers_nothing`, `probes_need_no_headers` |
-//! | 3.3 health 404, 403, 200 | `health_is_there_for_operators_only` |
+//! | 3.1 `/` 300 | `the_root_lists_the_api_versions` |
+//! | 3.2 `/v2/`, also `/v2` (3.1) | `the_home_document_lists_the_resources` |
+//! | 3.3 ping | `ping_returns_204_without_a_body`, `probes_need_no_headers` |
+//! | 3.3 health 404, 403, 200 | `the_health_route_is_for_operators_only` |
 
 use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{NO_ROUTE, Stage, Tenant, answered, pick, refused, tenant, text};
+use super::{NO_ROUTE, Project, Server, answered, new_project, pick, refused, text};
 
 #[tokio::test]
-async fn the_root_names_the_versions() {
-    let api = tenant();
+async fn the_root_lists_the_api_versions() {
+    let api = new_project();
 
     let root = answered(api.bare(Method::GET, "/"), 300).await;
 
@@ -30,8 +30,8 @@ async fn the_root_names_the_versions() {
 }
 
 #[tokio::test]
-async fn the_home_document_lists_what_is_served() {
-    let api = tenant();
+async fn the_home_document_lists_the_resources() {
+    let api = new_project();
 
     let home = answered(api.get("/v2/"), 200).await;
     let without_slash = answered(api.get("/v2"), 200).await;
@@ -76,8 +76,8 @@ async fn the_home_document_lists_what_is_served() {
 }
 
 #[tokio::test]
-async fn what_the_home_document_lists_is_there() {
-    let api = tenant();
+async fn every_resource_of_the_home_document_exists() {
+    let api = new_project();
 
     let home = answered(api.get("/v2/"), 200).await.json();
 
@@ -93,8 +93,8 @@ async fn what_the_home_document_lists_is_there() {
 }
 
 #[tokio::test]
-async fn ping_answers_nothing() {
-    let api = tenant();
+async fn ping_returns_204_without_a_body() {
+    let api = new_project();
 
     for method in [Method::GET, Method::HEAD] {
         let pong = answered(api.request(method, "/v2/ping"), 204).await;
@@ -104,7 +104,7 @@ async fn ping_answers_nothing() {
 
 #[tokio::test]
 async fn probes_need_no_headers() {
-    let api = tenant();
+    let api = new_project();
 
     for path in ["/healthz", "/readyz"] {
         let probe = answered(api.bare(Method::GET, path), 204).await;
@@ -113,10 +113,10 @@ async fn probes_need_no_headers() {
 }
 
 #[tokio::test]
-async fn health_is_there_for_operators_only() {
-    let api = tenant();
-    let stage = Arc::new(Stage::start(&[("SUKKAL_ADMIN_MODE", "true")]));
-    let operator = Tenant::of(&stage, "operator");
+async fn the_health_route_is_for_operators_only() {
+    let api = new_project();
+    let server = Arc::new(Server::start(&[("SUKKAL_ADMIN_MODE", "true")]));
+    let operator = Project::of(&server, "operator");
 
     refused(api.get("/v2/health").header("X-Roles", "admin"), 404, NO_ROUTE).await;
     for roles in [None, Some(""), Some("member"), Some("administrator,member"), Some("not admin")] {
@@ -149,15 +149,15 @@ async fn health_is_there_for_operators_only() {
     }
     let home = answered(operator.get("/v2/"), 200).await.json();
     assert_eq!(home["resources"]["rel/health"]["href"], "/v2/health");
-    assert_eq!(operator.everything().await, json!([]));
+    assert_eq!(operator.snapshot().await, json!([]));
 }
 
 #[tokio::test]
-async fn a_health_check_clears_away_what_one_long_before_it_left() {
-    let stage = Arc::new(Stage::start(&[("SUKKAL_ADMIN_MODE", "true")]));
-    let operator = Tenant::of(&stage, "operator");
-    let left = Tenant::of(&stage, "sukkal-health");
-    // Names that come first in a list that other tests share.
+async fn a_health_check_deletes_the_old_queues_of_earlier_checks() {
+    let server = Arc::new(Server::start(&[("SUKKAL_ADMIN_MODE", "true")]));
+    let operator = Project::of(&server, "operator");
+    let left = Project::of(&server, "sukkal-health");
+    // These names sort before those of other tests in the shared list.
     let [old, new] = ["0-old", "0-new"];
     left.set_clock_of(old, -120).await;
     left.create(old, &json!({})).await;

@@ -1,16 +1,16 @@
-//! Fact sheet 15, encryption: what a queue with `_enable_encrypt_messages` keeps, and who can read it.
+//! Fact sheet 15: encryption of the messages in a queue with `_enable_encrypt_messages`.
 //!
 //! | row | test |
 //! |---|---|
-//! | bodies are encrypted before they are stored | `no_plain_text_of_an_encrypted_message_is_in_the_store` |
-//! | (DEV) decrypted everywhere; any JSON | `an_encrypted_body_comes_back_wherever_it_is_handed_out` |
-//! | bodies of dead letters move unchanged | `a_dead_letter_of_an_encrypted_message_is_readable` |
-//! | flipping the flag | `messages_stay_readable_when_the_flag_flips` |
-//! | no default key: 400 | `a_server_without_a_key_lets_no_queue_begin_to_encrypt` |
-//! | posting without a key | `a_server_without_a_key_stores_nothing_in_a_queue_that_encrypts` |
-//! | reading without the key: 503 | `what_takes_another_key_is_refused_by_name_and_never_lost` |
-//! | a claim or pop in vain | `a_claim_that_cannot_be_read_is_released`, `a_pop_that_cannot_read_puts_back` |
-//! | damaged: 500 | `a_damaged_message_is_refused_by_name_and_never_lost` |
+//! | bodies are encrypted before they are stored | `the_store_has_no_plain_text_of_an_encrypted_message` |
+//! | (DEV) every operation decrypts; any JSON | `every_operation_returns_encrypted_bodies_decrypted` |
+//! | bodies of dead letters move unchanged | `an_encrypted_message_stays_readable_as_a_dead_letter` |
+//! | changing the flag | `messages_stay_readable_when_encryption_is_switched_on_or_off` |
+//! | no default key: 400 | `encryption_cannot_be_enabled_on_a_server_without_a_key` |
+//! | posting without a key | `a_server_without_a_key_refuses_posts_to_an_encrypted_queue` |
+//! | reading without the key: 503 | `a_message_encrypted_with_another_key_is_not_lost_and_the_error_names_it` |
+//! | a claim or pop of unreadable messages | `a_claim_of_unreadable_messages_is_released`, `a_pop_returns_unreadable_messages_to_the_queue` |
+//! | damaged: 500 | `a_damaged_message_is_not_lost_and_the_error_names_it` |
 //! | `_enable_encrypt_messages` takes booleans | `reserved_metadata.rs` |
 
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ const FLAG: &str = "/metadata/_enable_encrypt_messages";
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 const INTERNAL: &str = "Internal server error";
 
-/// How many values in a project's keys hold a text.
+/// Lua script that counts the stored values of the keys of a project that contain a text.
 const FIND: &str = "
     local found = 0
     for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -35,62 +35,63 @@ const FIND: &str = "
       end
     end
     return found";
-/// Changes the last byte of the record of a queue's so manieth message.
+/// Lua script that changes the last byte of the record of a message, which is given by its index in
+/// the queue.
 const DAMAGE: &str = "
     local key = string.sub(redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1])[1], 1, 12)
     local record = redis.call('HGET', KEYS[1], key)
     local last = string.char((string.byte(record, -1) + 1) % 256)
     return redis.call('HSET', KEYS[1], key, string.sub(record, 1, -2) .. last)";
 
-/// A queue `q` that encrypts, and its tenant.
-async fn encrypting() -> Tenant {
-    let api = tenant();
+/// Creates the queue `q`, which encrypts its messages, in a new project.
+async fn with_encrypted_queue() -> Project {
+    let api = new_project();
     api.create("q", &json!({ "_enable_encrypt_messages": true })).await;
     api
 }
 
-/// The same tenant on another server over the same store.
-fn on_server_with(api: &Tenant, key: &str) -> Tenant {
-    Tenant::of(&Arc::new(Stage::start(&[(KEY_OPTION, key)])), &api.project)
+/// Returns the same project on another server with this key, over the same store.
+fn on_server_with_key(api: &Project, key: &str) -> Project {
+    Project::of(&Arc::new(Server::start(&[(KEY_OPTION, key)])), &api.id)
 }
 
-/// In how many places of the project's keys in Redis the text stands.
-fn places(api: &Tenant, text: &str) -> i64 {
-    let keys = format!("sukkal:{{{}/*", api.project);
-    api.stage.redis.command(&["EVAL", FIND, "0", &keys, text]).as_int()
+/// Counts the stored values of the project in Redis that contain the text.
+fn occurrences(api: &Project, text: &str) -> i64 {
+    let keys = format!("sukkal:{{{}/*", api.id);
+    api.server.redis.command(&["EVAL", FIND, "0", &keys, text]).as_int()
 }
 
-/// Damages the record of a queue's message, by its place among those that are available.
-pub(super) fn damage(api: &Tenant, queue: &str, place: &str) {
-    let key = |part| format!("sukkal:{{{}/{queue}}}:{part}", api.project);
-    let damaged = ["EVAL", DAMAGE, "2", &key("messages"), &key("ready"), place];
-    assert_eq!(api.stage.redis.command(&damaged).as_int(), 0);
+/// Damages the record of a message, which is given by its index among the available messages.
+pub(super) fn damage(api: &Project, queue: &str, index: &str) {
+    let key = |part| format!("sukkal:{{{}/{queue}}}:{part}", api.id);
+    let damaged = ["EVAL", DAMAGE, "2", &key("messages"), &key("ready"), index];
+    assert_eq!(api.server.redis.command(&damaged).as_int(), 0);
 }
 
-async fn bodies(api: &Tenant) -> Vec<Value> {
+async fn bodies(api: &Project) -> Vec<Value> {
     pick(&follow(api, &format!("{PATH}?echo=true&include_claimed=true"), "messages").await.into(), "body")
 }
 
 /// Row 5-14.
 #[tokio::test]
-async fn no_plain_text_of_an_encrypted_message_is_in_the_store() {
-    let (api, secret) = (encrypting().await, Uuid::new_v4().to_string());
+async fn the_store_has_no_plain_text_of_an_encrypted_message() {
+    let (api, secret) = (with_encrypted_queue().await, Uuid::new_v4().to_string());
 
     api.post_bodies("plain", &[json!({ "secret": secret })]).await;
-    let plain = places(&api, &secret);
+    let plain = occurrences(&api, &secret);
     answered(api.delete("/v2/queues/plain"), 204).await;
     api.post_bodies("q", &[json!(secret), json!({ "secret": secret })]).await;
 
-    assert_eq!(plain, 1, "the search finds what is there");
-    assert_eq!(places(&api, &secret), 0);
+    assert_eq!(plain, 1, "the search finds plain text");
+    assert_eq!(occurrences(&api, &secret), 0);
     assert_eq!(bodies(&api).await, [json!(secret), json!({ "secret": secret })]);
 }
 
 /// Row 5-14.
 #[tokio::test]
-async fn an_encrypted_body_comes_back_wherever_it_is_handed_out() {
+async fn every_operation_returns_encrypted_bodies_decrypted() {
     let sent = [json!(null), json!("caf\u{e9}"), json!({"b": [1, 2.5, {}], "a": i64::MIN}), json!("x".repeat(70_000))];
-    let api = encrypting().await;
+    let api = with_encrypted_queue().await;
 
     let ids = api.post_bodies("q", &sent).await;
 
@@ -109,21 +110,21 @@ async fn an_encrypted_body_comes_back_wherever_it_is_handed_out() {
 }
 
 #[tokio::test]
-async fn messages_stay_readable_when_the_flag_flips() {
-    let api = tenant();
+async fn messages_stay_readable_when_encryption_is_switched_on_or_off() {
+    let api = new_project();
     api.create("q", &json!({})).await;
 
     for (number, encrypts) in [false, true, false, true].into_iter().enumerate() {
         let patch = json!([{ "op": "replace", "path": FLAG, "value": encrypts }]);
         answered(api.patch("q", &patch), 200).await;
-        api.post_bodies("q", &[json!(format!("{}-{number}", api.project))]).await;
+        api.post_bodies("q", &[json!(format!("{}-{number}", api.id))]).await;
     }
     let removal = json!([{ "op": "remove", "path": FLAG }]);
     answered(api.patch("q", &removal), 200).await;
 
-    let sent: Vec<Value> = (0..4).map(|number| json!(format!("{}-{number}", api.project))).collect();
+    let sent: Vec<Value> = (0..4).map(|number| json!(format!("{}-{number}", api.id))).collect();
     assert_eq!(bodies(&api).await, sent);
-    let readable = [0, 1, 2, 3].map(|number| places(&api, &format!("{}-{number}", api.project)));
+    let readable = [0, 1, 2, 3].map(|number| occurrences(&api, &format!("{}-{number}", api.id)));
     assert_eq!(readable, [1, 0, 1, 0]);
     assert_eq!(pick(&api.claim(2).await.messages, "body"), sent[..2]);
     let popped = answered(api.delete(&format!("{PATH}?pop=2")), 200).await.json();
@@ -131,8 +132,8 @@ async fn messages_stay_readable_when_the_flag_flips() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_of_an_encrypted_message_is_readable() {
-    let (api, secret) = (tenant(), Uuid::new_v4().to_string());
+async fn an_encrypted_message_stays_readable_as_a_dead_letter() {
+    let (api, secret) = (new_project(), Uuid::new_v4().to_string());
     let rules = json!({ "_enable_encrypt_messages": true, "_max_claim_count": 1, "_dead_letter_queue": "dead" });
     api.create("q", &rules).await;
     api.post_bodies("q", &[json!(secret)]).await;
@@ -140,16 +141,16 @@ async fn a_dead_letter_of_an_encrypted_message_is_readable() {
     answered(api.delete(&api.claim(1).await.path), 204).await;
     answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
 
-    let letters = answered(api.get("/v2/queues/dead/messages?echo=true"), 200).await.json();
-    assert_eq!(pick(&letters["messages"], "body"), [json!(secret)]);
-    assert_eq!(places(&api, &secret), 0);
+    let dead_letters = answered(api.get("/v2/queues/dead/messages?echo=true"), 200).await.json();
+    assert_eq!(pick(&dead_letters["messages"], "body"), [json!(secret)]);
+    assert_eq!(occurrences(&api, &secret), 0);
 }
 
 #[tokio::test]
-async fn a_server_without_a_key_lets_no_queue_begin_to_encrypt() {
-    let api = on_server_with(&encrypting().await, "");
+async fn encryption_cannot_be_enabled_on_a_server_without_a_key() {
+    let api = on_server_with_key(&with_encrypted_queue().await, "");
     api.create("plain", &json!({ "k": 1 })).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
     let flag = json!({ "_enable_encrypt_messages": true });
 
     for queue in ["new", "plain", "q"] {
@@ -163,8 +164,8 @@ async fn a_server_without_a_key_lets_no_queue_begin_to_encrypt() {
     let description = refused(api.patch("plain", &patch), 400, INVALID_BODY).await;
     assert!(description.contains("_enable_encrypt_messages"), "{description}");
 
-    assert_eq!(api.everything().await, before);
-    // What does not begin it is no business of the key's.
+    assert_eq!(api.snapshot().await, before);
+    // Values that do not enable encryption are accepted without a key.
     for value in [json!(false), Value::Null] {
         api.create(&format!("off-{value}"), &json!({ "_enable_encrypt_messages": value })).await;
     }
@@ -173,22 +174,22 @@ async fn a_server_without_a_key_lets_no_queue_begin_to_encrypt() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_key_stores_nothing_in_a_queue_that_encrypts() {
-    let api = on_server_with(&encrypting().await, "");
+async fn a_server_without_a_key_refuses_posts_to_an_encrypted_queue() {
+    let api = on_server_with_key(&with_encrypted_queue().await, "");
 
-    let answer = send(api.post(PATH, &json!({ "messages": [{ "body": api.project }] }))).await;
+    let answer = send(api.post(PATH, &json!({ "messages": [{ "body": api.id }] }))).await;
 
     let description = answer.refusal(503, UNAVAILABLE);
     assert!(description.contains("message_encryption_key"), "{description}");
     assert_eq!(answer.header("retry-after"), Some("1"));
-    assert_eq!(places(&api, &api.project), 0);
+    assert_eq!(occurrences(&api, &api.id), 0);
     assert_eq!(bodies(&api).await, [json!(null); 0]);
-    let failures = api.stage.sukkal.log().iter().filter(|line| line.contains("request failed")).count();
+    let failures = api.server.sukkal.log().iter().filter(|line| line.contains("request failed")).count();
     assert_eq!(failures, 1);
 }
 
-/// Tries all that hands out the queue's only message, on a server that cannot open it.
-async fn hands_out_nothing(api: &Tenant, id: &str, status: u16, title: &str) {
+/// Checks that every operation that returns the only message of the queue fails on this server.
+async fn assert_unreadable(api: &Project, id: &str, status: u16, title: &str) {
     let by_id = [format!("{PATH}?ids={id}"), format!("{PATH}/{id}"), format!("{PATH}?echo=true")];
     for request in by_id.iter().map(|path| api.get(path)).chain([api.post("/v2/queues/q/claims", &json!({}))]) {
         let description = refused(request, status, title).await;
@@ -199,34 +200,34 @@ async fn hands_out_nothing(api: &Tenant, id: &str, status: u16, title: &str) {
 }
 
 #[tokio::test]
-async fn what_takes_another_key_is_refused_by_name_and_never_lost() {
-    let api = encrypting().await;
+async fn a_message_encrypted_with_another_key_is_not_lost_and_the_error_names_it() {
+    let api = with_encrypted_queue().await;
     let ids = api.post_bodies("q", &[json!("hello")]).await;
 
     for key in ["", "another passphrase"] {
-        let stranger = on_server_with(&api, key);
-        hands_out_nothing(&stranger, &ids[0], 503, UNAVAILABLE).await;
-        let log = stranger.stage.sukkal.log().join("\n");
+        let other_server = on_server_with_key(&api, key);
+        assert_unreadable(&other_server, &ids[0], 503, UNAVAILABLE).await;
+        let log = other_server.server.sukkal.log().join("\n");
         assert!(!log.contains("passphrase") && !log.contains("hello"), "{log}");
         let claim = api.claim(1).await;
-        refused(stranger.get(&claim.path), 503, UNAVAILABLE).await;
+        refused(other_server.get(&claim.path), 503, UNAVAILABLE).await;
         answered(api.delete(&claim.path), 204).await;
     }
 
     let found = answered(api.get(&format!("{PATH}/{}", ids[0])), 200).await.json();
-    assert_eq!(found["body"], "hello", "it has not even moved");
+    assert_eq!(found["body"], "hello", "the message has kept its position");
 }
 
 #[tokio::test]
-async fn a_claim_that_cannot_be_read_is_released() {
-    let api = encrypting().await;
+async fn a_claim_of_unreadable_messages_is_released() {
+    let api = with_encrypted_queue().await;
     let sent: Vec<Value> = (0..3).map(Value::from).collect();
     let ids = api.post_bodies("q", &sent).await;
-    let stranger = on_server_with(&api, "");
+    let other_server = on_server_with_key(&api, "");
 
-    // The first that this process ever meets: it has had no reason to look before.
-    for _ in ["unsuspecting", "wary"] {
-        let description = refused(stranger.post("/v2/queues/q/claims", &json!({})), 503, UNAVAILABLE).await;
+    // The first claim finds the unreadable message; later ones check for it before they claim.
+    for _ in ["without a check", "with a check"] {
+        let description = refused(other_server.post("/v2/queues/q/claims", &json!({})), 503, UNAVAILABLE).await;
         assert!(description.contains(&ids[0]), "{description}");
     }
 
@@ -234,32 +235,32 @@ async fn a_claim_that_cannot_be_read_is_released() {
 }
 
 #[tokio::test]
-async fn a_pop_that_cannot_read_puts_back() {
-    let api = encrypting().await;
+async fn a_pop_returns_unreadable_messages_to_the_queue() {
+    let api = with_encrypted_queue().await;
     let sent: Vec<Value> = (0..7).map(Value::from).collect();
     api.create("plain", &json!({})).await;
     let ids = api.post_bodies("q", &sent).await;
-    let before = api.everything().await;
-    let stranger = on_server_with(&api, "");
+    let before = api.snapshot().await;
+    let other_server = on_server_with_key(&api, "");
 
-    // The first that this process ever meets: it has had no reason to look before.
+    // The first pop finds the unreadable message; later ones check for it before they pop.
     for _ in 0..2 {
-        let description = refused(stranger.delete(&format!("{PATH}?pop=3")), 503, UNAVAILABLE).await;
+        let description = refused(other_server.delete(&format!("{PATH}?pop=3")), 503, UNAVAILABLE).await;
         assert!(description.contains(&ids[0]), "{description}");
     }
 
     assert_eq!(bodies(&api).await, sent);
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
-async fn a_damaged_message_is_refused_by_name_and_never_lost() {
-    let api = encrypting().await;
+async fn a_damaged_message_is_not_lost_and_the_error_names_it() {
+    let api = with_encrypted_queue().await;
     let ids = api.post_bodies("q", &[json!("hello")]).await;
     damage(&api, "q", "0");
 
-    let server = on_server_with(&api, KEY);
-    hands_out_nothing(&server, &ids[0], 500, INTERNAL).await;
+    let server = on_server_with_key(&api, KEY);
+    assert_unreadable(&server, &ids[0], 500, INTERNAL).await;
 
     let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json();
     assert_eq!(stats["messages"]["total"], 1);
@@ -267,13 +268,14 @@ async fn a_damaged_message_is_refused_by_name_and_never_lost() {
 }
 
 #[tokio::test]
-async fn one_damaged_message_stops_nobody_before_it() {
-    let api = encrypting().await;
+async fn messages_around_a_damaged_one_stay_accessible() {
+    let api = with_encrypted_queue().await;
     let ids = api.post_bodies("q", &(0..6).map(Value::from).collect::<Vec<_>>()).await;
     damage(&api, "q", "4");
-    let server = on_server_with(&api, KEY);
+    let server = on_server_with_key(&api, KEY);
 
-    // A page ends before it, and its reader is told; then goes on behind it.
+    // A page ends before the damaged message. The next page returns the error. A reader can
+    // continue after the damaged message.
     let page = answered(server.get(&format!("{PATH}?echo=true")), 200).await.json();
     assert_eq!(pick(&page["messages"], "body"), [0, 1, 2, 3]);
     let next = text(&page["links"][0]["href"]).to_owned();
@@ -291,19 +293,19 @@ async fn one_damaged_message_stops_nobody_before_it() {
 }
 
 #[tokio::test]
-async fn a_pop_hands_out_what_it_can_and_puts_back_the_rest() {
-    let api = encrypting().await;
+async fn a_pop_delivers_readable_messages_and_returns_the_damaged_one() {
+    let api = with_encrypted_queue().await;
     let ids = api.post_bodies("q", &(0..4).map(Value::from).collect::<Vec<_>>()).await;
     damage(&api, "q", "1");
-    let server = on_server_with(&api, KEY);
+    let server = on_server_with_key(&api, KEY);
 
     let popped = answered(server.delete(&format!("{PATH}?pop=3")), 200).await.json();
 
     assert_eq!(pick(&popped["messages"], "body"), [0, 2]);
     let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"].take();
     assert_eq!(stats["total"], 2);
-    for (end, id) in [("oldest", &ids[1]), ("newest", &ids[3])] {
-        assert!(text(&stats[end]["href"]).ends_with(id.as_str()), "{stats}");
+    for (key, id) in [("oldest", &ids[1]), ("newest", &ids[3])] {
+        assert!(text(&stats[key]["href"]).ends_with(id.as_str()), "{stats}");
     }
     let refusal = refused(server.delete(&format!("{PATH}?pop=3")), 500, INTERNAL).await;
     assert!(refusal.contains(&ids[1]), "{refusal}");

@@ -1,11 +1,13 @@
-//! Every error text of the API: what was sent, and the status, title and description that came back.
+//! Every error text of the API: each request of a table must get the status, title and description
+//! of the table.
 //!
-//! `errors.txt` is the table. A case is a request line, header lines and a body, and then the answer: its status with
-//! its title, and its description. A request has the headers that each one needs; `- Name` leaves one out. A line `# Variant`
-//! names the variant of `api::Error` or `broker::Error` that the cases below it reach. `@ server` sends the cases below
-//! it to another server. Words in `<>` stand for what the test puts there.
+//! `errors.txt` is the table. A case is a request line, header lines and a body, and then the
+//! expected response: its status with its title, and its description. A request has the headers
+//! that each request needs; `- Name` omits one. A line `# Variant` names the variant of
+//! `api::Error` or `broker::Error` that the cases below it reach. `@ server` sends the cases below
+//! it to another server. The test replaces placeholders in `<>`.
 //!
-//! What could not be done while the store is away, operation by operation, is in `store_down.rs`.
+//! The errors of each operation during an outage of the store are in `store_down.rs`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::encryption::damage;
-use super::{KEY, KEY_OPTION, Stage, Tenant, answered};
+use super::{KEY, KEY_OPTION, Project, Server, answered};
 use crate::support::events::Events;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
@@ -28,7 +30,7 @@ const EVERYTHING: [(&str, &str); 4] = [
     ("SUKKAL_CLIENT_TIMEOUT", "1"),
 ];
 
-/// A request of the table, with the answer that it must get.
+/// A request of the table, with the expected response.
 struct Case {
     server: &'static str,
     request: String,
@@ -38,8 +40,8 @@ struct Case {
     description: String,
 }
 
-/// The names of the table's variants, and its cases, with words replaced.
-fn read_table(word: &dyn Fn(&str) -> String) -> (BTreeSet<String>, Vec<Case>) {
+/// Returns the names of the table's variants, and its cases with their placeholders replaced.
+fn read_table(placeholder: &dyn Fn(&str) -> String) -> (BTreeSet<String>, Vec<Case>) {
     let (mut variants, mut cases, mut server) = (BTreeSet::new(), Vec::new(), "");
     for block in TABLE.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
         let (directives, lines): (Vec<&str>, Vec<&str>) = block.lines().partition(|line| line.starts_with(['#', '@']));
@@ -50,30 +52,30 @@ fn read_table(word: &dyn Fn(&str) -> String) -> (BTreeSet<String>, Vec<Case>) {
         let (without, request): (Vec<&str>, Vec<&str>) = request.iter().partition(|line| line.starts_with("- "));
         cases.push(Case {
             server,
-            request: replaced(&request.join("\n"), word),
+            request: fill_placeholders(&request.join("\n"), placeholder),
             without: without.iter().map(|line| &line[2..]).collect(),
             status: status.parse().unwrap_or_else(|_| panic!("no status in {block}")),
             title: title.to_owned(),
-            description: replaced(description, word),
+            description: fill_placeholders(description, placeholder),
         });
     }
     (variants, cases)
 }
 
-/// A text with its words in `<>` replaced.
-fn replaced(text: &str, word: &dyn Fn(&str) -> String) -> String {
+/// Replaces the placeholders in `<>` of a text.
+fn fill_placeholders(text: &str, placeholder: &dyn Fn(&str) -> String) -> String {
     let mut parts = text.split('<');
-    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (name, rest) = part.split_once('>').expect("a word ends");
-        replaced += &(word(name) + rest);
+        let (name, rest) = part.split_once('>').expect("a placeholder ends");
+        filled += &(placeholder(name) + rest);
     }
-    replaced
+    filled
 }
 
 impl Case {
-    /// The request in bytes, in which `\xff` stands for that byte.
-    fn bytes(&self, api: &Tenant) -> Vec<u8> {
+    /// Returns the request as bytes. The text `\xff` stands for that byte.
+    fn bytes(&self, api: &Project) -> Vec<u8> {
         let (first, rest) = self.request.split_once('\n').unwrap_or((&self.request, ""));
         let (method, path) = first.split_once(' ').expect("a request has a method and a path");
         let lines: Vec<&str> = rest.lines().collect();
@@ -104,16 +106,16 @@ fn is_header(line: &str) -> bool {
     line.split_once(": ").is_some_and(|(name, _)| is_name(name))
 }
 
-/// The servers of the table, as one project sees them, and the ids of what is there.
-struct Scene {
-    api: Tenant,
-    without_secrets: Tenant,
-    with_another_key: Tenant,
-    with_text_ids: Tenant,
-    with_claim_ids: Tenant,
-    with_one_stream: Tenant,
+/// The servers of the table, as one project sees them, and the ids of its messages and claim.
+struct Servers {
+    api: Project,
+    without_secrets: Project,
+    with_another_key: Project,
+    with_text_ids: Project,
+    with_claim_ids: Project,
+    with_one_stream: Project,
     _stream: Events,
-    without_store: Tenant,
+    without_store: Project,
     message: String,
     claimed: String,
     claim: String,
@@ -121,10 +123,10 @@ struct Scene {
     damaged: String,
 }
 
-impl Scene {
-    async fn set() -> Self {
+impl Servers {
+    async fn start() -> Self {
         let project = format!("project-{}", Uuid::new_v4());
-        let on = |environment: &[(&str, &str)]| Tenant::of(&Arc::new(Stage::start(environment)), &project);
+        let on = |environment: &[(&str, &str)]| Project::of(&Arc::new(Server::start(environment)), &project);
         let api = on(&EVERYTHING);
         api.create("q", &json!({"k": 1})).await;
         api.create("delayed", &json!({"_default_message_delay": 60})).await;
@@ -137,10 +139,11 @@ impl Scene {
         answered(once.header("Idempotency-Key", "used"), 201).await;
         let sealed = api.post_bodies("sealed", &[json!("sealed"), json!("damaged")]).await;
         damage(&api, "sealed", "1");
-        // A body that is no JSON any more, and a queue that is no queue.
+        // The body of this message is no longer JSON, and the key of this queue is no longer a
+        // hash.
         api.post_bodies("damaged", &[json!(true)]).await;
         damage(&api, "damaged", "0");
-        api.stage.redis.command(&["SET", &format!("sukkal:{{{project}/corrupt}}:queue"), "no hash"]);
+        api.server.redis.command(&["SET", &format!("sukkal:{{{project}/corrupt}}:queue"), "no hash"]);
         let redis = RedisServer::start();
         let sukkal = Sukkal::start(&redis.url());
         redis.kill();
@@ -154,7 +157,7 @@ impl Scene {
             with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
             with_one_stream,
             _stream: stream,
-            without_store: Tenant::of(&Arc::new(Stage { sukkal, redis: Arc::new(redis) }), &project),
+            without_store: Project::of(&Arc::new(Server { sukkal, redis: Arc::new(redis) }), &project),
             api,
             message,
             claimed,
@@ -164,26 +167,26 @@ impl Scene {
         }
     }
 
-    fn word(&self, name: &str) -> String {
+    fn placeholder(&self, name: &str) -> String {
         match name {
             "message" => self.message.clone(),
             "claimed" => self.claimed.clone(),
             "claim" => self.claim.clone(),
             "sealed" => self.sealed.clone(),
             "damaged" => self.damaged.clone(),
-            "project" => self.api.project.clone(),
+            "project" => self.api.id.clone(),
             "65 tenants" => {
                 let messages = (0..65).map(|tenant| json!({"body": 1, "tenant": tenant.to_string()}));
                 json!({ "messages": messages.collect::<Value>() }).to_string()
             }
             _ => {
                 let count = name.strip_suffix(" x").and_then(|count| count.parse().ok());
-                "x".repeat(count.unwrap_or_else(|| panic!("no word {name:?}")))
+                "x".repeat(count.unwrap_or_else(|| panic!("no placeholder {name:?}")))
             }
         }
     }
 
-    fn server(&self, name: &str) -> &Tenant {
+    fn server(&self, name: &str) -> &Project {
         match name {
             "" => &self.api,
             "a server without secrets" => &self.without_secrets,
@@ -198,13 +201,13 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn every_error_says_what_the_table_says() {
-    let scene = Scene::set().await;
-    let (_, cases) = read_table(&|name| scene.word(name));
+async fn every_error_has_the_text_of_the_table() {
+    let servers = Servers::start().await;
+    let (_, cases) = read_table(&|name| servers.placeholder(name));
     let mut wrong: Vec<String> = Vec::new();
 
     for case in &cases {
-        let api = scene.server(case.server);
+        let api = servers.server(case.server);
         let answer = api.send_raw(case.bytes(api)).await;
         let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
         let is_same = document["title"] == case.title && document["description"] == case.description;
@@ -212,23 +215,24 @@ async fn every_error_says_what_the_table_says() {
             wrong.push(format!("{:.200}\n{} {}", case.request, answer.status, answer.text));
         }
     }
-    assert!(wrong.is_empty(), "other answers than in errors.txt:\n\n{}", wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "responses that differ from errors.txt:\n\n{}", wrong.join("\n\n"));
 }
 
-/// Reads the variants from the source, because nothing else lists them.
+/// Reads the variants from the source, because no code lists them.
 #[test]
-fn every_variant_of_the_errors_is_in_the_table() {
+fn the_table_covers_every_error_variant() {
     let variants = |path: &str| -> BTreeSet<String> {
-        let source = fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("the source is there");
-        let (_, body) = source.split_once("pub enum Error {\n").expect("it has the errors");
-        let (body, _) = body.split_once("\n}\n").expect("the errors end");
+        let source =
+            fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("the source can be read");
+        let (_, body) = source.split_once("pub enum Error {\n").expect("the source defines the errors");
+        let (body, _) = body.split_once("\n}\n").expect("the definition ends");
         let names = body.lines().filter_map(|line| line.strip_prefix("    "));
         let names = names.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
         names.map(|line| line.split(['(', ' ', ',']).next().unwrap_or_default().to_owned()).collect()
     };
     let mut all = variants("src/api/error.rs");
-    assert!(all.remove("Broker"), "it holds the errors of the broker");
-    assert!(all.remove("BodyBudget"), "it needs hundreds of clients: see memory.rs");
+    assert!(all.remove("Broker"), "the variant wraps the errors of the broker");
+    assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
     all.extend(variants("src/broker/error.rs"));
 
     let (listed, _) = read_table(&|_| String::new());

@@ -1,25 +1,25 @@
-//! A feed as server-sent events: `GET …/messages` with `Accept: text/event-stream`.
+//! The feed as server-sent events: `GET …/messages` with `Accept: text/event-stream`.
 
 use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Stage, Tenant, answered, post_as, refused, tenant};
+use super::{Project, Server, answered, new_project, post_as, refused};
 use crate::support::events::Events;
 use crate::support::sukkal::CLIENT;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const ECHO: &str = "/v2/queues/q/messages?echo=true";
 
-/// Numbers as bodies.
+/// Returns the numbers of a range as bodies.
 fn numbers(from: u32, to: u32) -> Vec<Value> {
     (from..to).map(Value::from).collect()
 }
 
 #[tokio::test]
-async fn a_stream_is_the_feed() {
-    let api = tenant();
+async fn a_stream_delivers_the_feed() {
+    let api = new_project();
     let ids = api.post_bodies("q", &numbers(0, 3)).await;
     let mut events = Events::open(api.get(ECHO)).await;
 
@@ -35,8 +35,8 @@ async fn a_stream_is_the_feed() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_taken_up_again_misses_and_repeats_nothing() {
-    let api = tenant();
+async fn a_resumed_stream_misses_and_repeats_nothing() {
+    let api = new_project();
     api.post_bodies("q", &numbers(0, 5)).await;
     let mut last = String::new();
     for number in 0..5 {
@@ -45,7 +45,7 @@ async fn a_stream_that_is_taken_up_again_misses_and_repeats_nothing() {
         assert_eq!(event.data["body"], number);
         last = event.id;
     }
-    // What a browser remembers goes before what its URL says.
+    // `Last-Event-ID`, which a browser sends when it reconnects, takes precedence over the URL.
     let request = api.get(&format!("{ECHO}&since=now")).header("Last-Event-ID", &last);
     let mut events = Events::open(request).await;
     api.post_bodies("q", &numbers(5, 6)).await;
@@ -53,13 +53,13 @@ async fn a_stream_that_is_taken_up_again_misses_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_starts_where_it_is_told() {
-    let api = tenant();
+async fn a_stream_starts_at_the_marker_or_time_of_the_request() {
+    let api = new_project();
     let ids = api.post_bodies("q", &numbers(0, 3)).await;
 
     let mut behind = Events::open(api.get(&format!("{ECHO}&marker={}", ids[1]))).await;
     assert_eq!(behind.bodies(1).await, [2]);
-    // What is posted once the stream is open comes after now.
+    // A message posted while the stream is open comes after `now`.
     for number in 3..20 {
         let mut now = Events::open(api.get(&format!("{ECHO}&since=now"))).await;
         api.post_bodies("q", &numbers(number, number + 1)).await;
@@ -70,8 +70,8 @@ async fn a_stream_starts_where_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_stream_has_the_filters_of_a_list() {
-    let api = tenant();
+async fn a_stream_applies_the_filters_of_a_list() {
+    let api = new_project();
     api.post_bodies("q", &[json!("own")]).await;
     post_as(&api.client(super::OTHER_CLIENT), "q", &[json!("claimed"), json!("free")]).await;
     let claim = answered(api.post("/v2/queues/q/claims?limit=2", &json!({})), 201).await.json();
@@ -83,10 +83,10 @@ async fn a_stream_has_the_filters_of_a_list() {
 }
 
 #[tokio::test]
-async fn a_browser_names_project_and_client_in_the_query() {
-    let api = tenant();
+async fn an_event_stream_takes_project_and_client_from_the_query() {
+    let api = new_project();
     api.post_bodies("q", &[json!(1)]).await;
-    let path = format!("{ECHO}&project_id={}&client_id={CLIENT}", api.project);
+    let path = format!("{ECHO}&project_id={}&client_id={CLIENT}", api.id);
 
     let mut events = Events::open(api.bare(Method::GET, &path)).await;
     assert_eq!(events.bodies(1).await, [1]);
@@ -95,26 +95,26 @@ async fn a_browser_names_project_and_client_in_the_query() {
     refused(bare("&project_id=p"), 400, "Missing header value").await;
     refused(bare(&format!("&client_id={CLIENT}")), 400, "Project-Id Missing").await;
     refused(bare("&project_id=p&client_id=x"), 400, "Wrong UUID value").await;
-    // Nothing else takes them.
+    // No other request takes the project and the client from the query.
     refused(api.bare(Method::GET, &path), 400, "Missing header value").await;
     refused(api.bare(Method::GET, &path.replace("/messages", "/stats")), 400, "Missing header value").await;
 }
 
 #[tokio::test]
-async fn a_header_goes_before_the_query() {
-    let api = tenant();
+async fn headers_take_precedence_over_the_query() {
+    let api = new_project();
     api.post_bodies("q", &[json!("ours")]).await;
-    let other = tenant();
+    let other = new_project();
     other.post_bodies("q", &[json!("theirs")]).await;
 
-    let mut events = Events::open(api.get(&format!("{ECHO}&project_id={}", other.project))).await;
+    let mut events = Events::open(api.get(&format!("{ECHO}&project_id={}", other.id))).await;
 
     assert_eq!(events.bodies(1).await, ["ours"]);
 }
 
 #[tokio::test]
-async fn a_place_that_is_none_is_refused() {
-    let api = tenant();
+async fn an_invalid_start_position_is_refused() {
+    let api = new_project();
     let stream = |path: &str| api.get(path).header("Accept", "text/event-stream");
 
     refused(stream(&format!("{MESSAGES}?marker=x")), 400, super::INVALID_REQUEST).await;
@@ -124,8 +124,8 @@ async fn a_place_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn only_who_asks_for_events_gets_them() {
-    let api = tenant();
+async fn events_are_sent_only_if_the_client_accepts_them() {
+    let api = new_project();
     for accept in ["application/json", "*/*", "application/json, text/event-stream;q=0", "text/event-stream;q=0, */*"] {
         let answer = answered(api.get(MESSAGES).header("Accept", accept), 200).await;
         assert_eq!(answer.header("content-type"), Some("application/json"), "{accept}");
@@ -134,9 +134,9 @@ async fn only_who_asks_for_events_gets_them() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_shows_that_it_is_alive() {
-    let stage = Arc::new(Stage::start(&[("SUKKAL_TRANSPORT__STREAM_HEARTBEAT", "1")]));
-    let api = Tenant::of(&stage, "p");
+async fn an_idle_stream_sends_heartbeats() {
+    let server = Arc::new(Server::start(&[("SUKKAL_TRANSPORT__STREAM_HEARTBEAT", "1")]));
+    let api = Project::of(&server, "p");
     let mut events = Events::open(api.get(ECHO)).await;
 
     events.heartbeat().await;
@@ -146,10 +146,10 @@ async fn a_silent_stream_shows_that_it_is_alive() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_ends_a_stream_with_the_reason() {
-    let key = |key| Arc::new(Stage::start(&[(super::KEY_OPTION, key)]));
+async fn an_unreadable_message_ends_the_stream_with_a_failure_event() {
+    let key = |key| Arc::new(Server::start(&[(super::KEY_OPTION, key)]));
     let (with_key, without) = (key("the one"), key("another"));
-    let (api, blind) = (Tenant::of(&with_key, "events-sealed"), Tenant::of(&without, "events-sealed"));
+    let (api, blind) = (Project::of(&with_key, "events-sealed"), Project::of(&without, "events-sealed"));
     api.create("q", &json!({ "_enable_encrypt_messages": true })).await;
     api.post_bodies("q", &[json!("sealed")]).await;
     let mut events = Events::open(blind.get(ECHO)).await;

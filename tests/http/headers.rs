@@ -1,31 +1,32 @@
-//! Fact sheet 1.3 and 1.4: who calls, and what they accept.
+//! Fact sheet 1.3 and 1.4: the headers that identify the caller, and the media types of requests
+//! and responses.
 //!
 //! | row | test |
 //! |---|---|
-//! | `Client-ID` missing 400 | `a_client_id_is_needed_everywhere_under_v2` |
-//! | `Client-ID` no UUID 400 | `what_is_no_uuid_is_no_client` |
-//! | `Client-ID` spellings | `all_spellings_of_a_client_id_are_one_client` |
-//! | `X-Project-ID` missing 400, empty 400 | `a_project_is_needed_everywhere_under_v2` |
-//! | `X-Tenant-Id`, `X-Tenant` | `a_project_may_come_under_its_older_names` |
-//! | project id over 256 characters 400 | `a_project_id_is_limited_where_a_queue_is_named` |
-//! | `Accept` | `json_must_be_acceptable` |
-//! | `Content-Type` form 400 | `a_form_is_refused_and_other_types_are_not_looked_at` |
-//! | `X-OpenStack-Request-ID` | `every_answer_has_a_request_id_of_its_own` |
+//! | `Client-ID` missing 400 | `a_client_id_is_required_everywhere_under_v2` |
+//! | `Client-ID` no UUID 400 | `a_client_id_must_be_a_uuid` |
+//! | `Client-ID` spellings | `every_spelling_of_a_client_id_names_the_same_client` |
+//! | `X-Project-ID` missing 400, empty 400 | `a_project_is_required_everywhere_under_v2` |
+//! | `X-Tenant-Id`, `X-Tenant` | `the_older_project_headers_are_accepted` |
+//! | project id over 256 characters 400 | `a_project_id_is_limited_on_routes_with_a_queue` |
+//! | `Accept` | `the_accept_header_must_allow_json` |
+//! | `Content-Type` form 400 | `only_the_form_content_type_is_refused` |
+//! | `X-OpenStack-Request-ID` | `every_response_has_a_unique_request_id` |
 
 use std::collections::HashSet;
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::{INVALID_QUEUE, answered, refused, send, tenant};
+use super::{INVALID_QUEUE, answered, new_project, refused, send};
 use crate::support::sukkal::CLIENT;
 
 const NEEDING_A_CALLER: [&str; 5] =
     ["/v2/", "/v2/ping", "/v2/queues", "/v2/queues/q/messages", "/v2/queues/q/messages/m"];
 
 #[tokio::test]
-async fn a_client_id_is_needed_everywhere_under_v2() {
-    let api = tenant();
+async fn a_client_id_is_required_everywhere_under_v2() {
+    let api = new_project();
 
     for path in NEEDING_A_CALLER {
         let request = api.bare(Method::GET, path).header("X-Project-ID", "p");
@@ -37,8 +38,8 @@ async fn a_client_id_is_needed_everywhere_under_v2() {
 }
 
 #[tokio::test]
-async fn what_is_no_uuid_is_no_client() {
-    let api = tenant();
+async fn a_client_id_must_be_a_uuid() {
+    let api = new_project();
 
     for client in ["", "me", "3381af92-2b9e-11e3-b191-7186130073", "zzzzaf92-2b9e-11e3-b191-71861300734c"] {
         let description = refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;
@@ -49,8 +50,8 @@ async fn what_is_no_uuid_is_no_client() {
 }
 
 #[tokio::test]
-async fn all_spellings_of_a_client_id_are_one_client() {
-    let api = tenant();
+async fn every_spelling_of_a_client_id_names_the_same_client() {
+    let api = new_project();
     api.post_bodies("q", &[json!("mine")]).await;
 
     for client in [
@@ -66,23 +67,23 @@ async fn all_spellings_of_a_client_id_are_one_client() {
     }
 }
 
-/// A proxy adds its own header behind those of its client, so the first one may be the client's.
+/// A proxy adds its own header after those of its client, so the first one may be the client's.
 #[tokio::test]
-async fn a_header_that_says_who_calls_comes_once() {
-    let api = tenant();
+async fn a_header_that_identifies_the_caller_must_not_be_repeated() {
+    let api = new_project();
 
     for (name, second) in [("X-Project-ID", "q"), ("Client-ID", CLIENT), ("X-Roles", "admin")] {
         let request = api.bare(Method::GET, "/v2/queues").header("Client-ID", CLIENT).header("X-Project-ID", "p");
         let request = request.header("X-Roles", "member").header(name, second);
 
         let description = refused(request, 400, "Ambiguous identification").await;
-        assert_eq!(description, format!("The header {name} is given more than once."));
+        assert_eq!(description, format!("The header {name} is repeated; it must appear only once."));
     }
 }
 
 #[tokio::test]
-async fn a_project_is_needed_everywhere_under_v2() {
-    let api = tenant();
+async fn a_project_is_required_everywhere_under_v2() {
+    let api = new_project();
 
     for path in NEEDING_A_CALLER {
         let request = || api.bare(Method::GET, path).header("Client-ID", CLIENT);
@@ -93,8 +94,8 @@ async fn a_project_is_needed_everywhere_under_v2() {
 }
 
 #[tokio::test]
-async fn a_project_may_come_under_its_older_names() {
-    let api = tenant();
+async fn the_older_project_headers_are_accepted() {
+    let api = new_project();
     let request = |method, path| api.bare(method, path).header("Client-ID", CLIENT);
     let project = uuid::Uuid::new_v4().to_string();
     answered(request(Method::PUT, "/v2/queues/q").header("X-Tenant-Id", &project), 201).await;
@@ -113,10 +114,10 @@ async fn a_project_may_come_under_its_older_names() {
 }
 
 #[tokio::test]
-async fn a_project_id_is_limited_where_a_queue_is_named() {
-    let api = tenant();
-    let long = api.stage.sukkal.project(&format!("{}{}", uuid::Uuid::new_v4(), "p".repeat(256 - 36)));
-    let too_long = api.stage.sukkal.project(&"p".repeat(257));
+async fn a_project_id_is_limited_on_routes_with_a_queue() {
+    let api = new_project();
+    let long = api.server.sukkal.project(&format!("{}{}", uuid::Uuid::new_v4(), "p".repeat(256 - 36)));
+    let too_long = api.server.sukkal.project(&"p".repeat(257));
 
     answered(long.put("/v2/queues/q"), 201).await;
     refused(too_long.put("/v2/queues/q"), 400, INVALID_QUEUE).await;
@@ -125,8 +126,8 @@ async fn a_project_id_is_limited_where_a_queue_is_named() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_not_utf_8_names_nobody() {
-    let api = tenant();
+async fn identification_headers_must_be_utf_8() {
+    let api = new_project();
     let head = "GET /v2/queues HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
 
     let client = [head.as_bytes(), b"X-Project-ID: p\r\nClient-ID: \xff\xfe\r\n\r\n"].concat();
@@ -136,8 +137,8 @@ async fn a_header_that_is_not_utf_8_names_nobody() {
 }
 
 #[tokio::test]
-async fn json_must_be_acceptable() {
-    let api = tenant();
+async fn the_accept_header_must_allow_json() {
+    let api = new_project();
 
     for accept in ["application/json", "*/*", "application/*;q=0.1", "text/html, application/json", "APPLICATION/JSON"]
     {
@@ -158,8 +159,8 @@ async fn json_must_be_acceptable() {
 }
 
 #[tokio::test]
-async fn a_form_is_refused_and_other_types_are_not_looked_at() {
-    let api = tenant();
+async fn only_the_form_content_type_is_refused() {
+    let api = new_project();
     let message = r#"{"messages": [{"body": 1}]}"#;
     let post = |content_type: &str| {
         let post = api.request(Method::POST, "/v2/queues/q/messages").header("Content-Type", content_type);
@@ -172,15 +173,15 @@ async fn a_form_is_refused_and_other_types_are_not_looked_at() {
         api.send_raw(format!("{get}Content-Length: 0\r\n\r\n")).await.refusal(400, "Invalid Content-Type");
         assert_eq!(api.send_raw(format!("{get}\r\n")).await.status, 200);
     }
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
     for other in ["application/x-www-form-urlencoded; charset=utf-8", "text/plain", "nonsense", ""] {
         answered(post(other), 201).await;
     }
 }
 
 #[tokio::test]
-async fn every_answer_has_a_request_id_of_its_own() {
-    let api = tenant();
+async fn every_response_has_a_unique_request_id() {
+    let api = new_project();
     let requests = [
         api.get("/v2/queues"),
         api.get("/nothing"),
@@ -195,9 +196,9 @@ async fn every_answer_has_a_request_id_of_its_own() {
     for request in requests {
         let answer = send(request).await;
 
-        let id = answer.header("x-openstack-request-id").expect("there is an id");
+        let id = answer.header("x-openstack-request-id").expect("the response has a request id");
         let uuid = id.strip_prefix("req-").and_then(|uuid| uuid::Uuid::try_parse(uuid).ok());
-        assert_eq!(uuid.expect("it is req- and a UUID").get_version_num(), 4);
+        assert_eq!(uuid.expect("the request id is req- and a UUID").get_version_num(), 4);
         assert!(seen.insert(id.to_owned()));
     }
 }

@@ -1,16 +1,17 @@
-//! Extension (openapi.yaml, `postMessages`): `Idempotency-Key` makes a repeated post get the first answer.
+//! Extension (openapi.yaml, `postMessages`): a repeated post with the same `Idempotency-Key` gets
+//! the first response.
 //!
 //! | promise | test |
 //! |---|---|
-//! | same ids and `Location`, nothing stored twice | `a_repeated_post_gets_the_first_answer` |
-//! | whatever has become of the messages | `a_repetition_brings_nothing_back` |
-//! | own to client, queue and project | `a_key_belongs_to_one_client_and_queue` |
+//! | same ids and `Location`, nothing stored twice | `a_repeated_post_gets_the_first_response` |
+//! | also after the messages were deleted or claimed | `a_repeated_post_does_not_restore_messages` |
+//! | scope: client, queue and project | `a_key_is_scoped_to_client_queue_and_project` |
 //! | another request 422 | `a_key_for_another_request_is_refused` |
-//! | 1 to 255 visible ASCII characters, else 400 | `a_key_that_is_none_posts_nothing` |
-//! | a refused request is not remembered | `a_refused_request_leaves_its_key_free` |
-//! | duplicates at the same time, through several processes | `duplicates_at_once_are_one_post` |
-//! | a lost answer | `a_post_whose_answer_was_lost_happens_once` |
-//! | `idempotency_key_ttl` | `a_key_is_forgotten_in_time` |
+//! | 1 to 255 visible ASCII characters, else 400 | `a_malformed_key_is_refused_and_posts_nothing` |
+//! | refused requests are not stored | `a_refused_request_does_not_use_up_its_key` |
+//! | concurrent duplicates, through several processes | `concurrent_duplicates_are_stored_once` |
+//! | a lost reply of the store | `a_post_whose_reply_was_lost_is_stored_once` |
+//! | `idempotency_key_ttl` | `a_key_expires` |
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,14 +23,15 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    Answer, INVALID_BODY, INVALID_REQUEST, OTHER_CLIENT, Stage, Tenant, answered, ids, pick, refused, send, tenant,
+    Answer, INVALID_BODY, INVALID_REQUEST, OTHER_CLIENT, Project, Server, answered, ids, new_project, pick, refused,
+    send,
 };
 use crate::support::proxy::Proxy;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, CLIENT, Sukkal};
 
 const PATH: &str = "/v2/queues/q/messages";
-/// What a busy machine may need.
+/// How long a test on a busy machine may poll.
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn batch() -> Value {
@@ -40,9 +42,9 @@ fn post(api: &Api, key: &str, document: &Value) -> RequestBuilder {
     api.post(PATH, document).header("Idempotency-Key", key)
 }
 
-/// What an answer promises.
+/// Returns the location and the document of a response to a post.
 fn receipt(answer: &Answer) -> (String, Value) {
-    (answer.header("location").expect("a post has a place").to_owned(), answer.json())
+    (answer.header("location").expect("a post has a location").to_owned(), answer.json())
 }
 
 async fn posted(api: &Api, key: &str) -> (String, Value) {
@@ -50,8 +52,8 @@ async fn posted(api: &Api, key: &str) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_repeated_post_gets_the_first_answer() {
-    let api = tenant();
+async fn a_repeated_post_gets_the_first_response() {
+    let api = new_project();
 
     let first = posted(&api, "order-4711").await;
     api.post_bodies("q", &[json!("between")]).await;
@@ -70,8 +72,8 @@ async fn a_repeated_post_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn a_repetition_brings_nothing_back() {
-    let api = tenant();
+async fn a_repeated_post_does_not_restore_messages() {
+    let api = new_project();
     let first = posted(&api, "k").await;
     let posted_ids = ids(&first.1);
 
@@ -87,8 +89,8 @@ async fn a_repetition_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_delayed_post_is_repeated_too() {
-    let api = tenant();
+async fn a_post_of_delayed_messages_can_be_repeated() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 100})).await;
 
     let first = posted(&api, "k").await;
@@ -100,11 +102,12 @@ async fn a_delayed_post_is_repeated_too() {
 }
 
 #[tokio::test]
-async fn a_key_belongs_to_one_client_and_queue() {
-    let api = tenant();
+async fn a_key_is_scoped_to_client_queue_and_project() {
+    let api = new_project();
     let first = posted(&api, "k").await;
 
-    let strangers = [(tenant(), PATH), (tenant(), PATH)].map(|(stranger, path)| (stranger.client(CLIENT), path));
+    let strangers =
+        [(new_project(), PATH), (new_project(), PATH)].map(|(stranger, path)| (stranger.client(CLIENT), path));
     let mut others = vec![(api.client(OTHER_CLIENT), PATH), (api.client(CLIENT), "/v2/queues/other/messages")];
     others.extend(strangers);
     let mut seen = vec![first.clone()];
@@ -116,14 +119,14 @@ async fn a_key_belongs_to_one_client_and_queue() {
         seen.push(own);
     }
 
-    // The same client, whatever it is spelled like.
+    // Another spelling of the client id names the same client.
     assert_eq!(posted(&api.client(&CLIENT.replace('-', "").to_uppercase()), "k").await, first);
     assert_eq!((&api.stats("q").await["total"], &api.stats("other").await["total"]), (&json!(4), &json!(2)));
 }
 
 #[tokio::test]
-async fn a_key_is_taken_to_the_letter() {
-    let api = tenant();
+async fn keys_are_compared_byte_for_byte() {
+    let api = new_project();
     let long = "x".repeat(255);
     let keys = ["k", "K", "\"k\"", "k,k", "k;v=1", "!", "~", "%20", "../q", "{q}", &Uuid::new_v4().to_string(), &long];
 
@@ -142,9 +145,9 @@ async fn a_key_is_taken_to_the_letter() {
 
 #[tokio::test]
 async fn a_key_for_another_request_is_refused() {
-    let api = tenant();
+    let api = new_project();
     let first = posted(&api, "k").await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for other in [
         json!({"messages": [{"body": "a", "ttl": 300}]}),
@@ -156,13 +159,13 @@ async fn a_key_for_another_request_is_refused() {
         assert!(description.contains("own"), "{description}");
     }
 
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
     assert_eq!(posted(&api, "k").await, first);
 }
 
 #[tokio::test]
-async fn a_key_that_is_none_posts_nothing() {
-    let api = tenant();
+async fn a_malformed_key_is_refused_and_posts_nothing() {
+    let api = new_project();
 
     for key in ["", " ", "a b", "a\tb", &"x".repeat(256), &"x".repeat(5000)] {
         let description = refused(post(&api, key, &batch()), 400, INVALID_REQUEST).await;
@@ -176,12 +179,12 @@ async fn a_key_that_is_none_posts_nothing() {
         api.send_raw(request).await.refusal(400, INVALID_REQUEST);
     }
 
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 #[tokio::test]
-async fn a_refused_request_leaves_its_key_free() {
-    let api = tenant();
+async fn a_refused_request_does_not_use_up_its_key() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300, "_max_messages_post_size": 200})).await;
 
     for (document, title) in [
@@ -201,10 +204,10 @@ async fn a_refused_request_leaves_its_key_free() {
 }
 
 #[tokio::test]
-async fn duplicates_at_once_are_one_post() {
+async fn concurrent_duplicates_are_stored_once() {
     const AT_ONCE: usize = 16;
-    let here = tenant();
-    let there = Tenant::of(&Arc::new(Stage::start(&[])), &here.project);
+    let here = new_project();
+    let there = Project::of(&Arc::new(Server::start(&[])), &here.id);
 
     for key in ["first, which makes the queue", "second", "third"].map(|key| key.replace([' ', ','], "-")) {
         let before = here.stats("q").await["total"].as_u64().unwrap();
@@ -219,10 +222,10 @@ async fn duplicates_at_once_are_one_post() {
     }
 }
 
-/// Different requests under one key at once: one is stored, all others of other content are told so.
+/// Of concurrent requests with one key, one is stored. Those with other content are refused.
 #[tokio::test]
-async fn of_different_requests_at_once_one_gets_the_key() {
-    let api = tenant();
+async fn of_concurrent_requests_with_one_key_only_one_content_is_stored() {
+    let api = new_project();
     let documents: Vec<Value> = (0..16).map(|n| json!({"messages": [{"body": n / 2}]})).collect();
 
     let answers = join_all(documents.iter().map(|document| send(post(&api, "k", document)))).await;
@@ -236,7 +239,7 @@ async fn of_different_requests_at_once_one_gets_the_key() {
 }
 
 #[tokio::test]
-async fn a_post_whose_answer_was_lost_happens_once() {
+async fn a_post_whose_reply_was_lost_is_stored_once() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
     let sukkal = Sukkal::start_with(&proxy.url("redis"), &[("SUKKAL_JANITOR__PAUSE", "3600")]);
@@ -264,7 +267,8 @@ async fn a_post_whose_answer_was_lost_happens_once() {
         if stored > before {
             break key;
         }
-        // The answer to a command in the background was lost, and the connection with it, before the post was sent.
+        // The lost reply was that of a background command, so the connection was closed before the
+        // post was sent.
         until_posted("another").await;
         stored = total().await;
     };
@@ -278,11 +282,11 @@ async fn a_post_whose_answer_was_lost_happens_once() {
     assert_eq!(hrefs[hrefs.len() - 2..], *found.1["resources"].as_array().unwrap());
 }
 
-/// Its end is by Redis' own clock, which no test moves.
+/// The key expires by the clock of Redis, which tests cannot move.
 #[tokio::test]
-async fn a_key_is_forgotten_in_time() {
-    let stage = Arc::new(Stage::start(&[("SUKKAL_TRANSPORT__IDEMPOTENCY_KEY_TTL", "2")]));
-    let api = Tenant::of(&stage, &Uuid::new_v4().to_string());
+async fn a_key_expires() {
+    let server = Arc::new(Server::start(&[("SUKKAL_TRANSPORT__IDEMPOTENCY_KEY_TTL", "2")]));
+    let api = Project::of(&server, &Uuid::new_v4().to_string());
 
     let start = Instant::now();
     let first = posted(&api, "k").await;
@@ -292,10 +296,10 @@ async fn a_key_is_forgotten_in_time() {
         if receipt != first {
             break receipt;
         }
-        assert!(Instant::now() < deadline, "it is still remembered");
+        assert!(Instant::now() < deadline, "the key has not expired");
     };
 
-    // Asking again does not prolong it.
+    // Repeating the post does not extend the life of the key.
     assert!(start.elapsed() >= Duration::from_millis(1900), "{:?}", start.elapsed());
     assert_ne!(second, first);
     assert_eq!(api.stats("q").await["total"], 4);

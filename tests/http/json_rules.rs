@@ -1,17 +1,18 @@
-//! Fact sheet 1.2: JSON as every body has it. Each row of the table of body texts is a line of `broken`, sent
-//! to each route that takes a body; "no Content-Length" is in `bad_input.rs`.
+//! Fact sheet 1.2: the JSON rules of every body. Each row of the table of body texts is a line of
+//! `malformed_values`, sent to each route that takes a body. The row "no Content-Length" is tested
+//! in `bad_input.rs`.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, PATCH_TYPE, Tenant, answered, send, tenant};
+use super::{INVALID_BODY, PATCH_TYPE, Project, answered, new_project, send};
 
-/// The beginning of the refusal, which goes on with the line and column of the error.
+/// The beginning of the description, which continues with the line and column of the error.
 const UNREADABLE: &str = "Request body could not be parsed. ";
 const TOO_LARGE: &str = "JSON contains integer that is too large.";
 
-/// The routes that take JSON, each with a document around a value.
-fn requests(api: &Tenant, value: &[u8]) -> [RequestBuilder; 3] {
+/// Returns a request to each route that takes JSON, with the value inside a document.
+fn requests(api: &Project, value: &[u8]) -> [RequestBuilder; 3] {
     let body = |before: &str, after: &str| [before.as_bytes(), value, after.as_bytes()].concat();
     [
         api.put("/v2/queues/new").body(body(r#"{"k": "#, "}")),
@@ -22,7 +23,7 @@ fn requests(api: &Tenant, value: &[u8]) -> [RequestBuilder; 3] {
     ]
 }
 
-fn broken() -> Vec<(Vec<u8>, &'static str)> {
+fn malformed_values() -> Vec<(Vec<u8>, &'static str)> {
     let deep = "[".repeat(60_000).into_bytes();
     let closed = ["[".repeat(5000), "]".repeat(5000)].concat().into_bytes();
     let mut values: Vec<(Vec<u8>, &str)> = vec![(deep, UNREADABLE), (closed, UNREADABLE)];
@@ -66,12 +67,12 @@ fn broken() -> Vec<(Vec<u8>, &'static str)> {
 
 /// Rows 4.2-5, 6.1-7.
 #[tokio::test]
-async fn broken_json_is_refused_and_changes_nothing() {
-    let api = tenant();
+async fn malformed_json_is_refused_and_changes_nothing() {
+    let api = new_project();
     api.create("q", &json!({"k": 0})).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
-    for (value, description) in broken() {
+    for (value, description) in malformed_values() {
         for request in requests(&api, &value) {
             let answer = send(request).await;
             let shown = String::from_utf8_lossy(&value[..value.len().min(40)]);
@@ -81,12 +82,12 @@ async fn broken_json_is_refused_and_changes_nothing() {
             assert!(description != UNREADABLE || refusal.contains("Line "), "{shown}: {refusal}");
         }
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 #[tokio::test]
 async fn a_body_is_an_object_or_an_array() {
-    let api = tenant();
+    let api = new_project();
     api.create("q", &json!({})).await;
 
     for body in ["null", "5", "\"x\"", "true", " ", "\n", "{}{}", "[] []"] {
@@ -98,8 +99,8 @@ async fn a_body_is_an_object_or_an_array() {
 }
 
 #[tokio::test]
-async fn what_json_can_say_comes_back() {
-    let api = tenant();
+async fn json_values_are_returned_in_normalized_form() {
+    let api = new_project();
     api.create("q", &json!({})).await;
     let nested = ["[".repeat(100), "]".repeat(100)].concat();
 
@@ -125,15 +126,15 @@ async fn what_json_can_say_comes_back() {
 }
 
 #[tokio::test]
-async fn the_last_of_two_equal_keys_counts() {
-    let api = tenant();
+async fn the_last_of_two_equal_keys_is_used() {
+    let api = new_project();
 
     let body = r#"{"k": 1, "_default_message_ttl": 1, "k": 2, "_default_message_ttl": 60}"#;
     answered(api.put("/v2/queues/q").body(body), 201).await;
     let body = r#"{"messages": 5, "messages": [{"body": 1, "ttl": "x", "body": 2, "ttl": 61}]}"#;
     answered(api.request(Method::POST, "/v2/queues/q/messages").body(body), 201).await;
 
-    let queue = api.everything().await[0].take();
+    let queue = api.snapshot().await[0].take();
     assert_eq!(queue["metadata"]["k"], 2);
     assert_eq!((&queue["messages"][0]["body"], &queue["messages"][0]["ttl"]), (&Value::from(2), &Value::from(61)));
 }

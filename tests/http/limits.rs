@@ -1,14 +1,14 @@
-//! Fact sheet 2: the operator's options are in force. Each test starts a server of its own.
+//! Fact sheet 2: the configured limits and defaults. Each test starts its own server.
 //!
 //! | row | test |
 //! |---|---|
-//! | `max_queue_metadata`, `max_messages_post_size` 400 | `bodies_are_limited_as_the_operator_says` |
-//! | `max_messages_per_post` 400 | `posts_are_limited_as_the_operator_says` |
-//! | `max_queues_per_page`, `max_messages_per_page`, `max_messages_per_claim_or_pop` 400 | `pages_are_limited_as_the_operator_says` |
-//! | `default_message_ttl`, `max_message_ttl`, `default_message_delay`, `max_message_delay` 400 | `times_are_limited_as_the_operator_says` |
-//! | `default_claim_ttl`, `default_claim_grace`, `max_claim_ttl`, `max_claim_grace` 400 | `claims_last_as_the_operator_says` |
-//! | `message_delete_with_claim_id` | `bulk_deletion_takes_claims_where_the_operator_says_so` |
-//! | `client_id_uuid_safe`, `min_length_client_id`, `max_length_client_id` 400 | `a_client_id_may_be_any_text_of_the_right_length` |
+//! | `max_queue_metadata`, `max_messages_post_size` 400 | `body_sizes_are_configurable` |
+//! | `max_messages_per_post` 400 | `the_number_of_messages_per_post_is_configurable` |
+//! | `max_queues_per_page`, `max_messages_per_page`, `max_messages_per_claim_or_pop` 400 | `page_sizes_are_configurable` |
+//! | `default_message_ttl`, `max_message_ttl`, `default_message_delay`, `max_message_delay` 400 | `message_ttls_and_delays_are_configurable` |
+//! | `default_claim_ttl`, `default_claim_grace`, `max_claim_ttl`, `max_claim_grace` 400 | `claim_terms_are_configurable` |
+//! | `message_delete_with_claim_id` | `bulk_deletion_can_be_configured_to_require_claim_ids` |
+//! | `client_id_uuid_safe`, `min_length_client_id`, `max_length_client_id` 400 | `client_ids_can_be_configured_to_be_any_text` |
 //! | `admin_mode` | `discovery.rs` |
 
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Stage, Tenant, answered, follow, pick, refused};
+use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Project, Server, answered, follow, pick, refused};
 
 const PATH: &str = "/v2/queues/q/messages";
 
-fn tenant_with(options: &[(&str, &str)]) -> Tenant {
+fn project_with(options: &[(&str, &str)]) -> Project {
     let options: Vec<(String, &str)> =
         options.iter().map(|(name, value)| (format!("SUKKAL_TRANSPORT__{}", name.to_uppercase()), *value)).collect();
     let environment: Vec<(&str, &str)> = options.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    Tenant::of(&Arc::new(Stage::start(&environment)), &Uuid::new_v4().to_string())
+    Project::of(&Arc::new(Server::start(&environment)), &Uuid::new_v4().to_string())
 }
 
 fn posting(count: usize) -> Value {
@@ -33,8 +33,8 @@ fn posting(count: usize) -> Value {
 
 /// Rows 4.2-4, 4.3-4, 4.4-1, 6.1-6.
 #[tokio::test]
-async fn bodies_are_limited_as_the_operator_says() {
-    let api = tenant_with(&[("max_queue_metadata", "20"), ("max_messages_post_size", "400000")]);
+async fn body_sizes_are_configurable() {
+    let api = project_with(&[("max_queue_metadata", "20"), ("max_messages_post_size", "400000")]);
     let large = json!({"messages": [{"body": "x".repeat(390_000)}]});
     let too_large = json!({"messages": [{"body": "x".repeat(400_000)}]});
 
@@ -50,14 +50,14 @@ async fn bodies_are_limited_as_the_operator_says() {
 
 /// Row 6.1-3.
 #[tokio::test]
-async fn posts_are_limited_as_the_operator_says() {
+async fn the_number_of_messages_per_post_is_configurable() {
     let options = [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_POST", "2"), ("SUKKAL_ADMIN_MODE", "true")];
-    let api = Tenant::of(&Arc::new(Stage::start(&options)), &Uuid::new_v4().to_string());
+    let api = Project::of(&Arc::new(Server::start(&options)), &Uuid::new_v4().to_string());
 
     answered(api.post(PATH, &posting(2)), 201).await;
-    let complaint = refused(api.post(PATH, &posting(3)), 400, INVALID_REQUEST).await;
+    let description = refused(api.post(PATH, &posting(3)), 400, INVALID_REQUEST).await;
 
-    assert!(complaint.contains("3 messages") && complaint.contains("between 1 and 2"), "{complaint}");
+    assert!(description.contains("3 messages") && description.contains("between 1 and 2"), "{description}");
     assert_eq!(api.stats("q").await["total"], 2);
     let health = answered(api.get("/v2/health").header("X-Roles", "admin"), 200).await.json();
     assert_eq!(health["operation_status"]["post_messages"]["succeeded"], true, "{health}");
@@ -65,10 +65,10 @@ async fn posts_are_limited_as_the_operator_says() {
 
 /// Rows 4.1-2, 6.2-2, 6.3-1, 6.5-2, 6.5-7, 7.1-1.
 #[tokio::test]
-async fn pages_are_limited_as_the_operator_says() {
+async fn page_sizes_are_configurable() {
     let options =
         [("max_queues_per_page", "2"), ("max_messages_per_page", "30"), ("max_messages_per_claim_or_pop", "3")];
-    let api = tenant_with(&options);
+    let api = project_with(&options);
     let ids = api.post_bodies("q", &vec![json!(1); 40]).await;
     for name in ["r", "s"] {
         answered(api.put(&format!("/v2/queues/{name}")), 201).await;
@@ -95,8 +95,8 @@ async fn pages_are_limited_as_the_operator_says() {
 
 /// Rows 4.3-4, 5-4, 5-8, 5-11, 6.1-17.
 #[tokio::test]
-async fn times_are_limited_as_the_operator_says() {
-    let api = tenant_with(&[
+async fn message_ttls_and_delays_are_configurable() {
+    let api = project_with(&[
         ("default_message_ttl", "70"),
         ("max_message_ttl", "80"),
         ("default_message_delay", "5"),
@@ -122,8 +122,8 @@ async fn times_are_limited_as_the_operator_says() {
 
 /// Rows 7.1-3, 7.1-6, 7.3-2.
 #[tokio::test]
-async fn claims_last_as_the_operator_says() {
-    let api = tenant_with(&[
+async fn claim_terms_are_configurable() {
+    let api = project_with(&[
         ("default_claim_ttl", "70"),
         ("default_claim_grace", "80"),
         ("max_claim_ttl", "90"),
@@ -147,8 +147,8 @@ async fn claims_last_as_the_operator_says() {
 
 /// Row 6.5-5.
 #[tokio::test]
-async fn bulk_deletion_takes_claims_where_the_operator_says_so() {
-    let api = tenant_with(&[("message_delete_with_claim_id", "true")]);
+async fn bulk_deletion_can_be_configured_to_require_claim_ids() {
+    let api = project_with(&[("message_delete_with_claim_id", "true")]);
     let ids = api.post_bodies("q", &(0..6).map(Value::from).collect::<Vec<_>>()).await;
     let (one, two) = (api.claim(2).await, api.claim(2).await);
     let left = async || {
@@ -183,9 +183,9 @@ async fn bulk_deletion_takes_claims_where_the_operator_says_so() {
 }
 
 #[tokio::test]
-async fn a_client_id_may_be_any_text_of_the_right_length() {
+async fn client_ids_can_be_configured_to_be_any_text() {
     let options = [("client_id_uuid_safe", "off"), ("min_length_client_id", "3"), ("max_length_client_id", "5")];
-    let api = tenant_with(&options);
+    let api = project_with(&options);
 
     for client in ["", "ab", "abcdef", crate::support::sukkal::CLIENT] {
         refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;

@@ -1,4 +1,5 @@
-//! What hostile clients make the server hold: memory grows by what is allowed, whatever they send or do not read.
+//! Memory use with hostile clients: it stays within the configured limits, whatever clients send or
+//! leave unread.
 
 use std::fs;
 use std::time::Duration;
@@ -11,25 +12,25 @@ use tokio::time::timeout;
 use super::*;
 
 const CLIENTS: usize = 500;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-/// What each connection costs, with its buffers.
+/// Maximum memory per connection with its buffers, in bytes.
 const PER_CONNECTION: usize = 160 * KIB;
 
-/// How much memory the server has resident, in bytes.
-fn resident_bytes(stage: &Stage) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", stage.sukkal.id())).unwrap();
+/// Returns the resident memory of the server, in bytes.
+fn resident_bytes(server: &Server) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.sukkal.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB
 }
 
-/// Sends the same to the server over many connections, which stay open. Where the server hears no more, or has answered,
-/// it has got enough.
-async fn send(stage: &Stage, text: &str) -> Vec<TcpStream> {
+/// Sends the same text over many connections and returns them, still open. A write may fail,
+/// because the server may respond and stop reading before the end.
+async fn send_from_each_client(server: &Server, text: &str) -> Vec<TcpStream> {
     let mut connections = Vec::new();
     for _ in 0..CLIENTS {
-        let mut stream = TcpStream::connect(stage.sukkal.url("").replace("http://", "")).await.unwrap();
+        let mut stream = TcpStream::connect(server.sukkal.url("").replace("http://", "")).await.unwrap();
         let _hung_up = stream.write_all(text.as_bytes()).await;
         connections.push(stream);
     }
@@ -42,74 +43,76 @@ fn head(target: &str) -> String {
 }
 
 #[tokio::test]
-async fn heads_that_never_end_cost_little_memory() {
-    let stage = Stage::start(&[]);
-    let before = resident_bytes(&stage);
+async fn endless_request_heads_use_little_memory() {
+    let server = Server::start(&[]);
+    let before = resident_bytes(&server);
 
-    let _open = send(&stage, &format!("{}X-Long: {}", head("GET /v2/queues"), "x".repeat(400 * KIB))).await;
+    let _open =
+        send_from_each_client(&server, &format!("{}X-Long: {}", head("GET /v2/queues"), "x".repeat(400 * KIB))).await;
 
-    let grown = resident_bytes(&stage).saturating_sub(before);
+    let grown = resident_bytes(&server).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_wants_cost_little_memory() {
-    let stage = Stage::start(&[]);
-    let before = resident_bytes(&stage);
+async fn bodies_of_unknown_routes_use_little_memory() {
+    let server = Server::start(&[]);
+    let before = resident_bytes(&server);
 
     let half = format!("{}Content-Length: {}\r\n\r\n{}", head("POST /nope"), MIB, "x".repeat(250 * KIB));
-    let _open = send(&stage, &half).await;
+    let _open = send_from_each_client(&server, &half).await;
 
-    let grown = resident_bytes(&stage).saturating_sub(before);
+    let grown = resident_bytes(&server).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
 #[tokio::test]
-async fn streams_that_are_not_read_cost_little_memory() {
-    let stage = Arc::new(Stage::start(&[]));
-    let tenant = Tenant::of(&stage, "p");
+async fn unread_event_streams_use_little_memory() {
+    let server = Arc::new(Server::start(&[]));
+    let project = Project::of(&server, "p");
     let queue = format!("/v2/queues/{}/messages", Uuid::new_v4());
     let follow = format!("{}Accept: text/event-stream\r\n\r\n", head(&format!("GET {queue}?echo=true")));
-    let mut streams = send(&stage, &follow).await;
+    let mut streams = send_from_each_client(&server, &follow).await;
     for stream in &mut streams {
         let mut greeting = [0; 64];
         assert!(stream.read(&mut greeting).await.unwrap() > 0);
     }
-    let before = resident_bytes(&stage);
+    let before = resident_bytes(&server);
 
     for _ in 0..10 {
-        let posted = tenant.api.post(&queue, &json!({ "messages": [{ "body": "x".repeat(250 * KIB) }] }));
+        let posted = project.api.post(&queue, &json!({ "messages": [{ "body": "x".repeat(250 * KIB) }] }));
         assert_eq!(posted.send().await.unwrap().status(), 201);
     }
-    // A stream that is read gets them all, so the others have been served what they are served.
-    let response = tenant.api.get(&format!("{queue}?echo=true")).header("Accept", "text/event-stream").send();
+    // Once this stream has received all messages, the others have been sent as much as they accept.
+    let response = project.api.get(&format!("{queue}?echo=true")).header("Accept", "text/event-stream").send();
     let mut events = response.await.unwrap();
     let mut bytes = 0;
     while bytes < 10 * 250 * KIB {
         bytes += events.chunk().await.unwrap().unwrap().len();
     }
 
-    let grown = resident_bytes(&stage).saturating_sub(before);
+    let grown = resident_bytes(&server).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION + 64 * MIB, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_one_project_leave_room_for_those_of_others() {
-    let stage = Arc::new(Stage::start(&[]));
+async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
+    let server = Arc::new(Server::start(&[]));
     let part = "x".repeat(250 * KIB);
     let half = format!("{}Content-Length: {}\r\n\r\n{part}", head("POST /v2/queues/q/messages"), 255 * KIB);
 
-    // 140 of 256 MB, of which one project gets half.
-    let mut open = send(&stage, &half).await;
-    open.extend(send(&stage, &half).await);
+    // The bodies exceed the share of one project, which is half of the budget of 256 MB.
+    let mut open = send_from_each_client(&server, &half).await;
+    open.extend(send_from_each_client(&server, &half).await);
 
-    let other = Tenant::of(&stage, "other");
+    let other = Project::of(&server, "other");
     let posted = other.api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": part }] })).send().await;
     assert_eq!(posted.unwrap().status(), 201);
-    // It is answered when the client has sent everything, so that the client can read the answer.
+    // The server responds when the client has sent everything, so that the client can read the
+    // response.
     let mut last = open.pop().unwrap();
     last.write_all("x".repeat(5 * KIB).as_bytes()).await.unwrap();
     let mut status = [0; 12];
-    timeout(PATIENCE, last.read_exact(&mut status)).await.expect("there is an answer").unwrap();
+    timeout(TIMEOUT, last.read_exact(&mut status)).await.expect("the server responds").unwrap();
     assert_eq!(&status, b"HTTP/1.1 503");
 }

@@ -2,32 +2,32 @@
 //!
 //! | row | test |
 //! |---|---|
-//! | 5 `_default_message_delay` > 0 makes a delayed queue | `a_delay_is_looked_at_in_queues_that_delay_only` |
-//! | 6.1 default = the queue's delay | `a_message_is_delayed_as_it_says_or_else_as_its_queue_does` |
-//! | 6.1 `delay` not int 400 · outside 0..900 400 | `a_delay_that_is_none_posts_nothing` |
-//! | 6.1 order of checks | `the_first_failing_check_wins` |
-//! | 6.1 receipt in request order | `the_receipt_names_delayed_messages_as_they_were_given` |
-//! | metadata through another process | `another_process_makes_a_queue_delay_and_ends_it` |
-//! | what delayed messages are seen by | `delayed_messages.rs` |
+//! | 5 `_default_message_delay` > 0 makes a delayed queue | `a_delay_has_an_effect_only_in_a_queue_with_a_default_delay` |
+//! | 6.1 default = the queue's delay | `a_message_without_a_delay_has_the_default_delay_of_its_queue` |
+//! | 6.1 `delay` not int 400 · outside 0..900 400 | `an_invalid_delay_is_refused_and_posts_nothing` |
+//! | 6.1 order of checks | `the_first_failed_check_decides_the_error` |
+//! | 6.1 receipt in request order | `the_receipt_lists_delayed_messages_in_request_order` |
+//! | metadata through another process | `a_default_delay_set_through_another_process_takes_effect` |
+//! | operations on delayed messages | `delayed_messages.rs` |
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, Stage, Tenant, answered, pick, refused, send, tenant};
+use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_project, pick, refused, send};
 
 const PATH: &str = "/v2/queues/q/messages";
 const NO_INTEGER: &str = "The value of the \"delay\" field must be a int.";
 
-/// 5: only a default above 0 makes a queue delay.
+/// 5: a queue delays messages only if its default delay is above 0.
 /// Row 6.1-14.
 #[tokio::test]
-async fn a_delay_is_looked_at_in_queues_that_delay_only() {
+async fn a_delay_has_an_effect_only_in_a_queue_with_a_default_delay() {
     let delays = [json!(900), json!(0), json!(-1), json!(901), json!("soon"), json!(1.5), json!(null), json!([])];
     let messages: Vec<Value> = delays.iter().map(|delay| json!({"body": delay, "delay": delay})).collect();
 
     for metadata in [json!({}), json!({"_default_message_delay": 0}), json!({"_default_message_delay": null})] {
-        let api = tenant();
+        let api = new_project();
         api.create("q", &metadata).await;
 
         api.post_messages("q", &json!(messages)).await;
@@ -40,8 +40,8 @@ async fn a_delay_is_looked_at_in_queues_that_delay_only() {
 /// 6.1: the default is the queue's delay.
 /// Row 6.1-15.
 #[tokio::test]
-async fn a_message_is_delayed_as_it_says_or_else_as_its_queue_does() {
-    let api = tenant();
+async fn a_message_without_a_delay_has_the_default_delay_of_its_queue() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     let messages = json!([
         {"body": "default"},
@@ -68,8 +68,8 @@ async fn a_message_is_delayed_as_it_says_or_else_as_its_queue_does() {
 
 /// Row 6.1-21.
 #[tokio::test]
-async fn the_receipt_names_delayed_messages_as_they_were_given() {
-    let api = tenant();
+async fn the_receipt_lists_delayed_messages_in_request_order() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     let messages = json!({"messages": [
         {"body": "b", "delay": 200},
@@ -85,11 +85,11 @@ async fn the_receipt_names_delayed_messages_as_they_were_given() {
     assert_eq!(pick(&found["messages"], "body"), ["b", "a", "c", "0"]);
 }
 
-/// 6.1: not int, and outside 0..900; true is 1 to the API (1.2).
+/// 6.1: not int, and outside 0..900. To the API, `true` is 1 (1.2).
 /// Rows 6.1-15, 6.1-18.
 #[tokio::test]
-async fn a_delay_that_is_none_posts_nothing() {
-    let api = tenant();
+async fn an_invalid_delay_is_refused_and_posts_nothing() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     let post = |delay: &Value| {
         api.post(PATH, &json!({"messages": [{"body": "good", "delay": 0}, {"body": "bad", "delay": delay}]}))
@@ -111,34 +111,34 @@ async fn a_delay_that_is_none_posts_nothing() {
 
 /// Row 6.1-19.
 #[tokio::test]
-async fn the_first_failing_check_wins() {
-    let api = tenant();
+async fn the_first_failed_check_decides_the_error() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300, "_max_messages_post_size": 100})).await;
     let good = json!({"body": 1});
 
-    for (messages, title, says) in [
-        // Each row of the table before the next.
+    for (messages, title, expected) in [
+        // Each case fails the check of its row in the fact sheet, and those of all later rows.
         (json!([{"body": "x".repeat(100), "delay": "x"}]), INVALID_REQUEST, "bytes"),
         (json!({"delay": "x"}), INVALID_BODY, "Document type"),
         (json!([{"ttl": "x", "delay": "x"}]), INVALID_BODY, "\"ttl\""),
         (json!([{"delay": "x"}]), INVALID_BODY, "\"body\""),
         (json!([{"body": 1, "ttl": 1, "delay": "x"}]), INVALID_BODY, "\"delay\""),
-        // A type anywhere before a range anywhere.
+        // Types of all messages are checked before the range of any message.
         (json!([{"body": 1, "delay": 901}, good, {"body": 1, "delay": "x"}]), INVALID_BODY, "\"delay\""),
         (json!([good, {"body": 1, "ttl": 1}]), INVALID_REQUEST, "ttl"),
     ] {
         let answer = send(api.post(PATH, &json!({ "messages": messages }))).await;
         assert_eq!(answer.status, 400, "{messages}");
         let description = answer.refusal(400, title);
-        assert!(description.contains(says), "{messages}: {description}");
+        assert!(description.contains(expected), "{messages}: {description}");
     }
     assert_eq!(api.stats("q").await["total"], 0);
 }
 
 #[tokio::test]
-async fn another_process_makes_a_queue_delay_and_ends_it() {
-    let here = tenant();
-    let there = Tenant::of(&Arc::new(Stage::start(&[])), &here.project);
+async fn a_default_delay_set_through_another_process_takes_effect() {
+    let here = new_project();
+    let there = Project::of(&Arc::new(Server::start(&[])), &here.id);
     let delay = |seconds: u32| json!([{"op": "add", "path": "/metadata/_default_message_delay", "value": seconds}]);
     here.post_bodies("q", &[json!("at once")]).await;
 

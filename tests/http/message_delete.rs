@@ -1,15 +1,15 @@
-//! Fact sheet 6.5 and 6.6: deleting messages that are not claimed; others in `claimed_messages.rs`.
+//! Fact sheet 6.5 and 6.6: deleting unclaimed messages. Claimed ones are in `claimed_messages.rs`.
 
 use serde_json::json;
 
-use super::{INVALID_REQUEST, answered, pick, refused, tenant};
+use super::{INVALID_REQUEST, answered, new_project, pick, refused};
 
 const PATH: &str = "/v2/queues/q/messages";
 
 /// Rows 6.6-1, 6.6-2.
 #[tokio::test]
-async fn a_message_is_deleted_once_and_then_stays_so() {
-    let api = tenant();
+async fn deleting_a_deleted_message_succeeds() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
 
     for _ in 0..2 {
@@ -23,11 +23,11 @@ async fn a_message_is_deleted_once_and_then_stays_so() {
 
 /// Rows 6.4-3, 6.5-3, 6.6-1.
 #[tokio::test]
-async fn an_id_that_names_nothing_here_deletes_nothing() {
-    let api = tenant();
+async fn an_unknown_or_malformed_id_deletes_nothing() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
     api.post_bodies("other", &[json!(2)]).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     let upper = id.to_uppercase();
     for id in [upper.as_str(), "x", "%FF", "%", "%20", "%E6%BC%A2", "9f8c3c1e-0000-4000-8000-000000000000"] {
@@ -39,13 +39,13 @@ async fn an_id_that_names_nothing_here_deletes_nothing() {
     answered(api.delete(&format!("/v2/queues/missing/messages/{id}")), 204).await;
     answered(api.delete(&format!("/v2/queues/missing/messages?ids={id}")), 204).await;
 
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Row 6.5-3.
 #[tokio::test]
-async fn the_named_messages_are_deleted_and_no_others() {
-    let api = tenant();
+async fn bulk_deletion_deletes_the_named_messages_and_no_others() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(0), json!(1), json!(2), json!(3)]).await;
 
     let query = format!("ids={},nothing,{}&ids={}&claim_ids=x", ids[0], ids[2], ids[0]);
@@ -58,13 +58,13 @@ async fn the_named_messages_are_deleted_and_no_others() {
 
 /// Row 6.5-2.
 #[tokio::test]
-async fn a_request_names_up_to_20_ids() {
-    let api = tenant();
+async fn a_deletion_takes_up_to_20_ids() {
+    let api = new_project();
     let ids = api.post_bodies("q", &vec![json!(1); 21]).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     refused(api.delete(&format!("{PATH}?ids={}", ids.join(","))), 400, INVALID_REQUEST).await;
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 
     answered(api.delete(&format!("{PATH}?ids={}", ids[..20].join(","))), 204).await;
     let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
@@ -73,28 +73,28 @@ async fn a_request_names_up_to_20_ids() {
 
 /// Row 6.5-1.
 #[tokio::test]
-async fn a_request_names_what_to_delete_in_one_way() {
-    let api = tenant();
+async fn a_deletion_requires_exactly_one_of_ids_and_pop() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for query in [String::new(), "?ids=".to_owned(), "?limit=1".to_owned(), format!("?ids={id}&pop=1")] {
         refused(api.delete(&format!("{PATH}{query}")), 400, INVALID_REQUEST).await;
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Rows 6.6-5, 6.6-6.
 #[tokio::test]
-async fn a_claim_that_does_not_hold_the_message_deletes_nothing() {
-    let api = tenant();
+async fn a_claim_id_that_does_not_hold_the_message_deletes_nothing() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for claim in ["9f8c3c1e-0000-4000-8000-000000000000", "x", "%20", "x,y"] {
         refused(api.delete(&format!("{PATH}/{id}?claim_id={claim}")), 400, "Unable to delete").await;
     }
-    assert_eq!(api.everything().await, before);
-    // A blank claim is none.
+    assert_eq!(api.snapshot().await, before);
+    // A blank claim id is ignored.
     answered(api.delete(&format!("{PATH}/{id}?claim_id=")), 204).await;
 }

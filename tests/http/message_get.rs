@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::{INVALID_REQUEST, NOT_FOUND, answered, pick, refused, tenant};
+use super::{INVALID_REQUEST, NOT_FOUND, answered, new_project, pick, refused};
 
 const PATH: &str = "/v2/queues/q/messages";
 
 /// Row 6.4-1.
 #[tokio::test]
-async fn one_message_is_its_document() {
-    let api = tenant();
+async fn a_message_is_returned_as_one_document() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!({"k": [1]})]).await.remove(0);
 
     let mut message = answered(api.get(&format!("{PATH}/{id}")), 200).await.json();
@@ -20,8 +20,8 @@ async fn one_message_is_its_document() {
 
 /// Rows 6.4-2, 6.4-3.
 #[tokio::test]
-async fn an_id_that_names_nothing_here_is_not_found() {
-    let api = tenant();
+async fn an_unknown_or_malformed_id_is_not_found() {
+    let api = new_project();
     let here = api.post_bodies("q", &[json!(1)]).await.remove(0);
     let elsewhere = api.post_bodies("other", &[json!(2)]).await.remove(0);
     let deleted = api.post_bodies("q", &[json!(3)]).await.remove(0);
@@ -38,8 +38,8 @@ async fn an_id_that_names_nothing_here_is_not_found() {
 
 /// Rows 6.2-9, 6.3-2, 6.4-3.
 #[tokio::test]
-async fn messages_come_in_the_order_of_the_request() {
-    let api = tenant();
+async fn messages_are_returned_in_the_order_of_the_request() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!("a"), json!("b"), json!("c")]).await;
     let elsewhere = api.post_bodies("other", &[json!("x")]).await.remove(0);
 
@@ -53,8 +53,8 @@ async fn messages_come_in_the_order_of_the_request() {
 
 /// Row 6.3-5.
 #[tokio::test]
-async fn no_message_found_is_404_and_says_which() {
-    let api = tenant();
+async fn if_no_id_is_found_the_404_names_the_ids() {
+    let api = new_project();
     api.post_bodies("q", &[json!(1)]).await;
 
     for queue in ["q", "missing"] {
@@ -69,8 +69,8 @@ async fn no_message_found_is_404_and_says_which() {
 
 /// Row 6.3-1.
 #[tokio::test]
-async fn a_request_names_up_to_20_ids() {
-    let api = tenant();
+async fn a_request_takes_up_to_20_ids() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
     let query = |count| vec![id.as_str(); count].join(",");
 

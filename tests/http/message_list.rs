@@ -1,12 +1,12 @@
-//! Fact sheet 6.2 and 1.7: following a queue by marker.
+//! Fact sheet 6.2 and 1.7: listing the messages of a queue page by page.
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Tenant, answered, follow, pick, post_as, tenant, text};
+use super::{OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 
-async fn list(api: &Tenant, query: &str) -> Value {
+async fn list(api: &Project, query: &str) -> Value {
     answered(api.get(&format!("{PATH}{query}")), 200).await.json()
 }
 
@@ -16,8 +16,8 @@ fn numbers(to: usize) -> Vec<Value> {
 
 /// Rows 6-1, 6-7.
 #[tokio::test]
-async fn a_document_has_five_keys_in_their_order() {
-    let api = tenant();
+async fn a_message_document_has_five_keys_in_a_fixed_order() {
+    let api = new_project();
     let id = api.post_bodies("q", &[json!({"b": 1, "a": 2})]).await.remove(0);
 
     let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await;
@@ -31,20 +31,20 @@ async fn a_document_has_five_keys_in_their_order() {
 
 /// Rows 4-2, 6.2-8.
 #[tokio::test]
-async fn an_empty_and_a_missing_queue_have_an_empty_page() {
-    let api = tenant();
+async fn an_empty_or_missing_queue_returns_an_empty_page() {
+    let api = new_project();
     let empty = json!({"messages": [], "links": []});
 
     assert_eq!(list(&api, "?echo=true").await, empty);
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
     api.create("q", &json!({})).await;
     assert_eq!(list(&api, "?echo=true&limit=20").await, empty);
 }
 
 /// Rows 6.2-1, 6.2-2, 6.2-7.
 #[tokio::test]
-async fn pages_follow_each_other_to_the_end() {
-    let api = tenant();
+async fn following_the_links_reads_all_messages_in_order() {
+    let api = new_project();
     api.post_bodies("q", &numbers(25)).await;
 
     let page = list(&api, "?echo=true").await;
@@ -58,8 +58,8 @@ async fn pages_follow_each_other_to_the_end() {
 
 /// Rows 6.2-5, 6.2-12.
 #[tokio::test]
-async fn links_repeat_the_parameters_in_their_order() {
-    let api = tenant();
+async fn the_next_link_repeats_the_parameters_in_a_fixed_order() {
+    let api = new_project();
     let ids = post_as(&api.client(OTHER_CLIENT), "q", &numbers(2)).await;
     let (first, second) = (&ids[0], &ids[1]);
 
@@ -83,8 +83,8 @@ async fn links_repeat_the_parameters_in_their_order() {
 
 /// Row 6.2-3.
 #[tokio::test]
-async fn own_messages_are_hidden_unless_asked_for() {
-    let api = tenant();
+async fn own_messages_are_listed_only_with_echo() {
+    let api = new_project();
     let other = api.client(OTHER_CLIENT);
     post_as(&api, "q", &[json!("mine 1")]).await;
     post_as(&other, "q", &[json!("theirs 1"), json!("theirs 2")]).await;
@@ -105,8 +105,8 @@ async fn own_messages_are_hidden_unless_asked_for() {
 
 /// Row 6.2-15.
 #[tokio::test]
-async fn a_page_of_own_messages_does_not_end_the_feed() {
-    let api = tenant();
+async fn hidden_messages_do_not_end_the_paging() {
+    let api = new_project();
     let other = api.client(OTHER_CLIENT);
     for n in 0..3 {
         api.post_bodies("q", &numbers(700)).await;
@@ -122,8 +122,8 @@ async fn a_page_of_own_messages_does_not_end_the_feed() {
 
 /// Rows 6.2-1, 6.2-13.
 #[tokio::test]
-async fn a_marker_stays_where_its_message_was() {
-    let api = tenant();
+async fn a_marker_keeps_its_position_when_its_message_is_deleted() {
+    let api = new_project();
     let ids = api.post_bodies("q", &numbers(4)).await;
     answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
 
@@ -135,8 +135,8 @@ async fn a_marker_stays_where_its_message_was() {
 
 /// Row 6.2-13.
 #[tokio::test]
-async fn a_marker_outlives_its_message() {
-    let api = tenant();
+async fn a_marker_stays_valid_after_its_message_was_popped_or_expired() {
+    let api = new_project();
     let ids = api.post_bodies("q", &numbers(2)).await;
     let short = json!({"messages": [{"body": 2, "ttl": 60}]});
     let expiring = answered(api.post(PATH, &short), 201).await.json()["resources"][0].take();
@@ -154,8 +154,8 @@ async fn a_marker_outlives_its_message() {
 
 /// Row 6.2-14.
 #[tokio::test]
-async fn what_is_no_marker_of_this_queue_has_nothing_behind_it() {
-    let api = tenant();
+async fn an_invalid_marker_returns_an_empty_page() {
+    let api = new_project();
     api.post_bodies("other", &numbers(1)).await;
     api.post_bodies("q", &numbers(2)).await;
     let elsewhere = api.post_bodies("other", &numbers(1)).await.remove(0);

@@ -1,15 +1,15 @@
-//! Fact sheet 6.5, `pop`: the oldest messages handed out and deleted in one step.
+//! Fact sheet 6.5, `pop`: returns and deletes the oldest messages in one step.
 
 use serde_json::{Value, json};
 
-use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, pick, refused, tenant};
+use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, new_project, pick, refused};
 
 const PATH: &str = "/v2/queues/q/messages";
 
 /// Rows 6-7, 6.5-8, 6.5-10.
 #[tokio::test]
-async fn popped_messages_are_handed_out_once_oldest_first() {
-    let api = tenant();
+async fn a_pop_removes_and_returns_the_oldest_messages() {
+    let api = new_project();
     let ids = api.post_bodies("q", &(0..5).map(Value::from).collect::<Vec<_>>()).await;
 
     let first = answered(api.delete(&format!("{PATH}?pop=2")), 200).await.json();
@@ -25,24 +25,24 @@ async fn popped_messages_are_handed_out_once_oldest_first() {
     assert_eq!(keys, ["age", "body", "claim_count", "claim_id", "id", "ttl"]);
     assert_eq!((&message["ttl"], &message["claim_count"], &message["body"]), (&json!(3600), &json!(0), &json!(0)));
     assert!(message["age"].is_u64() && message["claim_id"].is_string());
-    assert_eq!(api.everything().await[0]["messages"], json!([]));
+    assert_eq!(api.snapshot().await[0]["messages"], json!([]));
 }
 
 /// Row 6.5-9.
 #[tokio::test]
-async fn nothing_to_pop_is_an_empty_list() {
-    let api = tenant();
+async fn a_pop_of_a_missing_queue_returns_an_empty_list() {
+    let api = new_project();
 
     assert_eq!(answered(api.delete(&format!("{PATH}?pop=5")), 200).await.json(), json!({"messages": []}));
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 /// Row 6.5-7.
 #[tokio::test]
-async fn a_request_pops_1_to_20() {
-    let api = tenant();
+async fn a_pop_takes_1_to_20_messages() {
+    let api = new_project();
     api.post_bodies("q", &[json!(1)]).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     for count in ["0", "-1", "21", "4294967297"] {
         refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_REQUEST).await;
@@ -50,5 +50,5 @@ async fn a_request_pops_1_to_20() {
     for count in ["x", "1.5", "true"] {
         refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_PARAMETER).await;
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }

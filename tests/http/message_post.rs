@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, answered, follow, pick, refused, send, tenant, text};
+use super::{INVALID_BODY, INVALID_REQUEST, answered, follow, new_project, pick, refused, send, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 
 /// Rows 6-5, 6.1-11, 6.1-21, 6.1-22, 6.1-25.
 #[tokio::test]
-async fn the_receipt_names_the_messages_in_order() {
-    let api = tenant();
+async fn the_receipt_lists_the_messages_in_request_order() {
+    let api = new_project();
     let messages = json!({"messages": [{"body": "a", "ttl": 60}, {"body": "b"}, {"body": "c", "ttl": 1_209_600}]});
 
     let posted = answered(api.post(PATH, &messages), 201).await;
@@ -28,8 +28,8 @@ async fn the_receipt_names_the_messages_in_order() {
 
 /// Row 6.1-24.
 #[tokio::test]
-async fn a_large_batch_has_a_short_location() {
-    let api = tenant();
+async fn the_location_of_a_large_post_is_capped() {
+    let api = new_project();
     let messages: Vec<Value> = (0..1000).map(|n| json!({"body": n})).collect();
 
     let posted = answered(api.post(PATH, &json!({"messages": messages})), 201).await;
@@ -43,22 +43,22 @@ async fn a_large_batch_has_a_short_location() {
 
 /// Row 6.1-3.
 #[tokio::test]
-async fn a_request_posts_at_most_1000_messages() {
-    let api = tenant();
-    let posting = |count: usize| json!({"messages": vec![json!({"body": 0}); count]});
+async fn a_post_has_at_most_1000_messages() {
+    let api = new_project();
+    let document_with = |count: usize| json!({"messages": vec![json!({"body": 0}); count]});
 
-    let complaint = refused(api.post(PATH, &posting(1001)), 400, INVALID_REQUEST).await;
+    let description = refused(api.post(PATH, &document_with(1001)), 400, INVALID_REQUEST).await;
 
-    assert!(complaint.contains("1001 messages") && complaint.contains("between 1 and 1000"), "{complaint}");
-    assert_eq!(api.everything().await, json!([]));
-    let posted = answered(api.post(PATH, &posting(1000)), 201).await;
+    assert!(description.contains("1001 messages") && description.contains("between 1 and 1000"), "{description}");
+    assert_eq!(api.snapshot().await, json!([]));
+    let posted = answered(api.post(PATH, &document_with(1000)), 201).await;
     assert_eq!(posted.json()["resources"].as_array().unwrap().len(), 1000);
 }
 
 /// Row 6-6.
 #[tokio::test]
 async fn any_json_value_is_a_body() {
-    let api = tenant();
+    let api = new_project();
     let bodies = [
         json!(null),
         json!(true),
@@ -83,7 +83,7 @@ async fn any_json_value_is_a_body() {
 /// Row 6.1-1.
 #[tokio::test]
 async fn unknown_fields_are_dropped() {
-    let api = tenant();
+    let api = new_project();
     let message = json!({"body": 1, "id": "x", "age": 5, "href": "/", "claim_id": "c", "colour": "red"});
     answered(api.post(PATH, &json!({"messages": [message], "more": 1})), 201).await;
 
@@ -96,18 +96,18 @@ async fn unknown_fields_are_dropped() {
 
 /// Rows 4-1, 6.1-4.
 #[tokio::test]
-async fn a_queue_comes_with_its_first_message() {
-    let api = tenant();
+async fn the_first_post_creates_the_queue() {
+    let api = new_project();
 
     api.post_bodies("q", &[json!(1)]).await;
 
-    assert_eq!(pick(&api.everything().await, "name"), ["q"]);
+    assert_eq!(pick(&api.snapshot().await, "name"), ["q"]);
 }
 
 /// Rows 5-5, 6.1-11.
 #[tokio::test]
-async fn the_queue_says_how_long_messages_live() {
-    let api = tenant();
+async fn a_queue_may_set_the_default_ttl() {
+    let api = new_project();
     api.create("q", &json!({"_default_message_ttl": 120})).await;
     answered(api.post(PATH, &json!({"messages": [{"body": 1}, {"body": 2, "ttl": 60}]})), 201).await;
     let patch = json!([{"op": "replace", "path": "/metadata/_default_message_ttl", "value": 240}]);
@@ -121,8 +121,8 @@ async fn the_queue_says_how_long_messages_live() {
 
 /// Row 6.1-14.
 #[tokio::test]
-async fn a_delay_is_not_looked_at_in_a_queue_without_delay() {
-    let api = tenant();
+async fn a_delay_is_ignored_in_a_queue_without_default_delay() {
+    let api = new_project();
 
     for delay in [json!(900), json!("soon"), json!(-1), json!(null), json!([])] {
         answered(api.post(PATH, &json!({"messages": [{"body": delay, "delay": delay}]})), 201).await;
@@ -132,8 +132,9 @@ async fn a_delay_is_not_looked_at_in_a_queue_without_delay() {
     assert_eq!(listed["messages"].as_array().unwrap().len(), 5);
 }
 
-/// What is wrong with a document, with the title of its refusal and what the description must contain.
-fn bad_rows() -> Vec<(Value, &'static str, &'static str)> {
+/// Malformed documents, each with the title of its error and a text that the description must
+/// contain.
+fn malformed_documents() -> Vec<(Value, &'static str, &'static str)> {
     let one = |message: Value| json!({"messages": [{"body": "good"}, message]});
     let ttl = "The value of the \"ttl\" field must be a int.";
     vec![
@@ -165,36 +166,36 @@ fn bad_rows() -> Vec<(Value, &'static str, &'static str)> {
 
 /// Rows 6.1-2, 6.1-8, 6.1-9, 6.1-10, 6.1-12, 6.1-13, 6.1-16, 6.1-17, 6.1-23.
 #[tokio::test]
-async fn each_bad_row_is_refused_and_changes_nothing() {
-    let api = tenant();
+async fn every_malformed_document_is_refused_and_changes_nothing() {
+    let api = new_project();
     api.post_bodies("q", &[json!("before")]).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
-    for (document, title, says) in bad_rows() {
+    for (document, title, expected) in malformed_documents() {
         let answer = send(api.post(PATH, &document)).await;
         assert_eq!(answer.status, 400, "{document}: {answer:?}");
         let description = answer.refusal(400, title);
-        assert!(description.contains(says), "{document}: {description}");
+        assert!(description.contains(expected), "{document}: {description}");
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Row 6.1-5.
 #[tokio::test]
 async fn a_refused_request_creates_no_queue() {
-    let api = tenant();
+    let api = new_project();
 
-    for (document, title, _) in bad_rows() {
+    for (document, title, _) in malformed_documents() {
         refused(api.post(PATH, &document), 400, title).await;
     }
 
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 /// Row 6.1-19.
 #[tokio::test]
-async fn the_first_failing_check_wins() {
-    let api = tenant();
+async fn the_first_failed_check_decides_the_error() {
+    let api = new_project();
 
     let type_and_range = json!({"messages": [{"body": 1, "ttl": 1}, {"body": 1, "ttl": "x"}]});
     refused(api.post(PATH, &type_and_range), 400, INVALID_BODY).await;
@@ -205,8 +206,8 @@ async fn the_first_failing_check_wins() {
 
 /// Row 6.1-6.
 #[tokio::test]
-async fn a_request_is_limited_in_bytes() {
-    let api = tenant();
+async fn the_size_of_a_post_is_limited() {
+    let api = new_project();
     let document = |bytes: usize| {
         let frame = r#"{"messages":[{"body":""}]}"#.len();
         format!(r#"{{"messages":[{{"body":"{}"}}]}}"#, "x".repeat(bytes - frame))
@@ -214,23 +215,23 @@ async fn a_request_is_limited_in_bytes() {
     let post = |bytes| api.request(reqwest::Method::POST, PATH).body(document(bytes));
 
     refused(post(262_145), 400, INVALID_REQUEST).await;
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
     answered(post(262_144), 201).await;
 }
 
 /// Rows 5-7, 6.1-6.
 #[tokio::test]
-async fn a_queue_may_take_less() {
-    let api = tenant();
+async fn a_queue_may_lower_the_size_limit() {
+    let api = new_project();
     let document = json!({"messages": [{"body": "x"}]});
     let size = document.to_string().len();
     api.create("q", &json!({"_max_messages_post_size": size})).await;
     answered(api.post(PATH, &document), 201).await;
-    let before = api.everything().await;
+    let before = api.snapshot().await;
 
     refused(api.post(PATH, &json!({"messages": [{"body": "xx"}]})), 400, INVALID_REQUEST).await;
 
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
     let patch = json!([{"op": "replace", "path": "/metadata/_max_messages_post_size", "value": size - 1}]);
     answered(api.patch("q", &patch), 200).await;
     refused(api.post(PATH, &document), 400, INVALID_REQUEST).await;

@@ -1,57 +1,59 @@
-//! Extension (openapi.yaml, `returnMessage`): a worker gives back one message of its claim, at once or for later.
+//! Extension (openapi.yaml, `returnMessage`): a worker returns one message of its claim, at once or
+//! with a delay.
 //!
 //! | promise | test |
 //! |---|---|
-//! | free again in its old place, the claim keeps the rest | `a_message_given_back_is_free_in_its_old_place` |
-//! | for later: nobody gets it, counts as claimed, deleted without a claim | `what_is_given_back_for_later_is_nobody_s_until_then` |
-//! | `delay` 0 to 43200, else 400 and before the 404 | `a_delay_that_is_none_gives_nothing_back` |
-//! | claim not live 404 | `a_claim_that_is_over_gives_nothing_back` |
-//! | what the claim does not hold is left as it is | `what_the_claim_does_not_hold_is_left_as_it_is` |
-//! | other queues and projects | `ids_of_elsewhere_give_nothing_back` |
-//! | life not prolonged | `giving_back_prolongs_no_life` |
+//! | available at its original position; the claim keeps the rest | `a_returned_message_is_available_at_its_original_position` |
+//! | with a delay: not delivered until then, counted as claimed | `a_message_returned_with_a_delay_is_unavailable_until_then` |
+//! | with a delay: deleted without a claim id | `a_message_returned_with_a_delay_is_deleted_without_a_claim_id` |
+//! | `delay` 0 to 43200, else 400 and before the 404 | `an_invalid_delay_is_refused_and_returns_nothing` |
+//! | claim not live 404 | `a_released_or_expired_claim_cannot_return_messages` |
+//! | a message that the claim does not hold is unchanged | `returning_a_message_that_the_claim_does_not_hold_has_no_effect` |
+//! | other queues and projects | `claims_of_other_queues_and_projects_return_nothing` |
+//! | the life of the message is not extended | `returning_a_message_does_not_extend_its_life` |
 //! | counts towards dead letters | `dead_letters.rs` |
 
 use serde_json::{Value, json};
 
 use super::{
-    Claimed, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Tenant, answered, pick, refused, send, tenant, text,
+    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_project, pick, refused, send, text,
 };
 
 const PATH: &str = "/v2/queues/q/messages";
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 
-/// The queue `q` with a message for each number below `count`, and their ids.
-async fn with_messages(count: usize) -> (Tenant, Vec<String>) {
-    let api = tenant();
+/// Creates the queue `q` with a message for each number below `count`, and returns their ids.
+async fn with_messages(count: usize) -> (Project, Vec<String>) {
+    let api = new_project();
     let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     (api, ids)
 }
 
-async fn give_back(api: &Tenant, claim: &Claimed, id: &str, query: &str) {
+async fn return_message(api: &Project, claim: &Claim, id: &str, query: &str) {
     let answer = answered(api.delete(&format!("{}/messages/{id}{query}", claim.path)), 204).await;
     assert_eq!(answer.text, "");
 }
 
-/// The bodies of what a claim still holds.
-async fn held(api: &Tenant, claim: &Claimed) -> Vec<Value> {
+/// Returns the bodies of the messages that a claim still holds.
+async fn bodies_in_claim(api: &Project, claim: &Claim) -> Vec<Value> {
     pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body")
 }
 
-async fn pop(api: &Tenant) -> Vec<Value> {
+async fn pop(api: &Project) -> Vec<Value> {
     pick(&answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json()["messages"], "body")
 }
 
 #[tokio::test]
-async fn a_message_given_back_is_free_in_its_old_place() {
+async fn a_returned_message_is_available_at_its_original_position() {
     for query in ["", "?delay=0", "?delay=", "?colour=red"] {
         let (api, ids) = with_messages(5).await;
         let claim = api.claim(3).await;
 
         for _ in 0..2 {
-            give_back(&api, &claim, &ids[1], query).await;
+            return_message(&api, &claim, &ids[1], query).await;
         }
 
-        assert_eq!(held(&api, &claim).await, [0, 2], "{query}");
+        assert_eq!(bodies_in_claim(&api, &claim).await, [0, 2], "{query}");
         assert_eq!(api.feed("q", "").await, [1, 3, 4], "{query}");
         assert_eq!(api.stats("q").await["claimed"], 2);
         let found = answered(api.get(&format!("{PATH}/{}", ids[1])), 200).await.json();
@@ -62,13 +64,13 @@ async fn a_message_given_back_is_free_in_its_old_place() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_for_later_is_nobody_s_until_then() {
+async fn a_message_returned_with_a_delay_is_unavailable_until_then() {
     let (api, ids) = with_messages(3).await;
     let claim = api.claim(2).await;
 
-    give_back(&api, &claim, &ids[0], "?delay=600").await;
+    return_message(&api, &claim, &ids[0], "?delay=600").await;
 
-    assert_eq!(held(&api, &claim).await, [1]);
+    assert_eq!(bodies_in_claim(&api, &claim).await, [1]);
     let shown = answered(api.get(&format!("{PATH}?echo=true&include_claimed=true")), 200).await.json();
     let plain = format!("{PATH}/{}", ids[0]);
     assert_eq!(shown["messages"][0]["href"], plain);
@@ -77,7 +79,7 @@ async fn what_is_given_back_for_later_is_nobody_s_until_then() {
     assert_eq!(api.feed("q", "&include_delayed=true").await, [2]);
     let stats = api.stats("q").await;
     assert_eq!((&stats["claimed"], &stats["free"]), (&json!(2), &json!(1)));
-    // Neither the end of the claim nor its release brings it back earlier.
+    // Neither the release of the claim nor its expiry time makes the message available earlier.
     answered(api.delete(&claim.path), 204).await;
     api.set_clock_ahead(301).await;
     assert_eq!(api.feed("q", "").await, [1, 2]);
@@ -93,11 +95,11 @@ async fn what_is_given_back_for_later_is_nobody_s_until_then() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_for_later_is_deleted_without_a_claim() {
+async fn a_message_returned_with_a_delay_is_deleted_without_a_claim_id() {
     let (api, ids) = with_messages(4).await;
     let claim = api.claim(3).await;
     for id in &ids[..3] {
-        give_back(&api, &claim, id, "?delay=600").await;
+        return_message(&api, &claim, id, "?delay=600").await;
     }
 
     let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, "Unable to delete").await;
@@ -111,22 +113,22 @@ async fn what_is_given_back_for_later_is_deleted_without_a_claim() {
 }
 
 #[tokio::test]
-async fn a_renewal_leaves_alone_what_was_given_back() {
+async fn renewing_the_claim_does_not_affect_returned_messages() {
     let (api, ids) = with_messages(3).await;
     let claim = api.claim(3).await;
-    give_back(&api, &claim, &ids[0], "").await;
-    give_back(&api, &claim, &ids[1], "?delay=100").await;
+    return_message(&api, &claim, &ids[0], "").await;
+    return_message(&api, &claim, &ids[1], "?delay=100").await;
 
     let renewal = api.request(reqwest::Method::PATCH, &claim.path).json(&json!({"ttl": 1000, "grace": 60}));
     answered(renewal, 204).await;
 
-    assert_eq!(held(&api, &claim).await, [2]);
+    assert_eq!(bodies_in_claim(&api, &claim).await, [2]);
     api.set_clock_ahead(102).await;
     assert_eq!(pick(&api.claim(20).await.messages, "body"), [0, 1]);
 }
 
 #[tokio::test]
-async fn a_delay_that_is_none_gives_nothing_back() {
+async fn an_invalid_delay_is_refused_and_returns_nothing() {
     let (api, ids) = with_messages(1).await;
     let claim = api.claim(1).await;
 
@@ -139,18 +141,18 @@ async fn a_delay_that_is_none_gives_nothing_back() {
             refused(api.delete(&format!("{path}?delay={delay}")), 400, INVALID_PARAMETER).await;
         }
     }
-    assert_eq!(held(&api, &claim).await, [0]);
-    give_back(&api, &claim, &ids[0], "?delay=43200").await;
-    assert_eq!(held(&api, &claim).await, [0; 0]);
+    assert_eq!(bodies_in_claim(&api, &claim).await, [0]);
+    return_message(&api, &claim, &ids[0], "?delay=43200").await;
+    assert_eq!(bodies_in_claim(&api, &claim).await, [0; 0]);
 }
 
 #[tokio::test]
-async fn a_claim_that_is_over_gives_nothing_back() {
+async fn a_released_or_expired_claim_cannot_return_messages() {
     let (api, ids) = with_messages(2).await;
     let (released, expired) = (api.claim(1).await, api.claim(1).await);
     answered(api.delete(&released.path), 204).await;
     api.set_clock_ahead(301).await;
-    let heir = api.claim(2).await;
+    let new_claim = api.claim(2).await;
 
     for (claim, id) in [(&released, &ids[0]), (&expired, &ids[1])] {
         for query in ["", "?delay=100"] {
@@ -159,29 +161,29 @@ async fn a_claim_that_is_over_gives_nothing_back() {
             assert!(description.contains(&claim.id), "{description}");
         }
     }
-    assert_eq!(held(&api, &heir).await, [0, 1]);
+    assert_eq!(bodies_in_claim(&api, &new_claim).await, [0, 1]);
 }
 
-/// It was given back, so it may be somebody else's; the first claim is live but has no power over it.
+/// The first claim is live, but it has returned the message, which another claim may hold now.
 #[tokio::test]
-async fn the_first_claim_has_no_power_over_what_another_has_now() {
+async fn a_claim_cannot_return_a_message_that_another_claim_holds() {
     let (api, ids) = with_messages(2).await;
     let first = api.claim(2).await;
-    give_back(&api, &first, &ids[0], "").await;
+    return_message(&api, &first, &ids[0], "").await;
     let second = api.claim(1).await;
 
-    give_back(&api, &first, &ids[0], "").await;
-    give_back(&api, &first, &ids[0], "?delay=100").await;
+    return_message(&api, &first, &ids[0], "").await;
+    return_message(&api, &first, &ids[0], "?delay=100").await;
     refused(api.delete(text(&first.messages[0]["href"])), 403, "Unable to delete").await;
     answered(api.delete(&first.path), 204).await;
 
-    assert_eq!(held(&api, &second).await, [0]);
+    assert_eq!(bodies_in_claim(&api, &second).await, [0]);
     answered(api.delete(text(&second.messages[0]["href"])), 204).await;
     assert_eq!(api.feed("q", "&include_claimed=true").await, [1]);
 }
 
 #[tokio::test]
-async fn what_the_claim_does_not_hold_is_left_as_it_is() {
+async fn returning_a_message_that_the_claim_does_not_hold_has_no_effect() {
     let (api, ids) = with_messages(4).await;
     let (claim, other) = (api.claim(1).await, api.claim(1).await);
     answered(api.delete(&format!("{PATH}/{}", ids[3])), 204).await;
@@ -189,21 +191,21 @@ async fn what_the_claim_does_not_hold_is_left_as_it_is() {
 
     for id in [&ids[1], &ids[2], &ids[3], &elsewhere, &ids[0].to_uppercase(), UNKNOWN, "x", "%00", "%FF"] {
         for query in ["", "?delay=100"] {
-            give_back(&api, &claim, id, query).await;
+            return_message(&api, &claim, id, query).await;
         }
     }
 
-    assert_eq!(held(&api, &claim).await, [0]);
-    assert_eq!(held(&api, &other).await, [1]);
+    assert_eq!(bodies_in_claim(&api, &claim).await, [0]);
+    assert_eq!(bodies_in_claim(&api, &other).await, [1]);
     assert_eq!(api.feed("q", "").await, [2]);
     assert_eq!(api.feed("other", "").await, [1]);
 }
 
 #[tokio::test]
-async fn ids_of_elsewhere_give_nothing_back() {
+async fn claims_of_other_queues_and_projects_return_nothing() {
     let (api, ids) = with_messages(1).await;
     let claim = api.claim(1).await;
-    let stranger = tenant();
+    let stranger = new_project();
     stranger.post_bodies("q", &[json!(1)]).await;
     api.post_bodies("other", &[json!(1)]).await;
     let elsewhere = api.claim_from("other", 1).await;
@@ -219,33 +221,33 @@ async fn ids_of_elsewhere_give_nothing_back() {
         refused(api.delete(&path), 404, NOT_FOUND).await;
     }
 
-    assert_eq!(held(&api, &claim).await, [0]);
+    assert_eq!(bodies_in_claim(&api, &claim).await, [0]);
     assert_eq!(stranger.feed("q", "").await, [1]);
 }
 
 #[tokio::test]
-async fn giving_back_prolongs_no_life() {
-    let api = tenant();
+async fn returning_a_message_does_not_extend_its_life() {
+    let api = new_project();
     let ids = api.post_messages("q", &json!([{"body": 0, "ttl": 400}, {"body": 1, "ttl": 400}])).await;
     let claim = api.claim(2).await;
 
-    give_back(&api, &claim, &ids[0], "").await;
-    give_back(&api, &claim, &ids[1], "?delay=43200").await;
+    return_message(&api, &claim, &ids[0], "").await;
+    return_message(&api, &claim, &ids[1], "?delay=43200").await;
 
-    assert_eq!(pick(&api.everything().await[0]["messages"], "ttl"), [400]);
+    assert_eq!(pick(&api.snapshot().await[0]["messages"], "ttl"), [400]);
     api.set_clock_ahead(402).await;
     assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
 }
 
-/// Whatever can be said of a message that is kept back, it can be deleted with all the rest.
+/// A purge or the deletion of the queue also removes messages that were returned with a delay.
 #[tokio::test]
-async fn purge_and_deletion_take_what_is_kept_back() {
+async fn purge_and_queue_deletion_remove_messages_returned_with_a_delay() {
     let (api, ids) = with_messages(1).await;
-    give_back(&api, &api.claim(1).await, &ids[0], "?delay=100").await;
+    return_message(&api, &api.claim(1).await, &ids[0], "?delay=100").await;
     answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
     assert_eq!(api.stats("q").await["total"], 0);
     let id = api.post_bodies("q", &[json!("later")]).await.remove(0);
-    give_back(&api, &api.claim(1).await, &id, "?delay=100").await;
+    return_message(&api, &api.claim(1).await, &id, "?delay=100").await;
 
     answered(api.delete("/v2/queues/q"), 204).await;
     api.set_clock_ahead(102).await;

@@ -3,37 +3,37 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CONFLICT, INVALID_BODY, NOT_FOUND, PATCH_TYPE, Tenant, answered, refused, tenant};
+use super::{CONFLICT, INVALID_BODY, NOT_FOUND, PATCH_TYPE, Project, answered, new_project, refused};
 
-async fn with_queue(metadata: &Value) -> Tenant {
-    let api = tenant();
+async fn project_with_queue(metadata: &Value) -> Project {
+    let api = new_project();
     api.create("q", metadata).await;
     api
 }
 
-async fn patched(api: &Tenant, patch: &Value) -> Value {
+async fn patch_and_get(api: &Project, patch: &Value) -> Value {
     let metadata = answered(api.patch("q", patch), 200).await.json();
     assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json(), metadata);
     metadata
 }
 
-/// Each patch must be refused so, and change nothing.
-async fn all_refused(api: &Tenant, patches: &[Value], status: u16, title: &str) {
-    let before = api.everything().await;
+/// Checks that each patch is refused with this status and title, and changes nothing.
+async fn assert_all_refused(api: &Project, patches: &[Value], status: u16, title: &str) {
+    let before = api.snapshot().await;
     for patch in patches {
         let answer = super::send(api.patch("q", patch)).await;
         assert_eq!(answer.status, status, "{patch}: {answer:?}");
         answer.refusal(status, title);
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Rows 4.4-6, 4.4-7, 4.4-10, 4.4-16, 4.4-24.
 #[tokio::test]
-async fn operations_change_keys() {
-    let api = with_queue(&json!({"a": 1, "b": 2, "c": 3})).await;
+async fn operations_add_replace_and_remove_keys() {
+    let api = project_with_queue(&json!({"a": 1, "b": 2, "c": 3})).await;
 
-    let metadata = patched(
+    let metadata = patch_and_get(
         &api,
         &json!([
             {"op": "add", "path": "/metadata/new", "value": {"x": [null]}},
@@ -54,18 +54,18 @@ async fn operations_change_keys() {
 
 /// Row 4.4-5.
 #[tokio::test]
-async fn no_operation_changes_nothing() {
-    let api = with_queue(&json!({"a": 1})).await;
+async fn an_empty_patch_changes_nothing() {
+    let api = project_with_queue(&json!({"a": 1})).await;
 
-    assert_eq!(patched(&api, &json!([])).await["a"], 1);
+    assert_eq!(patch_and_get(&api, &json!([])).await["a"], 1);
 }
 
 /// Rows 4.4-15, 4.4-17.
 #[tokio::test]
-async fn keys_are_escaped_and_trimmed() {
-    let api = with_queue(&json!({"a/b": 1, "c~d": 2, "~1": 3, "Key": 4})).await;
+async fn keys_in_paths_are_unescaped_and_trimmed() {
+    let api = project_with_queue(&json!({"a/b": 1, "c~d": 2, "~1": 3, "Key": 4})).await;
 
-    let metadata = patched(
+    let metadata = patch_and_get(
         &api,
         &json!([
             {"op": "replace", "path": "/metadata/a~1b", "value": 10},
@@ -85,10 +85,10 @@ async fn keys_are_escaped_and_trimmed() {
 
 /// Rows 4.4-8, 4.4-11.
 #[tokio::test]
-async fn reserved_keys_count_as_there() {
-    let api = with_queue(&json!({"_default_message_ttl": 60})).await;
+async fn reserved_keys_can_always_be_replaced_and_removed() {
+    let api = project_with_queue(&json!({"_default_message_ttl": 60})).await;
 
-    let metadata = patched(
+    let metadata = patch_and_get(
         &api,
         &json!([
             {"op": "replace", "path": "/metadata/_max_claim_count", "value": 5},
@@ -104,21 +104,21 @@ async fn reserved_keys_count_as_there() {
 
 /// Row 4.4-13.
 #[tokio::test]
-async fn remove_does_not_look_at_the_first_segment() {
-    let api = with_queue(&json!({"k": 1})).await;
+async fn remove_ignores_the_first_segment() {
+    let api = project_with_queue(&json!({"k": 1})).await;
 
-    assert_eq!(patched(&api, &json!([{"op": "remove", "path": "/foo/k"}])).await.get("k"), None);
+    assert_eq!(patch_and_get(&api, &json!([{"op": "remove", "path": "/foo/k"}])).await.get("k"), None);
 }
 
 /// Rows 4.4-9, 4.4-12, 4.4-23.
 #[tokio::test]
-async fn a_key_that_is_not_there_cannot_be_replaced_or_removed() {
-    let api = with_queue(&json!({"k": 1})).await;
+async fn a_missing_key_cannot_be_replaced_or_removed() {
+    let api = project_with_queue(&json!({"k": 1})).await;
     let replace = |key: &str| json!([{"op": "replace", "path": format!("/metadata/{key}"), "value": 1}]);
     let remove = |key: &str| json!([{"op": "remove", "path": format!("/metadata/{key}")}]);
 
     let patches = ["K", "_flavor", "_retry_policy"].map(|key| [replace(key), remove(key)]).concat();
-    all_refused(&api, &patches, 409, CONFLICT).await;
+    assert_all_refused(&api, &patches, 409, CONFLICT).await;
     let replaced = refused(api.patch("q", &replace("x")), 409, CONFLICT).await;
     assert_eq!(replaced, "Can't replace non-existent object x.");
     let removed = refused(api.patch("q", &remove("x")), 409, CONFLICT).await;
@@ -127,8 +127,8 @@ async fn a_key_that_is_not_there_cannot_be_replaced_or_removed() {
 
 /// Rows 4.4-6, 4.4-7, 4.4-14, 4.4-15, 4.4-16, 4.4-18, 4.4-19.
 #[tokio::test]
-async fn an_operation_that_is_not_as_it_should_be_is_refused() {
-    let api = with_queue(&json!({"k": 1})).await;
+async fn a_malformed_operation_is_refused() {
+    let api = project_with_queue(&json!({"k": 1})).await;
     let paths = [
         json!("metadata/k"),
         json!(""),
@@ -164,14 +164,14 @@ async fn an_operation_that_is_not_as_it_should_be_is_refused() {
         json!([{"op": "add", "path": "/metadata/k", "value": 2}, 5]),
     ];
 
-    all_refused(&api, &of_paths.chain(others).collect::<Vec<_>>(), 400, INVALID_BODY).await;
+    assert_all_refused(&api, &of_paths.chain(others).collect::<Vec<_>>(), 400, INVALID_BODY).await;
 }
 
 /// Rows 4.4-3, 4.4-4.
 #[tokio::test]
 async fn a_patch_is_an_array() {
-    let api = with_queue(&json!({"k": 1})).await;
-    let before = api.everything().await;
+    let api = project_with_queue(&json!({"k": 1})).await;
+    let before = api.snapshot().await;
     let patch = || api.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
 
     for request in [patch(), patch().body("")] {
@@ -181,13 +181,13 @@ async fn a_patch_is_an_array() {
     for body in ["{}", r#"{"op": "add", "path": "/metadata/k", "value": 2}"#, "null", "5", "[", "\u{feff}[]", "\0"] {
         refused(patch().body(body), 400, INVALID_BODY).await;
     }
-    assert_eq!(api.everything().await, before);
+    assert_eq!(api.snapshot().await, before);
 }
 
 /// Row 4.4-2.
 #[tokio::test]
 async fn a_patch_has_exactly_one_media_type() {
-    let api = with_queue(&json!({})).await;
+    let api = project_with_queue(&json!({})).await;
     let patch = || api.request(Method::PATCH, "/v2/queues/q").body("[]");
 
     for other in
@@ -202,8 +202,8 @@ async fn a_patch_has_exactly_one_media_type() {
 
 /// Row 4.4-1.
 #[tokio::test]
-async fn a_patch_is_limited_in_bytes_before_its_type_is_looked_at() {
-    let api = with_queue(&json!({})).await;
+async fn the_size_of_a_patch_is_checked_before_its_media_type() {
+    let api = project_with_queue(&json!({})).await;
     let patch = |bytes: usize| {
         let frame = r#"[{"op":"add","path":"/metadata/k","value":""}]"#.len();
         format!(r#"[{{"op":"add","path":"/metadata/k","value":"{}"}}]"#, "x".repeat(bytes - frame))
@@ -218,21 +218,21 @@ async fn a_patch_is_limited_in_bytes_before_its_type_is_looked_at() {
 
 /// Row 4.4-20.
 #[tokio::test]
-async fn a_missing_queue_cannot_be_changed() {
-    let api = tenant();
+async fn patching_a_missing_queue_is_404() {
+    let api = new_project();
 
     for patch in [json!([]), json!([{"op": "add", "path": "/metadata/k", "value": 1}])] {
         let description = refused(api.patch("q", &patch), 404, NOT_FOUND).await;
 
         assert!(description.starts_with("Queue q does not exist for project "), "{description}");
     }
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 /// Row 4.4-21.
 #[tokio::test]
-async fn syntax_is_judged_before_existence_and_that_before_values() {
-    let api = with_queue(&json!({})).await;
+async fn syntax_is_checked_before_existence_and_existence_before_values() {
+    let api = project_with_queue(&json!({})).await;
     let bad_syntax = json!({"op": "add", "path": "metadata/k", "value": 1});
     let bad_key = json!({"op": "remove", "path": "/metadata/none"});
     let bad_value = json!({"op": "add", "path": "/metadata/_default_message_ttl", "value": 1});
@@ -246,29 +246,29 @@ async fn syntax_is_judged_before_existence_and_that_before_values() {
 
 /// Row 4.4-22.
 #[tokio::test]
-async fn a_patch_is_applied_whole_or_not_at_all() {
-    let api = with_queue(&json!({"k": 1})).await;
+async fn a_patch_is_atomic() {
+    let api = project_with_queue(&json!({"k": 1})).await;
     let good = json!({"op": "add", "path": "/metadata/k", "value": 2});
 
     let conflict = json!([good, {"op": "remove", "path": "/metadata/none"}]);
-    all_refused(&api, &[conflict], 409, CONFLICT).await;
+    assert_all_refused(&api, &[conflict], 409, CONFLICT).await;
     let invalid = json!([good, {"op": "add", "path": "/metadata/_max_claim_count", "value": "x"}]);
-    all_refused(&api, &[invalid], 400, INVALID_BODY).await;
+    assert_all_refused(&api, &[invalid], 400, INVALID_BODY).await;
 }
 
 #[tokio::test]
-async fn many_patches_make_no_more_metadata_than_one_request_may_bring() {
-    let tenant = tenant();
-    assert_eq!(tenant.put("/v2/queues/q").send().await.unwrap().status(), 201);
+async fn patches_cannot_grow_metadata_beyond_the_size_limit() {
+    let project = new_project();
+    assert_eq!(project.put("/v2/queues/q").send().await.unwrap().status(), 201);
     let large = |key: &str| json!([{ "op": "add", "path": format!("/metadata/{key}"), "value": "x".repeat(40_000) }]);
     let patch = |body: Value| {
-        let request = tenant.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
+        let request = project.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
         request.body(body.to_string()).send()
     };
 
     assert_eq!(patch(large("first")).await.unwrap().status(), 200);
     assert_eq!(patch(large("second")).await.unwrap().status(), 400);
 
-    let shown: Value = tenant.get("/v2/queues/q").send().await.unwrap().json().await.unwrap();
+    let shown: Value = project.get("/v2/queues/q").send().await.unwrap().json().await.unwrap();
     assert!(shown.get("first").is_some() && shown.get("second").is_none());
 }

@@ -1,12 +1,12 @@
-//! `/metrics`: what a process counts and times about itself. Each test has a process of its own, of which nobody else
-//! asks anything.
+//! `/metrics`: the counters and histograms of a process. Each test has its own process, which no
+//! other test sends requests to.
 
 use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Stage, Tenant, answered, send};
+use super::{Project, Server, answered, send};
 use crate::support::events::Events;
 use crate::support::exposition::Exposition;
 
@@ -18,32 +18,32 @@ const QUEUE: &str = "/v2/queues/{queue_name}";
 const MESSAGES: &str = "/v2/queues/{queue_name}/messages";
 const CLAIMS: &str = "/v2/queues/{queue_name}/claims";
 
-/// A project on a server of its own.
-fn alone() -> Tenant {
-    Tenant::of(&Arc::new(Stage::start(&[])), &format!("project-{}", uuid::Uuid::new_v4()))
+/// Returns a new project on a server that only one test uses.
+fn project_on_own_server() -> Project {
+    Project::of(&Arc::new(Server::start(&[])), &format!("project-{}", uuid::Uuid::new_v4()))
 }
 
-impl Tenant {
+impl Project {
     async fn metrics(&self) -> Exposition {
-        Exposition::of(&self.stage.sukkal.url("")).await
+        Exposition::of(&self.server.sukkal.url("")).await
     }
 
-    /// How many messages were picked up.
-    async fn pickups(&self) -> Option<f64> {
+    /// Returns the number of recorded pick-ups.
+    async fn pickup_count(&self) -> Option<f64> {
         self.metrics().await.value(&format!("{PICKUPS}_count"))
     }
 }
 
-/// How many requests were timed on a route.
-fn timed(metrics: &Exposition, route: &str) -> Option<f64> {
+/// Returns the number of requests that the histogram of a route has recorded.
+fn timed_count(metrics: &Exposition, route: &str) -> Option<f64> {
     metrics.value(&format!("{DURATIONS}_count{{route=\"{route}\"}}"))
 }
 
 #[tokio::test]
-async fn metrics_are_for_everybody_and_in_the_format_of_prometheus() {
-    let api = alone();
+async fn metrics_need_no_headers_and_have_the_prometheus_format() {
+    let api = project_on_own_server();
     api.create("q", &json!({})).await;
-    // What Prometheus accepts, which is no JSON.
+    // Prometheus sends this header, which does not accept JSON.
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
 
     let answer = answered(api.bare(Method::GET, "/metrics").header("Accept", accept), 200).await;
@@ -67,8 +67,8 @@ async fn metrics_are_for_everybody_and_in_the_format_of_prometheus() {
 }
 
 #[tokio::test]
-async fn answers_are_counted_by_method_route_and_status() {
-    let api = alone();
+async fn responses_are_counted_by_method_route_and_status() {
+    let api = project_on_own_server();
     let name = "a-name-that-no-route-has";
     let path = format!("/v2/queues/{name}");
     for status in [201, 204, 204] {
@@ -102,14 +102,14 @@ async fn answers_are_counted_by_method_route_and_status() {
         (labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec(), count)
     });
     assert_eq!(Vec::from_iter(Exposition::read(&answer.text).all(REQUESTS)), expected);
-    for word in [name, "nowhere", &api.project, "BREW"] {
+    for word in [name, "nowhere", &api.id, "BREW"] {
         assert!(!answer.text.contains(word), "{word} is in {}", answer.text);
     }
 }
 
 #[tokio::test]
 async fn requests_are_timed_by_route() {
-    let api = alone();
+    let api = project_on_own_server();
     api.post_bodies("q", &[json!(1)]).await;
     for _ in 0..3 {
         answered(api.get("/v2/queues/q/messages"), 200).await;
@@ -118,63 +118,63 @@ async fn requests_are_timed_by_route() {
 
     let metrics = api.metrics().await;
 
-    assert_eq!(timed(&metrics, MESSAGES), Some(4.0));
-    assert_eq!(timed(&metrics, "none"), Some(1.0));
-    assert_eq!(timed(&metrics, CLAIMS), Some(0.0));
+    assert_eq!(timed_count(&metrics, MESSAGES), Some(4.0));
+    assert_eq!(timed_count(&metrics, "none"), Some(1.0));
+    assert_eq!(timed_count(&metrics, CLAIMS), Some(0.0));
     let seconds = metrics.value(&format!("{DURATIONS}_sum{{route=\"{MESSAGES}\"}}")).unwrap();
     assert!(seconds > 0.0 && seconds < 60.0, "{seconds}");
 }
 
 #[tokio::test]
-async fn who_asks_to_wait_is_counted_and_not_timed() {
-    let api = alone();
+async fn requests_with_wait_are_counted_and_not_timed() {
+    let api = project_on_own_server();
     answered(api.post("/v2/queues/q/claims?wait=0", &json!({})), 204).await;
     answered(api.post("/v2/queues/q/claims?wait=1", &json!({})), 204).await;
     answered(api.post("/v2/queues/q/claims?wait=x", &json!({})), 400).await;
 
     let metrics = api.metrics().await;
 
-    assert_eq!(metrics.all(REQUESTS).into_values().collect::<Vec<_>>(), [2.0, 1.0], "204s and the 400");
-    assert_eq!(timed(&metrics, CLAIMS), Some(2.0));
+    assert_eq!(metrics.all(REQUESTS).into_values().collect::<Vec<_>>(), [2.0, 1.0], "204 twice, and 400 once");
+    assert_eq!(timed_count(&metrics, CLAIMS), Some(2.0));
 }
 
 #[tokio::test]
-async fn a_stream_counts_when_it_begins() {
-    let api = alone();
+async fn an_event_stream_is_counted_when_it_begins() {
+    let api = project_on_own_server();
     let _open = Events::open(api.get("/v2/queues/q/messages")).await;
 
     let metrics = api.metrics().await;
 
     let requests = format!("{REQUESTS}{{method=\"GET\",route=\"{MESSAGES}\",status=\"200\"}}");
     assert_eq!(metrics.value(&requests), Some(1.0));
-    assert_eq!(timed(&metrics, MESSAGES), Some(1.0));
+    assert_eq!(timed_count(&metrics, MESSAGES), Some(1.0));
 }
 
 #[tokio::test]
-async fn a_message_is_picked_up_once() {
-    let api = alone();
+async fn a_pick_up_is_recorded_only_at_the_first_delivery() {
+    let api = project_on_own_server();
     api.post_bodies("q", &[json!(1), json!(2), json!(3)]).await;
-    assert_eq!(api.pickups().await, Some(0.0));
+    assert_eq!(api.pickup_count().await, Some(0.0));
 
     let claim = api.claim(2).await;
-    assert_eq!(api.pickups().await, Some(2.0));
+    assert_eq!(api.pickup_count().await, Some(2.0));
     answered(api.get(&claim.path), 200).await;
     answered(api.delete(&claim.path), 204).await;
     api.claim(1).await;
-    assert_eq!(api.pickups().await, Some(2.0), "claimed before");
+    assert_eq!(api.pickup_count().await, Some(2.0), "claimed before");
     answered(api.delete("/v2/queues/q/messages?pop=2"), 200).await;
-    assert_eq!(api.pickups().await, Some(3.0), "one of the two was claimed before");
+    assert_eq!(api.pickup_count().await, Some(3.0), "one of the two was claimed before");
 }
 
 #[tokio::test]
-async fn a_pick_up_delay_runs_from_when_a_message_was_there_to_be_had() {
-    let api = alone();
+async fn the_pick_up_delay_runs_from_the_time_a_message_became_available() {
+    let api = project_on_own_server();
     api.create("q", &json!({ "_default_message_delay": 100 })).await;
     api.set_clock_ahead(0).await;
     api.post_messages("q", &json!([{ "body": "delayed", "ttl": 3600 }])).await;
     api.post_messages("q", &json!([{ "body": "there", "ttl": 3600, "delay": 0 }])).await;
 
-    // 300 s after it became due, and 400 s after the post.
+    // The clock is 300 s after the delayed message became due, and 400 s after both posts.
     api.set_clock_ahead(400).await;
     api.claim(1).await;
     let seconds = api.metrics().await.value(&format!("{PICKUPS}_sum")).unwrap();
@@ -190,8 +190,8 @@ async fn a_pick_up_delay_runs_from_when_a_message_was_there_to_be_had() {
 }
 
 #[tokio::test]
-async fn pick_ups_are_told_apart_from_a_millisecond_to_an_hour() {
-    let metrics = alone().metrics().await;
+async fn pick_up_delays_have_buckets_from_a_millisecond_to_an_hour() {
+    let metrics = project_on_own_server().metrics().await;
 
     let buckets = metrics.all(&format!("{PICKUPS}_bucket"));
     let mut bounds: Vec<f64> = buckets.keys().map(|labels| labels[0].1.parse().unwrap()).collect();

@@ -1,9 +1,12 @@
-//! The API on the wire: every row of the fact sheet that the service serves, against a real server process.
+//! The HTTP API, tested against a real server process: every row of the fact sheet that the service
+//! implements.
 //!
-//! Each test names its rows of chapters 4 to 7 and 9, which `tests/rows.md` lists; those of other chapters are in
-//! the headers of files. All tests of this process share one server; each is a tenant of its own.
+//! Each test names its rows of chapters 4 to 7 and 9, which `tests/rows.md` lists. Rows of other
+//! chapters are named in the module comments. All tests of a process share one server, and each
+//! test has its own project.
 
 mod bad_input;
+mod check_order;
 mod checksum;
 mod claim_create;
 mod claim_life;
@@ -18,7 +21,7 @@ mod discovery;
 mod encryption;
 mod error_texts;
 mod events;
-mod fair;
+mod fair_queues;
 mod headers;
 mod idempotency;
 mod json_rules;
@@ -33,7 +36,7 @@ mod message_post;
 mod message_return;
 mod metadata_patch;
 mod metrics;
-mod order;
+mod projects;
 mod query_rules;
 mod queue_create;
 mod queue_delete;
@@ -48,7 +51,6 @@ mod share;
 mod signed_urls;
 mod slow_clients;
 mod store_down;
-mod tenants;
 mod waiting;
 mod warnings;
 
@@ -62,7 +64,7 @@ use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 use uuid::Uuid;
 
-use crate::support::redis::{RedisServer, share};
+use crate::support::redis::{RedisServer, shared_instance};
 use crate::support::sukkal::{Api, Sukkal};
 
 const INVALID_REQUEST: &str = "Invalid API request";
@@ -74,24 +76,26 @@ const NOT_FOUND: &str = "Not found";
 const CONFLICT: &str = "Resource conflict";
 
 const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
-/// The option by which a server gets the key that messages are encrypted with, and the usual key.
+/// Environment variable with the key that messages are encrypted with, and the default key of the
+/// tests.
 const KEY_OPTION: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const KEY: &str = "the key of all tests that do not bring their own";
-/// Another client than the usual one.
+/// A client id that differs from the default client of the tests.
 const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 
-/// A server over a store that others use too.
-struct Stage {
+/// A Sukkal server and the Redis that it uses. Other servers may use the same Redis.
+struct Server {
     sukkal: Sukkal,
     redis: Arc<RedisServer>,
 }
 
-impl Stage {
-    /// The server of all tests that can do with the default options, and a key to encrypt with.
+impl Server {
+    /// Returns the server that all tests share if the default options and an encryption key are
+    /// enough.
     fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Stage>> = Mutex::new(Weak::new());
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
-        share(&SHARED, || Self::start(&[(KEY_OPTION, KEY)]))
+        shared_instance(&SHARED, || Self::start(&[(KEY_OPTION, KEY)]))
     }
 
     fn start(environment: &[(&str, &str)]) -> Self {
@@ -100,26 +104,27 @@ impl Stage {
     }
 }
 
-/// A project of a test's own, and the server that it is on.
-struct Tenant {
-    stage: Arc<Stage>,
-    project: String,
+/// A project that only one test uses, and its server. It dereferences to the API client of the
+/// project.
+struct Project {
+    server: Arc<Server>,
+    id: String,
     api: Api,
 }
 
-/// A new project on the shared server.
-fn tenant() -> Tenant {
-    Tenant::of(&Stage::shared(), &format!("project-{}", Uuid::new_v4()))
+/// Returns a new project on the shared server.
+fn new_project() -> Project {
+    Project::of(&Server::shared(), &format!("project-{}", Uuid::new_v4()))
 }
 
-impl Tenant {
-    fn of(stage: &Arc<Stage>, project: &str) -> Self {
-        Self { stage: Arc::clone(stage), project: project.to_owned(), api: stage.sukkal.project(project) }
+impl Project {
+    fn of(server: &Arc<Server>, id: &str) -> Self {
+        Self { server: Arc::clone(server), id: id.to_owned(), api: server.sukkal.project(id) }
     }
 
-    /// A request without any header.
+    /// Returns a request without any headers.
     fn bare(&self, method: Method, path: &str) -> RequestBuilder {
-        reqwest::Client::new().request(method, self.stage.sukkal.url(path))
+        reqwest::Client::new().request(method, self.server.sukkal.url(path))
     }
 
     async fn create(&self, queue: &str, metadata: &Value) {
@@ -138,19 +143,20 @@ impl Tenant {
         ids(&answered(posted, 201).await.json())
     }
 
-    /// Claims messages of the queue `q`, as many as there are free up to `limit`.
-    async fn claim(&self, limit: usize) -> Claimed {
+    /// Claims up to `limit` messages of the queue `q`. At least one must be available.
+    async fn claim(&self, limit: usize) -> Claim {
         self.claim_from("q", limit).await
     }
 
-    async fn claim_from(&self, queue: &str, limit: usize) -> Claimed {
+    async fn claim_from(&self, queue: &str, limit: usize) -> Claim {
         let answer = answered(self.post(&format!("/v2/queues/{queue}/claims?limit={limit}"), &json!({})), 201).await;
-        let path = answer.header("location").expect("a claim has a place").to_owned();
+        let path = answer.header("location").expect("a claim has a location").to_owned();
         let id = path.rsplit('/').next().expect("a path ends in the id").to_owned();
-        Claimed { path, id, messages: answer.json()["messages"].take() }
+        Claim { path, id, messages: answer.json()["messages"].take() }
     }
 
-    /// The bodies of a queue's feed, own messages too; `query` may ask for more, such as `&limit=1`.
+    /// Returns the bodies of all messages in a queue's feed, including those of this client.
+    /// `query` may add parameters, such as `&limit=1`.
     async fn feed(&self, queue: &str, query: &str) -> Vec<Value> {
         let path = format!("/v2/queues/{queue}/messages?echo=true{query}");
         pick(&follow(self, &path, "messages").await.into(), "body")
@@ -167,8 +173,8 @@ impl Tenant {
 
     /// Sets the store's clock for one queue ahead of the real time.
     async fn set_clock_of(&self, queue: &str, seconds: i64) {
-        let store = RedisStore::open(&self.stage.redis.url().parse().unwrap()).unwrap();
-        let queue = QueueId::new(ProjectId::new(&self.project).unwrap(), queue.parse().unwrap()).unwrap();
+        let store = RedisStore::open(&self.server.redis.url().parse().unwrap()).unwrap();
+        let queue = QueueId::new(ProjectId::new(&self.id).unwrap(), queue.parse().unwrap()).unwrap();
         store.set_clock(&queue, seconds * 1_000_000).await.expect("the clock can be moved");
     }
 
@@ -177,8 +183,9 @@ impl Tenant {
         request.header("Content-Type", PATCH_TYPE).body(patch.to_string())
     }
 
-    /// All that the project has, without what changes by itself.
-    async fn everything(&self) -> Value {
+    /// Returns all queues of the project with their metadata and messages. The ages are removed,
+    /// because they change by themselves.
+    async fn snapshot(&self) -> Value {
         let mut queues = follow(self, "/v2/queues?limit=20&detailed=true", "queues").await;
         for queue in &mut queues {
             let path = format!("{}/messages?limit=20&echo=true", text(&queue["href"]));
@@ -192,7 +199,7 @@ impl Tenant {
     }
 }
 
-impl Deref for Tenant {
+impl Deref for Project {
     type Target = Api;
 
     fn deref(&self) -> &Api {
@@ -200,27 +207,27 @@ impl Deref for Tenant {
     }
 }
 
-/// A claim as its maker got it.
-struct Claimed {
+/// A claim as the client that created it received it.
+struct Claim {
     path: String,
     id: String,
     messages: Value,
 }
 
-/// Posts as any client and returns the ids.
+/// Posts a message for each body as the given client, and returns their ids.
 async fn post_as(api: &Api, queue: &str, bodies: &[Value]) -> Vec<String> {
     let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
     let posted = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
     ids(&answered(posted, 201).await.json())
 }
 
-/// The ids in a receipt.
+/// Returns the ids in the receipt of a post.
 fn ids(receipt: &Value) -> Vec<String> {
     let id = |href: &Value| text(href).rsplit('/').next().expect("an href ends in the id").to_owned();
     receipt["resources"].as_array().expect("resources are a list").iter().map(id).collect()
 }
 
-/// The items of all pages from `path` on.
+/// Follows the links from `path` to the last page, and returns the items of all pages.
 async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut path = path.to_owned();
@@ -234,7 +241,7 @@ async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
     }
 }
 
-/// A complete answer.
+/// A complete HTTP response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -246,18 +253,19 @@ impl Answer {
     async fn of(response: Response) -> Self {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        Self { status, headers, text: response.text().await.expect("the answer arrives whole") }
+        Self { status, headers, text: response.text().await.expect("the response is complete") }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("our headers are ASCII"))
+        self.headers.get(name).map(|value| value.to_str().expect("the headers of the service are ASCII"))
     }
 
     fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// Checks that it is an error document of that title and no other keys, and returns its description.
+    /// Checks that this is an error document with this status and title and no other keys, and
+    /// returns its description.
     fn refusal(&self, status: u16, title: &str) -> String {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
@@ -273,28 +281,29 @@ impl Answer {
     }
 }
 
-/// Sends and reads the answer, whatever it is.
+/// Sends a request and returns the response, whatever its status.
 async fn send(request: RequestBuilder) -> Answer {
     Answer::of(request.send().await.expect("the server answers")).await
 }
 
-/// Sends what must be answered with `status`.
+/// Sends a request, checks that the response has this status, and returns the response.
 async fn answered(request: RequestBuilder, status: u16) -> Answer {
     let answer = send(request).await;
     assert_eq!(answer.status, status, "{answer:?}");
     answer
 }
 
-/// Sends what must be refused with an error document of this title, and returns its description.
+/// Sends a request, checks that it is refused with this status and title, and returns the
+/// description of the error.
 async fn refused(request: RequestBuilder, status: u16, title: &str) -> String {
     send(request).await.refusal(status, title)
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}"))
 }
 
-/// One value of each item.
+/// Returns the value of one key for each item.
 fn pick(items: &Value, key: &str) -> Vec<Value> {
     items.as_array().expect("items are a list").iter().map(|item| item[key].clone()).collect()
 }

@@ -2,19 +2,19 @@
 //!
 //! | row | test |
 //! |---|---|
-//! | blank and unknown parameters | `blank_and_unknown_parameters_are_as_if_absent` |
-//! | repeated and comma-separated values | `repeated_and_comma_separated_values_are_one_list`, `the_last_of_several_values_counts` |
-//! | integers, else 400 | `what_is_no_integer_is_refused` |
-//! | booleans, else 400 | `booleans_have_their_words_and_no_others` |
+//! | blank and unknown parameters | `blank_and_unknown_parameters_are_ignored` |
+//! | repeated and comma-separated values | `repeated_and_comma_separated_values_form_one_list`, `the_last_of_several_values_is_used` |
+//! | integers, else 400 | `an_integer_parameter_must_be_an_integer` |
+//! | booleans, else 400 | `booleans_accept_a_fixed_set_of_words` |
 //! | `limit` out of range 400 | `a_limit_out_of_range_is_refused` |
 
 use serde_json::json;
 
-use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, pick, refused, tenant};
+use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, new_project, pick, refused};
 
 #[tokio::test]
-async fn blank_and_unknown_parameters_are_as_if_absent() {
-    let api = tenant();
+async fn blank_and_unknown_parameters_are_ignored() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
 
     let page = answered(api.get("/v2/queues/q/messages?limit=&echo=true&marker=&ids=&colour=red&x"), 200).await.json();
@@ -25,8 +25,8 @@ async fn blank_and_unknown_parameters_are_as_if_absent() {
 }
 
 #[tokio::test]
-async fn repeated_and_comma_separated_values_are_one_list() {
-    let api = tenant();
+async fn repeated_and_comma_separated_values_form_one_list() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(1), json!(2), json!(3)]).await;
     let (a, b, c) = (&ids[0], &ids[1], &ids[2]);
 
@@ -39,8 +39,8 @@ async fn repeated_and_comma_separated_values_are_one_list() {
 }
 
 #[tokio::test]
-async fn the_last_of_several_values_counts() {
-    let api = tenant();
+async fn the_last_of_several_values_is_used() {
+    let api = new_project();
     api.post_bodies("q", &[json!(1), json!(2), json!(3)]).await;
 
     for query in ["limit=1&limit=2&echo=false&echo=true", "limit=1,2&echo=false,true", "limit=x,2&echo=maybe,yes"] {
@@ -52,8 +52,8 @@ async fn the_last_of_several_values_counts() {
 
 /// Rows 4.1-15, 6.2-10.
 #[tokio::test]
-async fn what_is_no_integer_is_refused() {
-    let api = tenant();
+async fn an_integer_parameter_must_be_an_integer() {
+    let api = new_project();
 
     for path in ["/v2/queues", "/v2/queues/q/messages"] {
         for limit in ["x", "1.0", "0x1", "1e1", "true", "%00"] {
@@ -69,8 +69,8 @@ async fn what_is_no_integer_is_refused() {
 
 /// Rows 4.1-15, 6.2-10.
 #[tokio::test]
-async fn booleans_have_their_words_and_no_others() {
-    let api = tenant();
+async fn booleans_accept_a_fixed_set_of_words() {
+    let api = new_project();
 
     for (path, name) in [
         ("/v2/queues", "detailed"),
@@ -94,7 +94,7 @@ async fn booleans_have_their_words_and_no_others() {
 /// Rows 4.1-2, 6.2-2, 6.2-10.
 #[tokio::test]
 async fn a_limit_out_of_range_is_refused() {
-    let api = tenant();
+    let api = new_project();
 
     for path in ["/v2/queues", "/v2/queues/q/messages"] {
         for limit in ["0", "-1", "21", "4294967297", "-9223372036854775808"] {

@@ -1,14 +1,14 @@
-//! Fact sheet 4.2 and 1.5: making queues.
+//! Fact sheet 4.2 and 1.5: creating queues.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_QUEUE, INVALID_REQUEST, answered, refused, tenant};
+use super::{INVALID_BODY, INVALID_QUEUE, INVALID_REQUEST, answered, new_project, refused};
 
 /// Rows 4.2-6, 4.2-7, 4.2-8.
 #[tokio::test]
-async fn a_queue_is_created_once_and_then_stays_as_it_is() {
-    let api = tenant();
+async fn creating_an_existing_queue_does_not_change_it() {
+    let api = new_project();
 
     let created = answered(api.put("/v2/queues/q").json(&json!({"k": 1})), 201).await;
     let again = answered(api.put("/v2/queues/q").json(&json!({"k": 2, "l": 3})), 204).await;
@@ -23,8 +23,8 @@ async fn a_queue_is_created_once_and_then_stays_as_it_is() {
 
 /// Row 4.2-1.
 #[tokio::test]
-async fn a_body_is_optional() {
-    let api = tenant();
+async fn the_body_is_optional() {
+    let api = new_project();
 
     answered(api.put("/v2/queues/none"), 201).await;
     answered(api.put("/v2/queues/empty").body(""), 201).await;
@@ -33,8 +33,8 @@ async fn a_body_is_optional() {
 
 /// Rows 4.2-2, 4.2-9, 4.3-5, 5-3.
 #[tokio::test]
-async fn metadata_comes_back_to_the_letter() {
-    let api = tenant();
+async fn metadata_is_returned_unchanged() {
+    let api = new_project();
     let metadata = json!({
         "name": "q1", "text": "héllo \u{1F600} \" \\ \u{0}", "nothing": null, "list": [1, [2.5, {}]], "": "no key",
         "/": true, "_mine": {"a": 1}, "_flavor": "gold", "large": i64::MAX, "small": i64::MIN,
@@ -49,14 +49,15 @@ async fn metadata_comes_back_to_the_letter() {
 }
 
 #[tokio::test]
-async fn a_name_has_up_to_64_plain_characters() {
-    let api = tenant();
+async fn a_queue_name_has_1_to_64_plain_characters() {
+    let api = new_project();
 
     for name in ["a", "A-b_c.9", "...", "-", "0", &"x".repeat(64)] {
         answered(api.put(&format!("/v2/queues/{name}")), 201).await;
         answered(api.delete(&format!("/v2/queues/{name}")), 204).await;
     }
-    // A client would take these two for steps in the path.
+    // HTTP clients resolve these two names as relative path segments, so the request is sent as raw
+    // bytes.
     for name in [".", ".."] {
         let put = format!("{}\r\n", api.head("PUT", "/v2/queues/@").replace('@', name));
         assert_eq!(api.send_raw(put).await.header("location"), Some(format!("/v2/queues/{name}").as_str()));
@@ -64,8 +65,8 @@ async fn a_name_has_up_to_64_plain_characters() {
 }
 
 #[tokio::test]
-async fn what_is_no_queue_name_is_refused_on_every_route() {
-    let api = tenant();
+async fn an_invalid_queue_name_is_refused_on_every_route() {
+    let api = new_project();
     let long = "x".repeat(65);
     let names = [
         "%20",
@@ -103,13 +104,13 @@ async fn what_is_no_queue_name_is_refused_on_every_route() {
         let message = json!({"messages": [{"body": 1}]});
         refused(api.post(&format!("{queue}/messages"), &message), 400, INVALID_QUEUE).await;
     }
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 /// Row 4.2-4.
 #[tokio::test]
-async fn metadata_is_limited_in_bytes() {
-    let api = tenant();
+async fn the_size_of_metadata_is_limited() {
+    let api = new_project();
     let metadata = |bytes: usize| {
         let frame = r#"{"k": ""}"#.len();
         format!(r#"{{"k": "{}"}}"#, "x".repeat(bytes - frame))
@@ -118,14 +119,14 @@ async fn metadata_is_limited_in_bytes() {
     answered(api.put("/v2/queues/full").body(metadata(65536)), 201).await;
     refused(api.put("/v2/queues/over").body(metadata(65537)), 400, INVALID_REQUEST).await;
 
-    let names: Vec<Value> = api.everything().await.as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
+    let names: Vec<Value> = api.snapshot().await.as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
     assert_eq!(names, ["full"]);
 }
 
 /// Row 4.2-5.
 #[tokio::test]
-async fn metadata_is_an_object() {
-    let api = tenant();
+async fn metadata_must_be_an_object() {
+    let api = new_project();
 
     for (body, description) in [
         ("[]", "Document type not supported."),
@@ -137,5 +138,5 @@ async fn metadata_is_an_object() {
     ] {
         assert_eq!(refused(api.put("/v2/queues/q").body(body), 400, INVALID_BODY).await, description, "{body}");
     }
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }

@@ -1,25 +1,25 @@
-//! Fact sheet 4.1 and 1.7: the list of a project's queues.
+//! Fact sheet 4.1 and 1.7: listing the queues of a project.
 
 use serde_json::{Value, json};
 
-use super::{INVALID_REQUEST, Tenant, answered, follow, pick, refused, tenant};
+use super::{INVALID_REQUEST, Project, answered, follow, new_project, pick, refused};
 
-async fn with_queues(names: &[&str]) -> Tenant {
-    let api = tenant();
+async fn with_queues(names: &[&str]) -> Project {
+    let api = new_project();
     for name in names {
         answered(api.put(&format!("/v2/queues/{name}")), 201).await;
     }
     api
 }
 
-async fn list(api: &Tenant, query: &str) -> Value {
+async fn list(api: &Project, query: &str) -> Value {
     answered(api.get(&format!("/v2/queues{query}")), 200).await.json()
 }
 
 /// Rows 4.1-9, 4.1-13.
 #[tokio::test]
 async fn a_project_without_queues_has_an_empty_list() {
-    let api = tenant();
+    let api = new_project();
 
     for query in ["", "?with_count=true", "?marker=m&limit=2&detailed=true&name=x&k=1"] {
         assert_eq!(list(&api, query).await, json!({"queues": [], "links": []}), "{query}");
@@ -28,7 +28,7 @@ async fn a_project_without_queues_has_an_empty_list() {
 
 /// Rows 4.1-8, 4.1-10, 4.1-11.
 #[tokio::test]
-async fn queues_come_by_name() {
+async fn queues_are_sorted_by_name() {
     let api = with_queues(&["b", "a", "_", "B", "a.b", "-", "a-b", "10", "9"]).await;
 
     let page = list(&api, "").await;
@@ -40,7 +40,7 @@ async fn queues_come_by_name() {
 
 /// Rows 4.1-1, 4.1-2, 4.1-11.
 #[tokio::test]
-async fn a_full_page_links_to_the_next() {
+async fn a_page_links_to_the_next_page() {
     let names: Vec<String> = (0..25).map(|n| format!("q{n:02}")).collect();
     let api = with_queues(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
 
@@ -58,7 +58,7 @@ async fn a_full_page_links_to_the_next() {
 
 /// Row 4.1-11.
 #[tokio::test]
-async fn links_repeat_the_parameters_in_their_order() {
+async fn the_next_link_repeats_the_parameters_in_a_fixed_order() {
     let api = with_queues(&["q1", "q2"]).await;
 
     for (query, href) in [
@@ -78,7 +78,7 @@ async fn links_repeat_the_parameters_in_their_order() {
 
 /// Row 4.1-17.
 #[tokio::test]
-async fn a_marker_is_a_place_between_names() {
+async fn a_marker_need_not_be_an_existing_name() {
     let api = with_queues(&["a", "b", "c"]).await;
     answered(api.delete("/v2/queues/b"), 204).await;
 
@@ -100,7 +100,7 @@ async fn a_marker_is_a_place_between_names() {
 /// Rows 4.1-3, 4.1-10, 4.1-14.
 #[tokio::test]
 async fn a_detailed_list_shows_metadata_with_defaults() {
-    let api = tenant();
+    let api = new_project();
     api.create("q", &json!({"colour": "red", "_default_message_ttl": 60})).await;
 
     let detailed = answered(api.get("/v2/queues?detailed=true"), 200).await;
@@ -130,7 +130,7 @@ async fn the_count_ignores_filters_and_pages() {
 
 /// Row 4.1-4.
 #[tokio::test]
-async fn a_name_filter_takes_any_part_of_the_name() {
+async fn a_name_filter_matches_any_part_of_the_name() {
     let api = with_queues(&["orders", "reorder", "stock", "a.b"]).await;
 
     for (name, names) in
@@ -144,7 +144,7 @@ async fn a_name_filter_takes_any_part_of_the_name() {
 /// Row 4.1-6.
 #[tokio::test]
 async fn metadata_filters_compare_values() {
-    let api = tenant();
+    let api = new_project();
     api.create("a", &json!({"colour": "red", "size": 5})).await;
     api.create("b", &json!({"colour": "red", "size": "5", "é": "è"})).await;
     api.create("c", &json!({"colour": "blue", "size": -5, "_default_message_ttl": 60})).await;
@@ -168,7 +168,7 @@ async fn metadata_filters_compare_values() {
 /// Rows 4.1-4, 4.1-6.
 #[tokio::test]
 async fn filters_do_not_end_the_list() {
-    let api = tenant();
+    let api = new_project();
     for n in 0..130 {
         api.create(&format!("plain{n:03}"), &json!({})).await;
     }

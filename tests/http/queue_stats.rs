@@ -1,33 +1,34 @@
-//! Fact sheet 4.6: what a queue holds; claimed messages are counted in `claimed_messages.rs`.
+//! Fact sheet 4.6: the statistics of a queue. Counts of claimed messages are in
+//! `claimed_messages.rs`.
 
 use serde_json::{Value, json};
 
-use super::{answered, tenant, text};
+use super::{answered, new_project, text};
 
 /// Rows 4-2, 4.6-1, 4.6-9.
 #[tokio::test]
-async fn a_queue_without_messages_has_no_ends() {
-    let api = tenant();
+async fn stats_of_an_empty_queue_have_no_oldest_and_newest() {
+    let api = new_project();
     let nothing = json!({"messages": {"claimed": 0, "free": 0, "total": 0}});
 
     assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json(), nothing);
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
     api.create("q", &json!({})).await;
     assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json(), nothing);
 }
 
 /// Rows 4.6-2, 4.6-3, 4.6-5.
 #[tokio::test]
-async fn stats_count_messages_and_show_the_first_and_the_last() {
-    let api = tenant();
+async fn stats_count_messages_and_show_the_oldest_and_the_newest() {
+    let api = new_project();
     let ids = api.post_bodies("q", &vec![json!(1); 30]).await;
     answered(api.delete(&format!("/v2/queues/q/messages/{}", ids[0])), 204).await;
 
     let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"].take();
 
     assert_eq!((&stats["claimed"], &stats["free"], &stats["total"]), (&json!(0), &json!(29), &json!(29)));
-    for (place, id) in [("oldest", &ids[1]), ("newest", &ids[29])] {
-        let message: &Value = &stats[place];
+    for (key, id) in [("oldest", &ids[1]), ("newest", &ids[29])] {
+        let message: &Value = &stats[key];
         assert_eq!(message["href"], format!("/v2/queues/q/messages/{id}"));
         assert!(message["age"].is_u64());
         let created = text(&message["created"]);
@@ -37,8 +38,8 @@ async fn stats_count_messages_and_show_the_first_and_the_last() {
 
 /// Row 4.6-10.
 #[tokio::test]
-async fn stats_know_nothing_of_what_has_ended() {
-    let api = tenant();
+async fn stats_do_not_count_expired_messages() {
+    let api = new_project();
     let messages = json!({"messages": [{"body": 1, "ttl": 60}, {"body": 2, "ttl": 60}, {"body": 3}]});
     answered(api.post("/v2/queues/q/messages", &messages), 201).await;
     let total = async || answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"].clone();

@@ -1,4 +1,4 @@
-//! Requests to the byte, for what no HTTP client would send.
+//! Raw requests, byte by byte, for requests that no HTTP client would send.
 
 use std::time::Duration;
 
@@ -7,49 +7,51 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Answer, Tenant};
+use super::{Answer, Project};
 
-/// What a busy machine may need for one answer.
+/// How long the server on a busy machine may take for one response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 const PIECES: usize = 5;
-/// How long a client that sends slowly listens in between.
+/// How long a slow client waits for a response between two pieces of its request.
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Tenant {
+impl Project {
     pub(super) async fn connect(&self) -> TcpStream {
-        let url = self.stage.sukkal.url("");
+        let url = self.server.sukkal.url("");
         let address = url.strip_prefix("http://").expect("the server speaks HTTP");
         TcpStream::connect(address).await.expect("the server listens")
     }
 
-    /// Sends the bytes, all of them, and only then reads until the server closes the connection.
+    /// Sends the whole request first, and then reads until the server closes the connection.
     pub(super) async fn send_raw(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut stream = self.connect().await;
         let exchange = async {
-            stream.write_all(request.as_ref()).await.expect("the server reads what it refuses");
+            stream.write_all(request.as_ref()).await.expect("the server reads the whole request");
             read_answer(&mut stream).await
         };
         let shown = || String::from_utf8_lossy(request.as_ref());
         let answer = timeout(ANSWER_TIMEOUT, exchange).await;
-        answer.unwrap_or_else(|_| panic!("the server does not answer and close: {:?}", shown()))
+        answer.unwrap_or_else(|_| panic!("the server did not respond and close the connection: {:?}", shown()))
     }
 
-    /// As `send_raw`, but in pieces, so that an answer which comes too early meets a client that still sends.
+    /// Like `send_raw`, but sends in pieces, so that an early response reaches a client that is
+    /// still sending.
     pub(super) async fn send_slowly(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut stream = self.connect().await;
         let request = request.as_ref();
         let exchange = async {
             for piece in request.chunks(request.len() / PIECES) {
-                stream.write_all(piece).await.expect("the server reads what it refuses");
+                stream.write_all(piece).await.expect("the server reads the whole request");
                 let _early = timeout(PAUSE, stream.readable()).await;
             }
             read_answer(&mut stream).await
         };
-        timeout(ANSWER_TIMEOUT, exchange).await.expect("the server answers and closes")
+        timeout(ANSWER_TIMEOUT, exchange).await.expect("the server responds and closes the connection")
     }
 
-    /// The head of a request with all it needs, open for more headers and the blank line.
+    /// Returns the head of a request with the required headers. Callers append more headers and the
+    /// blank line.
     pub(super) fn head(&self, method: &str, path: &str) -> String {
         let request = self.request(method.parse().expect("a method"), path).build().expect("a request");
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
@@ -61,16 +63,16 @@ impl Tenant {
     }
 }
 
-/// Reads until the other end closes.
+/// Reads until the server closes the connection, and parses the response.
 pub(super) async fn read_answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).await.expect("the answer arrives before the connection is reset");
+    stream.read_to_end(&mut bytes).await.expect("the response arrives before a reset");
     parse(&bytes)
 }
 
 fn parse(bytes: &[u8]) -> Answer {
     let text = str::from_utf8(bytes).expect("answers are UTF-8");
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status line");
     let mut headers = HeaderMap::new();

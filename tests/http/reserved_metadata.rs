@@ -1,14 +1,14 @@
-//! Fact sheet 5: the keys that the service obeys. Every key is tried with every value, with PUT (400 `Invalid API
-//! request`) and with PATCH (400 `Invalid request body`).
+//! Fact sheet 5: the reserved metadata keys. Every key is tried with every value, with PUT (400
+//! `Invalid API request`) and with PATCH (400 `Invalid request body`).
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, Stage, Tenant, answered, follow, pick, refused, tenant};
+use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, follow, new_project, pick, refused};
 use crate::support::sukkal::Sukkal;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 
-/// One of each kind of value, and those on both sides of each bound.
+/// Returns a value of each type, and the values on both sides of each bound.
 fn values() -> Vec<Value> {
     let integers = json!([i64::MIN, -1, 0, 1, 59, 60, 900, 901, 262_144, 262_145, 1_209_600, 1_209_601, i64::MAX]);
     let others =
@@ -17,8 +17,8 @@ fn values() -> Vec<Value> {
     [list(integers), list(others), vec![json!("x".repeat(64)), json!("x".repeat(65))]].concat()
 }
 
-/// Each key with those of the values that it takes; it refuses the others.
-fn keys() -> Vec<(&'static str, Vec<Value>)> {
+/// Returns each key with the values that it accepts. It refuses the others.
+fn accepted_values() -> Vec<(&'static str, Vec<Value>)> {
     let these = |values: Value| values.as_array().unwrap().clone();
     let numeric = |value: &Value| value.is_i64() || value.is_boolean() || value.is_null();
     vec![
@@ -33,7 +33,7 @@ fn keys() -> Vec<(&'static str, Vec<Value>)> {
         ("_retry_policy", these(json!([null, {}, {"k": 1}]))),
         ("_unknown", values()),
         ("_shards", these(json!([null, true, 1, 59, 60, 900, 901]))),
-        // Without `_shards` there is one.
+        // Without `_shards` a queue has one shard.
         ("_shards_per_tenant", these(json!([null, true, 1]))),
     ]
 }
@@ -73,9 +73,9 @@ fn retry_policies() -> (Value, Value) {
     (taken, refused)
 }
 
-/// A project with a queue to patch.
-async fn with_patched() -> Tenant {
-    let api = tenant();
+/// Returns a new project with a queue to patch.
+async fn project_with_queue_to_patch() -> Project {
+    let api = new_project();
     api.create("patched", &json!({"k": 1})).await;
     api
 }
@@ -84,7 +84,7 @@ fn patch_of(key: &str, value: &Value) -> Value {
     json!([{"op": "add", "path": format!("/metadata/{key}"), "value": value}])
 }
 
-async fn is_taken(api: &Tenant, key: &str, value: &Value) {
+async fn assert_accepted(api: &Project, key: &str, value: &Value) {
     let stored = |metadata: &Value| metadata.get(key) == Some(value) || shows_its_default(key, value);
 
     let created = super::send(api.put("/v2/queues/created").json(&json!({key: value}))).await;
@@ -97,11 +97,11 @@ async fn is_taken(api: &Tenant, key: &str, value: &Value) {
     assert!(stored(&patched.json()), "{key}: {value}");
 }
 
-async fn is_refused(api: &Tenant, key: &str, value: &Value) {
+async fn assert_refused(api: &Project, key: &str, value: &Value) {
     let created = super::send(api.put("/v2/queues/created").json(&json!({key: value}))).await;
     assert_eq!(created.status, 400, "{key}: {value}: {created:?}");
     assert!(created.refusal(400, INVALID_REQUEST).contains(key), "{created:?}");
-    // A queue that exists is no reason to look less closely.
+    // The metadata is validated even if the queue exists.
     refused(api.put("/v2/queues/patched").json(&json!({key: value})), 400, INVALID_REQUEST).await;
 
     let patched = super::send(api.patch("patched", &patch_of(key, value))).await;
@@ -109,7 +109,8 @@ async fn is_refused(api: &Tenant, key: &str, value: &Value) {
     assert!(patched.refusal(400, INVALID_BODY).contains(key), "{patched:?}");
 }
 
-/// Whether a queue shows the key's default instead of the value: `queue_metadata.rs` has the defaults.
+/// Returns whether a queue shows the default of the key instead of this value. `queue_metadata.rs`
+/// tests the defaults.
 fn shows_its_default(key: &str, value: &Value) -> bool {
     let always_shown = !["_flavor", "_retry_policy", "_unknown", "_shards", "_shards_per_tenant"].contains(&key);
     always_shown && [json!(null), json!(0), json!(false)].contains(value)
@@ -117,19 +118,19 @@ fn shows_its_default(key: &str, value: &Value) -> bool {
 
 /// Rows 4.2-3, 5-1, 5-2, 5-3, 5-4, 5-6, 5-8, 5-10, 5-11, 5-12, 5-13, 5-15, 5-16.
 #[tokio::test]
-async fn each_key_takes_what_it_is_for_and_refuses_the_rest() {
-    let api = with_patched().await;
+async fn each_reserved_key_accepts_only_its_valid_values() {
+    let api = project_with_queue_to_patch().await;
 
-    for (key, taken) in keys() {
+    for (key, taken) in accepted_values() {
         for value in values() {
-            // Whether `true` is taken depends on the operator's key.
+            // Whether `true` is accepted depends on the encryption key of the server.
             match taken.contains(&value) {
                 _ if key == "_enable_encrypt_messages" && value == true => {}
-                true => is_taken(&api, key, &value).await,
+                true => assert_accepted(&api, key, &value).await,
                 false => {
-                    let before = api.everything().await;
-                    is_refused(&api, key, &value).await;
-                    assert_eq!(api.everything().await, before, "{key}: {value}");
+                    let before = api.snapshot().await;
+                    assert_refused(&api, key, &value).await;
+                    assert_eq!(api.snapshot().await, before, "{key}: {value}");
                 }
             }
         }
@@ -138,25 +139,25 @@ async fn each_key_takes_what_it_is_for_and_refuses_the_rest() {
 
 /// Row 5-16.
 #[tokio::test]
-async fn a_retry_policy_is_checked_with_the_defaults_of_what_it_leaves_out() {
-    let api = with_patched().await;
+async fn a_retry_policy_is_validated_together_with_its_defaults() {
+    let api = project_with_queue_to_patch().await;
     let (taken, not_taken) = retry_policies();
 
     for policy in not_taken.as_array().unwrap() {
-        is_refused(&api, "_retry_policy", policy).await;
+        assert_refused(&api, "_retry_policy", policy).await;
     }
     assert_eq!(answered(api.get("/v2/queues/patched"), 200).await.json().get("_retry_policy"), None);
     for policy in taken.as_array().unwrap() {
-        is_taken(&api, "_retry_policy", policy).await;
+        assert_accepted(&api, "_retry_policy", policy).await;
     }
 }
 
 #[tokio::test]
-async fn an_integer_beyond_64_bits_is_no_value_of_any_key() {
-    let api = with_patched().await;
+async fn an_integer_beyond_64_bits_is_refused_for_every_key() {
+    let api = project_with_queue_to_patch().await;
     let huge = "9223372036854775808";
 
-    for (key, _) in keys() {
+    for (key, _) in accepted_values() {
         let created = api.put("/v2/queues/created").body(format!("{{\"{key}\": {huge}}}"));
         assert_eq!(refused(created, 400, INVALID_BODY).await, "JSON contains integer that is too large.");
         let patch = patch_of(key, &json!("HERE")).to_string().replace("\"HERE\"", huge);
@@ -167,8 +168,8 @@ async fn an_integer_beyond_64_bits_is_no_value_of_any_key() {
 
 /// Row 5-6.
 #[tokio::test]
-async fn true_is_one_in_effect_too() {
-    let api = tenant();
+async fn the_value_true_acts_as_1() {
+    let api = new_project();
     api.create("q", &json!({"_max_messages_post_size": true})).await;
 
     let description = refused(api.post(MESSAGES, &json!({"messages": [{"body": 1}]})), 400, INVALID_REQUEST).await;
@@ -178,11 +179,11 @@ async fn true_is_one_in_effect_too() {
 
 /// Rows 5-5, 5-7.
 #[tokio::test]
-async fn a_change_counts_for_the_next_post_through_any_process() {
-    let stage = Stage::shared();
-    let here = Tenant::of(&stage, &format!("project-{}", uuid::Uuid::new_v4()));
-    let other_process = Sukkal::start(&stage.redis.url());
-    let there = other_process.project(&here.project);
+async fn a_change_applies_to_the_next_post_through_any_process() {
+    let server = Server::shared();
+    let here = Project::of(&server, &format!("project-{}", uuid::Uuid::new_v4()));
+    let other_process = Sukkal::start(&server.redis.url());
+    let there = other_process.project(&here.id);
     let set = |key, value: Value| here.patch("q", &patch_of(key, &value));
     let message = |bytes| json!({"messages": [{"body": "x".repeat(bytes)}]});
 
@@ -193,7 +194,7 @@ async fn a_change_counts_for_the_next_post_through_any_process() {
     }
     answered(set("_default_message_ttl", json!(200)), 200).await;
     answered(there.post(MESSAGES, &message(2)), 201).await;
-    // What the other process remembers refuses this; the queue does not any more.
+    // The metadata cached by the other process refuses this post; the current metadata does not.
     answered(set("_max_messages_post_size", json!(700)), 200).await;
     answered(there.post(MESSAGES, &message(600)), 201).await;
     answered(set("_max_messages_post_size", json!(50)), 200).await;

@@ -1,33 +1,34 @@
-//! What a request costs the store in commands.
+//! The number of store commands that a request needs.
 
 use super::*;
-use crate::support::redis::poll_until;
+use crate::support::redis::block_until;
 
 const POSTS: usize = 10;
 const MESSAGES: &str = "/v2/queues/q/messages";
 
-/// How often Redis was asked for something by this name. What scripts call inside counts too, so only
-/// names that no script uses say how often the service asked.
-fn calls(redis: &RedisServer, command: &str) -> usize {
+/// Returns how often Redis has executed a command. Commands inside scripts count too, so only
+/// commands that no script uses show how often the service sent them.
+fn call_count(redis: &RedisServer, command: &str) -> usize {
     let stats = redis.command(&["INFO", "commandstats"]);
     let prefix = format!("cmdstat_{command}:calls=");
     let line = stats.as_text().lines().find_map(|line| line.strip_prefix(&prefix));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// A service over a Redis server of its own, both at rest, with all calls counted from now on.
-fn at_rest() -> (RedisServer, Sukkal) {
+/// Starts a service with its own Redis server, waits until both are idle, and resets the command
+/// counts.
+fn idle_service() -> (RedisServer, Sukkal) {
     let redis = RedisServer::start();
     let quiet = [("SUKKAL_JANITOR__PAUSE", "3600"), ("SUKKAL_LOG__FILTER", "debug")];
     let sukkal = Sukkal::start_with(&redis.url(), &quiet);
-    poll_until("the janitor rests", || sukkal.log().iter().any(|line| line.contains("has gone round")));
+    block_until("the janitor is idle", || sukkal.log().iter().any(|line| line.contains("has finished a round")));
     redis.command(&["CONFIG", "RESETSTAT"]);
     (redis, sukkal)
 }
 
 #[tokio::test]
 async fn posting_to_a_known_queue_is_one_round_trip() {
-    let (redis, sukkal) = at_rest();
+    let (redis, sukkal) = idle_service();
     let api = sukkal.project("p");
     let post = || async {
         let body = json!({ "messages": [{ "body": 1 }, { "body": 2 }] });
@@ -35,27 +36,28 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
         assert_eq!(response.status(), 201);
     };
     post().await;
-    let has_said = |what: &str| sukkal.log().iter().any(|line| line.contains(what));
-    poll_until("the janitor rests", || has_said("has gone round"));
-    poll_until("the registration is confirmed", || has_said("confirmed the registration"));
+    let is_logged = |text: &str| sukkal.log().iter().any(|line| line.contains(text));
+    block_until("the janitor is idle", || is_logged("has finished a round"));
+    block_until("the registration is confirmed", || is_logged("confirmed the registration"));
     redis.command(&["CONFIG", "RESETSTAT"]);
 
     for _ in 0..POSTS {
         post().await;
     }
 
-    assert_eq!(calls(&redis, "evalsha"), POSTS);
-    // The script's own.
-    assert_eq!(calls(&redis, "hmget"), POSTS);
+    assert_eq!(call_count(&redis, "evalsha"), POSTS);
+    // The script calls it once.
+    assert_eq!(call_count(&redis, "hmget"), POSTS);
     for other in ["eval", "zrangebylex", "script|load", "ping"] {
-        assert_eq!(calls(&redis, other), 0, "{other}");
+        assert_eq!(call_count(&redis, other), 0, "{other}");
     }
 }
 
-/// Names in the register that have no queue are examined too, and are made faster than queues.
+/// A list also examines registered names without a queue, which are faster to create than queues.
+/// The link continues after the examined names.
 #[tokio::test]
-async fn a_list_examines_at_most_10_000_names_in_steps_of_100_and_its_link_continues_behind_them() {
-    let (redis, sukkal) = at_rest();
+async fn a_queue_list_examines_at_most_10_000_names_in_steps_of_100() {
+    let (redis, sukkal) = idle_service();
     let api = sukkal.project("p");
     assert_eq!(api.put("/v2/queues/zzz").send().await.unwrap().status(), 201);
     let names: Vec<String> = (0..10_050).map(|number| format!("a{number:05}\x001")).collect();
@@ -67,7 +69,7 @@ async fn a_list_examines_at_most_10_000_names_in_steps_of_100_and_its_link_conti
 
     let first = answered(api.get("/v2/queues?name=zz&limit=3"), 200).await.json();
 
-    assert_eq!((calls(&redis, "zrangebylex"), calls(&redis, "hmget")), (100, 0));
+    assert_eq!((call_count(&redis, "zrangebylex"), call_count(&redis, "hmget")), (100, 0));
     let link = "/v2/queues?limit=3&name=zz&marker=a09999";
     assert_eq!(first, json!({"queues": [], "links": [{"rel": "next", "href": link}]}));
     let second = answered(api.get(link), 200).await.json();
@@ -77,7 +79,7 @@ async fn a_list_examines_at_most_10_000_names_in_steps_of_100_and_its_link_conti
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_examines_its_own_messages_once() {
-    let (redis, sukkal) = at_rest();
+    let (redis, sukkal) = idle_service();
     let api = sukkal.project("p");
     let (own, one) = (json!({ "messages": vec![json!({ "body": 1 }); 1000] }), json!({ "messages": [{ "body": 1 }] }));
     for _ in 0..10 {
@@ -85,10 +87,10 @@ async fn a_waiter_examines_its_own_messages_once() {
     }
     redis.command(&["CONFIG", "RESETSTAT"]);
     let waiting = tokio::spawn(send(api.get(&format!("{MESSAGES}?wait=30"))));
-    // Each script examines some hundreds of messages.
+    // Each script examines a few hundred messages.
     let mut before = 0;
-    poll_until("the first query is over", || {
-        let now = calls(&redis, "evalsha");
+    block_until("the first query has finished", || {
+        let now = call_count(&redis, "evalsha");
         std::thread::sleep(std::time::Duration::from_millis(100));
         std::mem::replace(&mut before, now) == now && now >= 10
     });
@@ -98,7 +100,7 @@ async fn a_waiter_examines_its_own_messages_once() {
     assert_eq!(api.client(OTHER_CLIENT).post(MESSAGES, &one).send().await.unwrap().status(), 201);
 
     assert_eq!(waiting.await.unwrap().json()["messages"].as_array().unwrap().len(), 1);
-    // Two posts, a query after each of them, and where the queue stands.
-    let scripts = calls(&redis, "evalsha");
+    // There are two posts, a query after each post, and a script that reads the end of the queue.
+    let scripts = call_count(&redis, "evalsha");
     assert!(scripts < 10, "{scripts} scripts");
 }

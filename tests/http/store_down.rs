@@ -1,4 +1,4 @@
-//! Each operation on a store that is gone: 503, and what could not be done.
+//! Each operation during an outage of the store: 503, with a description of what failed.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{PATCH_TYPE, Stage, Tenant, send};
+use super::{PATCH_TYPE, Project, Server, send};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
 
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 
-/// A request for each operation, with what it could not do.
-fn requests(api: &Tenant) -> Vec<(RequestBuilder, &'static str)> {
+/// Returns a request for each operation, with the expected description of its failure.
+fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let q = "/v2/queues/q";
     let at = |method: Method, path: &str| api.request(method, &format!("{q}{path}"));
     let claim = format!("/claims/{}", Uuid::new_v4());
@@ -39,24 +39,24 @@ fn requests(api: &Tenant) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::GET, &claim), "Claim could not be retrieved."),
         (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),
         (at(Method::DELETE, &claim), "Claim could not be released."),
-        (at(Method::DELETE, &format!("{claim}/messages/x")), "Message could not be given back."),
+        (at(Method::DELETE, &format!("{claim}/messages/x")), "Message could not be returned."),
     ]
 }
 
 /// Rows 4.1-16, 4.2-10, 4.3-6, 4.5-5, 4.7-9, 6.1-20, 6.2-11, 6.5-13, 6.6-9, 7.1-17.
 #[tokio::test]
-async fn every_operation_says_what_it_could_not_do() {
+async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
     redis.kill();
-    let stage = Arc::new(Stage { sukkal, redis: Arc::new(redis) });
-    let api = Tenant::of(&stage, "p");
+    let server = Arc::new(Server { sukkal, redis: Arc::new(redis) });
+    let api = Project::of(&server, "p");
 
-    let answers = requests(&api).into_iter().map(|(request, loss)| async move { (send(request).await, loss) });
+    let answers = requests(&api).into_iter().map(|(request, failure)| async move { (send(request).await, failure) });
 
-    for (answer, loss) in join_all(answers).await {
+    for (answer, failure) in join_all(answers).await {
         let description = answer.refusal(503, UNAVAILABLE);
-        assert_eq!(description, format!("{loss} Please try again in a few seconds."));
+        assert_eq!(description, format!("{failure} Please try again in a few seconds."));
         assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `wait=`: a list, claim or pop that finds nothing waits for something to turn up.
+//! `wait=`: long polling. A list, claim or pop without messages waits until there are some.
 
 use std::time::{Duration, Instant};
 
@@ -6,30 +6,31 @@ use reqwest::RequestBuilder;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{Answer, INVALID_PARAMETER, INVALID_REQUEST, Tenant, answered, pick, post_as, refused, send, tenant};
-use crate::support::redis::poll_until;
+use super::{Answer, INVALID_PARAMETER, INVALID_REQUEST, Project, answered, new_project, pick, post_as, refused, send};
+use crate::support::redis::block_until;
 
-/// Far beyond what has to come within milliseconds.
+/// Wait time in seconds. It is much longer than any response of these tests may take.
 const LONG_S: u32 = 30;
 const MESSAGES: &str = "/v2/queues/q/messages";
 
-impl Tenant {
-    /// How many processes wait for messages of the queue `q`.
+impl Project {
+    /// Returns how many processes are subscribed to the queue `q`.
     fn waiting_processes(&self) -> i64 {
-        let channel = format!("sukkal:{{{}/q}}:queue", self.project);
-        self.stage.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int()
+        let channel = format!("sukkal:{{{}/q}}:queue", self.id);
+        self.server.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int()
     }
 
-    /// Sends a request that waits, and returns when it does.
-    fn begin_to_wait(&self, request: RequestBuilder) -> JoinHandle<Answer> {
+    /// Sends a request and returns as soon as it waits.
+    fn start_waiting(&self, request: RequestBuilder) -> JoinHandle<Answer> {
         let answer = tokio::spawn(send(request));
-        poll_until("somebody waits", || self.waiting_processes() == 1);
+        block_until("a request waits", || self.waiting_processes() == 1);
         answer
     }
 }
 
-/// Each way to wait on the queue `q`, for so long, with the status of an answer that has something.
-fn ways(api: &Tenant, wait_s: u32) -> [(RequestBuilder, u16); 3] {
+/// Returns each kind of request that waits on the queue `q`, with the status of its response if
+/// there are messages.
+fn waiting_requests(api: &Project, wait_s: u32) -> [(RequestBuilder, u16); 3] {
     [
         (api.get(&format!("{MESSAGES}?echo=true&wait={wait_s}")), 200),
         (api.post(&format!("/v2/queues/q/claims?wait={wait_s}"), &json!({})), 201),
@@ -38,11 +39,11 @@ fn ways(api: &Tenant, wait_s: u32) -> [(RequestBuilder, u16); 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_is_answered_to_who_waits() {
-    for way in 0..3 {
-        let api = tenant();
-        let (request, status) = ways(&api, LONG_S).into_iter().nth(way).unwrap();
-        let waiting = api.begin_to_wait(request);
+async fn a_post_answers_a_waiting_request() {
+    for index in 0..3 {
+        let api = new_project();
+        let (request, status) = waiting_requests(&api, LONG_S).into_iter().nth(index).unwrap();
+        let waiting = api.start_waiting(request);
         post_as(&api, "q", &[json!("news")]).await;
 
         let answer = waiting.await.unwrap();
@@ -53,12 +54,12 @@ async fn a_post_is_answered_to_who_waits() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_answered_at_once() {
-    for way in 0..3 {
-        let api = tenant();
+async fn available_messages_are_returned_at_once() {
+    for index in 0..3 {
+        let api = new_project();
         post_as(&api, "q", &[json!("there")]).await;
         let start = Instant::now();
-        let (request, status) = ways(&api, LONG_S).into_iter().nth(way).unwrap();
+        let (request, status) = waiting_requests(&api, LONG_S).into_iter().nth(index).unwrap();
 
         let answer = answered(request, status).await;
 
@@ -68,9 +69,9 @@ async fn what_is_there_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_answered_as_without_waiting() {
-    let api = tenant();
-    for ((waited, _), (plain, _)) in ways(&api, 1).into_iter().zip(ways(&api, 0)) {
+async fn a_wait_that_times_out_is_answered_like_a_request_without_wait() {
+    let api = new_project();
+    for ((waited, _), (plain, _)) in waiting_requests(&api, 1).into_iter().zip(waiting_requests(&api, 0)) {
         let start = Instant::now();
         let waited = send(waited).await;
         let elapsed = start.elapsed();
@@ -82,21 +83,21 @@ async fn who_waits_in_vain_is_answered_as_without_waiting() {
 }
 
 #[tokio::test]
-async fn a_wait_has_its_limits() {
-    let api = tenant();
+async fn the_wait_time_is_limited() {
+    let api = new_project();
     for wait in ["-1", "31", "4294967296"] {
         refused(api.get(&format!("{MESSAGES}?wait={wait}")), 400, INVALID_REQUEST).await;
         refused(api.post(&format!("/v2/queues/q/claims?wait={wait}"), &json!({})), 400, INVALID_REQUEST).await;
         refused(api.delete(&format!("{MESSAGES}?pop=1&wait={wait}")), 400, INVALID_REQUEST).await;
     }
     refused(api.get(&format!("{MESSAGES}?wait=long")), 400, INVALID_PARAMETER).await;
-    assert_eq!(api.everything().await, json!([]));
+    assert_eq!(api.snapshot().await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn own_messages_do_not_answer_who_has_not_asked_for_them() {
-    let api = tenant();
-    let waiting = api.begin_to_wait(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
+async fn own_messages_do_not_answer_a_waiting_list_without_echo() {
+    let api = new_project();
+    let waiting = api.start_waiting(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
     post_as(&api, "q", &[json!("own")]).await;
     post_as(&api.client(super::OTHER_CLIENT), "q", &[json!("of another")]).await;
 
@@ -107,11 +108,11 @@ async fn own_messages_do_not_answer_who_has_not_asked_for_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_released_message_answers_a_waiter_that_has_read_past_it() {
-    let api = tenant();
+    let api = new_project();
     post_as(&api.client(super::OTHER_CLIENT), "q", &[json!("older")]).await;
     let claim = api.claim(1).await;
     post_as(&api, "q", &[json!("own")]).await;
-    let waiting = api.begin_to_wait(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
+    let waiting = api.start_waiting(api.get(&format!("{MESSAGES}?wait={LONG_S}")));
     post_as(&api, "q", &[json!("own again")]).await;
     answered(api.delete(&claim.path), 204).await;
 
@@ -121,22 +122,22 @@ async fn a_released_message_answers_a_waiter_that_has_read_past_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_answers_who_waits_to_claim() {
-    let api = tenant();
+async fn a_release_answers_a_waiting_claim() {
+    let api = new_project();
     api.post_bodies("q", &[json!(1)]).await;
     let claim = api.claim(1).await;
-    let waiting = api.begin_to_wait(api.post(&format!("/v2/queues/q/claims?wait={LONG_S}"), &json!({})));
+    let waiting = api.start_waiting(api.post(&format!("/v2/queues/q/claims?wait={LONG_S}"), &json!({})));
     answered(api.delete(&claim.path), 204).await;
 
     assert_eq!(waiting.await.unwrap().status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_waits_goes_on_behind_its_marker() {
-    let api = tenant();
+async fn a_waiting_list_returns_messages_after_its_marker() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
     let path = format!("{MESSAGES}?echo=true&marker={}&wait={LONG_S}", ids[1]);
-    let waiting = api.begin_to_wait(api.get(&path));
+    let waiting = api.start_waiting(api.get(&path));
     api.post_bodies("q", &[json!(3)]).await;
 
     let page = waiting.await.unwrap().json();
@@ -147,15 +148,15 @@ async fn a_page_that_waits_goes_on_behind_its_marker() {
 }
 
 #[tokio::test]
-async fn reading_since_a_time_is_exact() {
-    let api = tenant();
+async fn reading_since_a_time_misses_and_repeats_nothing() {
+    let api = new_project();
     api.post_bodies("q", &[json!("before")]).await;
     let path = format!("{MESSAGES}?echo=true&since=now");
     let empty = answered(api.get(&path), 200).await.json();
     assert_eq!(empty["messages"], json!([]));
     api.post_bodies("q", &[json!("after")]).await;
 
-    // The link of an empty page leads on from where it stood.
+    // The link of an empty page continues from the position of that page.
     let next = empty["links"][0]["href"].as_str().unwrap();
     let page = answered(api.get(next), 200).await.json();
 
@@ -168,8 +169,8 @@ async fn reading_since_a_time_is_exact() {
 }
 
 #[tokio::test]
-async fn a_place_to_start_is_one_place() {
-    let api = tenant();
+async fn since_must_be_a_time_and_excludes_marker() {
+    let api = new_project();
     let ids = api.post_bodies("q", &[json!(1)]).await;
 
     refused(api.get(&format!("{MESSAGES}?since=yesterday")), 400, INVALID_PARAMETER).await;

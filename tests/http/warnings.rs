@@ -1,9 +1,10 @@
-//! `Sukkal-Warning`: requests that are accepted although a part of them has no effect. Statuses and bodies are as without.
+//! `Sukkal-Warning`: requests that are accepted although a part of them has no effect. The status
+//! and the body are as without the warning.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{Answer, Tenant, answered, tenant};
+use super::{Answer, Project, answered, new_project};
 use crate::support::sukkal::CLIENT;
 
 const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
@@ -24,13 +25,13 @@ fn add(key: &str, value: impl Into<Value>) -> Value {
     json!({"op": "add", "path": format!("/metadata/{key}"), "value": value})
 }
 
-fn post(api: &Tenant, queue: &str, messages: &Value) -> RequestBuilder {
+fn post(api: &Project, queue: &str, messages: &Value) -> RequestBuilder {
     api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }))
 }
 
 #[tokio::test]
-async fn a_metadata_key_that_means_nothing_is_named_with_the_nearest_one() {
-    let api = tenant();
+async fn an_unknown_reserved_key_gets_a_warning_with_the_nearest_key() {
+    let api = new_project();
     let misspelt = json!({"_max_claim_cuont": 3, "_dead_letter_queue": "dead", "team": "billing"});
     let expected = "unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?";
 
@@ -43,8 +44,8 @@ async fn a_metadata_key_that_means_nothing_is_named_with_the_nearest_one() {
 }
 
 #[tokio::test]
-async fn keys_that_mean_something_and_keys_of_the_owner_get_no_warning() {
-    let api = tenant();
+async fn known_keys_and_unreserved_keys_get_no_warning() {
+    let api = new_project();
     let metadata = json!({
         "_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 1,
         "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 60, "_max_claim_count": 3,
@@ -58,7 +59,7 @@ async fn keys_that_mean_something_and_keys_of_the_owner_get_no_warning() {
 
 #[tokio::test]
 async fn a_claim_count_without_a_dead_letter_queue_gets_a_warning() {
-    let api = tenant();
+    let api = new_project();
 
     assert_eq!(
         warnings_of(api.put("/v2/queues/q").json(&json!({"_max_claim_count": 3})), 201).await,
@@ -74,21 +75,21 @@ async fn a_claim_count_without_a_dead_letter_queue_gets_a_warning() {
 
 #[tokio::test]
 async fn a_delay_that_the_queue_ignores_gets_a_warning() {
-    let api = tenant();
+    let api = new_project();
 
-    // The first post creates the queue, and the second one finds it known.
+    // The first post creates the queue; the second finds it in the cache of known queues.
     for _ in 0..2 {
         let delayed = json!([{"body": 1}, {"body": 2, "delay": 60}]);
         assert_eq!(warnings_of(post(&api, "q", &delayed), 201).await, [DELAY_IGNORED]);
         assert_eq!(warnings_of(post(&api, "q", &json!([{"body": 3, "delay": "soon"}])), 201).await, [DELAY_IGNORED]);
         assert_eq!(warnings_of(post(&api, "q", &json!([{"body": 4, "delay": 0}, {"body": 5}])), 201).await, [""; 0]);
     }
-    assert_eq!(api.feed("q", "&limit=20").await.len(), 10, "none is delayed");
+    assert_eq!(api.feed("q", "&limit=20").await.len(), 10, "no message is delayed");
 }
 
 #[tokio::test]
 async fn headers_that_name_different_projects_get_a_warning() {
-    let api = tenant();
+    let api = new_project();
     let list = |headers: &[(&str, &str)]| {
         let request = api.bare(Method::GET, "/v2/queues").header("Client-ID", CLIENT);
         headers.iter().fold(request, |request, (name, project)| request.header(*name, *project))
@@ -110,10 +111,10 @@ async fn headers_that_name_different_projects_get_a_warning() {
     assert_eq!(warnings_of(list(&same), 200).await, [""; 0]);
 }
 
-/// A key may be any text; it reaches the header as a few printable characters.
+/// A key may be any text. The header shows a few characters of it, escaped.
 #[tokio::test]
-async fn no_key_breaks_the_header() {
-    let api = tenant();
+async fn keys_are_escaped_and_shortened_in_the_header() {
+    let api = new_project();
     let keys = ["_a\r\nX-Injected: 1\r\n\r\n", "_\u{0}\u{7f}\u{85}é😀", &format!("_{}", "\n".repeat(30_000))];
     let shown = [
         "\"_a\\r\\nX-Injected: 1\\r\\n\\r\\n\"".to_owned(),

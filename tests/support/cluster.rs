@@ -1,21 +1,21 @@
 //! A Redis Cluster of three masters without replicas, each a `RedisServer`. Needs Redis 7.
 //!
-//! To start one takes two seconds, whatever the machine: a new master refuses to serve for so long.
+//! A start takes two seconds on any machine, because a new master refuses to serve for that time.
 //! Prefer `shared`.
 
 use std::sync::{Arc, Mutex, Weak};
 
 use super::ports::{first_that_starts, free_port};
-use super::redis::{RedisServer, Reply, poll_until, share};
+use super::redis::{RedisServer, Reply, block_until, shared_instance};
 
-/// The first and last slot of each node, as `redis-cli --cluster create` would deal them.
+/// The first and last slot of each node, as `redis-cli --cluster create` would assign them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
 
-/// How long a node may be silent. Short, so that a test sees it fail; not so short that a busy
-/// machine makes it fail.
+/// Time without a reply after which a node counts as failed, in milliseconds. Short, so that a test
+/// sees the failure; long enough for a busy machine.
 const NODE_TIMEOUT_MS: &str = "2000";
 
-/// Three running nodes; killed on drop.
+/// Three running nodes, which are killed on drop.
 pub(crate) struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
@@ -33,7 +33,7 @@ impl RedisCluster {
             ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
         }
         for (index, node) in nodes.iter().enumerate() {
-            // Each pair is introduced, which is faster than gossip.
+            // Each pair is introduced directly, which is faster than gossip.
             for (other, bus_port) in nodes.iter().zip(&bus_ports).skip(index + 1) {
                 let port = other.port().to_string();
                 ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port, bus_port]);
@@ -44,40 +44,41 @@ impl RedisCluster {
         cluster
     }
 
-    /// One cluster for all tests of this process that neither harm it nor mind each other's keys.
+    /// Returns the cluster that all tests of this process share, if they neither damage it nor
+    /// depend on the absence of other keys.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
 
-        share(&SHARED, Self::start)
+        shared_instance(&SHARED, Self::start)
     }
 
-    /// `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`.
+    /// Returns `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`.
     pub(crate) fn url(&self) -> String {
         let addresses: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis-cluster://{}", addresses.join(","))
     }
 
-    /// The masters, in the order of their slots.
+    /// Returns the masters in the order of their slots.
     pub(crate) fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The master that holds `key`. Asks the first node, which must run.
+    /// Returns the master that holds `key`. Asks the first node, which must run.
     pub(crate) fn node_of(&self, key: &str) -> &RedisServer {
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).as_int();
         let holds = |&(first, last): &(u16, u16)| (i64::from(first)..=i64::from(last)).contains(&slot);
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
     }
 
-    /// Adds a replica to the master of a cluster, in step with it.
+    /// Adds a replica to the master of a cluster, and waits until it is in sync.
     pub(crate) fn add_replica(master: &RedisServer) -> RedisServer {
         let (replica, bus_port) = start_node();
         let id = master.command(&["CLUSTER", "MYID"]).as_text().to_owned();
         ok(master, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
-        poll_until("the replica knows its master", || {
+        block_until("the replica knows its master", || {
             replica.command(&["CLUSTER", "REPLICATE", &id]) == Reply::Status("OK".to_owned())
         });
-        poll_until("the replica is in step", || {
+        block_until("the replica is in step", || {
             replica.command(&["INFO", "replication"]).as_text().contains("master_link_status:up")
         });
         replica
@@ -86,7 +87,7 @@ impl RedisCluster {
     /// Waits until every node serves and sees the others do so, for instance after a restart.
     pub(crate) fn wait_until_ok(&self) {
         let whole = ["cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n", "cluster_known_nodes:3\r\n"];
-        poll_until("the cluster is whole", || {
+        block_until("the cluster is whole", || {
             self.nodes.iter().all(|node| {
                 let info = node.command(&["CLUSTER", "INFO"]);
                 whole.iter().all(|line| info.as_text().contains(line))
@@ -95,7 +96,7 @@ impl RedisCluster {
     }
 }
 
-/// An empty node and the port of its cluster bus.
+/// Starts an empty node, and returns it with the port of its cluster bus.
 fn start_node() -> (RedisServer, String) {
     let mut bus_port = String::new();
     let node = first_that_starts(|| {

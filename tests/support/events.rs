@@ -1,4 +1,4 @@
-//! A reader of server-sent events, as a browser's `EventSource` reads them.
+//! A reader of server-sent events, which follows the rules of a browser's `EventSource`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Events {
     buffer: Vec<u8>,
 }
 
-/// An event that has data.
+/// An event with data.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) kind: String,
@@ -23,7 +23,7 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// Sends a request that is answered with a stream.
+    /// Sends a request whose response is a stream.
     pub(crate) async fn open(request: RequestBuilder) -> Self {
         let response = request.header("Accept", "text/event-stream").send().await.expect("the server answers");
         assert_eq!(response.status(), 200);
@@ -31,12 +31,12 @@ impl Events {
         Self { response, buffer: Vec::new() }
     }
 
-    /// The next event; `None` when the stream has ended in order.
+    /// Returns the next event, or `None` when the stream has ended regularly.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        timeout(PATIENCE, self.read()).await.expect("something comes")
+        timeout(PATIENCE, self.read()).await.expect("a line arrives")
     }
 
-    /// The bodies of the next messages.
+    /// Returns the bodies of the next messages.
     pub(crate) async fn bodies(&mut self, count: usize) -> Vec<Value> {
         let mut bodies = Vec::new();
         while bodies.len() < count {
@@ -45,10 +45,10 @@ impl Events {
         bodies
     }
 
-    /// Waits for a line that only shows that the stream is alive.
+    /// Waits for a comment line, which only shows that the stream is alive.
     pub(crate) async fn heartbeat(&mut self) {
         let heartbeat = async { while !self.block().await.expect("the stream goes on").starts_with(':') {} };
-        timeout(PATIENCE, heartbeat).await.expect("something comes");
+        timeout(PATIENCE, heartbeat).await.expect("a line arrives");
     }
 
     async fn read(&mut self) -> Option<Event> {
@@ -59,7 +59,7 @@ impl Events {
         }
     }
 
-    /// The next lines up to an empty one.
+    /// Returns the next lines up to an empty one.
     async fn block(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -72,7 +72,7 @@ impl Events {
     }
 }
 
-/// The event of a block that has data.
+/// Returns the event of a block, if it has data.
 fn parse(block: &str) -> Option<Event> {
     let (mut kind, mut id, mut data) = ("message", "", None);
     for line in block.lines() {

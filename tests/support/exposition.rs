@@ -1,4 +1,4 @@
-//! What `/metrics` says, read as strictly as its format can be
+//! The response of `/metrics`, parsed as strictly as its format allows
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::collections::BTreeMap;
@@ -6,24 +6,24 @@ use std::collections::BTreeMap;
 /// The samples of an exposition.
 #[derive(Debug)]
 pub(crate) struct Exposition {
-    /// The kind of each metric.
+    /// The type of each metric.
     pub(crate) kinds: BTreeMap<String, String>,
     /// The value of each sample, by its name and its labels as they are written.
     samples: BTreeMap<String, f64>,
 }
 
 impl Exposition {
-    /// Asks a server, as nobody in particular.
+    /// Gets the exposition of a server, without client headers.
     pub(crate) async fn of(url: &str) -> Self {
         let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
-        Self::read(&answer.text().await.expect("the answer arrives whole"))
+        Self::read(&answer.text().await.expect("the whole response arrives"))
     }
 
-    /// Reads an exposition, and fails where it is none.
+    /// Parses an exposition. Panics if it is invalid.
     pub(crate) fn read(text: &str) -> Self {
         let mut exposition = Self { kinds: BTreeMap::new(), samples: BTreeMap::new() };
         let mut metric = "";
-        let lines = text.strip_suffix('\n').expect("the last line ends like any").split('\n');
+        let lines = text.strip_suffix('\n').expect("the last line ends with a line feed").split('\n');
         for line in lines {
             if let Some(help) = line.strip_prefix("# HELP ") {
                 let (name, words) = help.split_once(' ').expect("a metric is explained");
@@ -35,10 +35,10 @@ impl Exposition {
                 assert_eq!(
                     exposition.kinds.insert(metric.to_owned(), kind.to_owned()),
                     None,
-                    "{metric} is there twice"
+                    "{metric} is declared twice"
                 );
             } else {
-                let kind = exposition.kinds.get(metric).expect("the kind of a metric stands before its samples");
+                let kind = exposition.kinds.get(metric).expect("the type of a metric precedes its samples");
                 let (series, value) = line.rsplit_once(' ').expect(line);
                 let name = series.split('{').next().unwrap();
                 let part = name.strip_prefix(metric).unwrap_or_else(|| panic!("{line} is below {metric}"));
@@ -47,25 +47,26 @@ impl Exposition {
                 assert!(kind != "counter" || name.ends_with("_total"), "{line}");
                 assert!(labels(series).iter().all(|(label, _)| is_name(label)), "{line}");
                 let twice = exposition.samples.insert(series.to_owned(), value.parse().expect(line));
-                assert_eq!(twice, None, "{series} is there twice");
+                assert_eq!(twice, None, "{series} occurs twice");
             }
         }
         exposition.check_histograms();
         exposition
     }
 
-    /// The value of a sample; nothing if it is not there.
+    /// Returns the value of a sample, or `None` if it does not exist.
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
         self.samples.get(series).copied()
     }
 
-    /// The values of all samples of a name, by their labels.
+    /// Returns the values of all samples with this name, by their labels.
     pub(crate) fn all(&self, name: &str) -> BTreeMap<Vec<(String, String)>, f64> {
         let own = self.samples.iter().filter(|(series, _)| series.split('{').next() == Some(name));
         own.map(|(series, value)| (labels(series), *value)).collect()
     }
 
-    /// Each bucket counts what is in those below it too, and the last one, without a bound, everything.
+    /// Each bucket includes the counts of the lower ones, and the last one, without a bound,
+    /// includes all.
     fn check_histograms(&self) {
         for (metric, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
             let counts = self.all(&format!("{metric}_count"));
@@ -87,12 +88,12 @@ impl Exposition {
     }
 }
 
-/// The labels of a sample, in their order.
+/// Returns the labels of a sample in their order.
 fn labels(series: &str) -> Vec<(String, String)> {
     let Some((_, labels)) = series.split_once('{') else {
         return Vec::new();
     };
-    let labels = labels.strip_suffix("\"}").expect("labels end in a brace");
+    let labels = labels.strip_suffix("\"}").expect("labels end with a brace");
     let label = |label: &str| {
         let (name, value) = label.split_once("=\"").expect("a label has a value");
         assert!(!value.contains(['"', '\\', '\n']), "no value here needs an escape: {series}");

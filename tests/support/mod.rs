@@ -1,15 +1,17 @@
-//! The stage: Redis servers and clusters, Sukkal itself, a network that breaks, Python and Node.js.
+//! The test environment: Redis servers and clusters, Sukkal processes, a proxy that simulates
+//! network faults, Python and Node.js.
 
-pub(crate) mod chronicle;
 pub(crate) mod cluster;
 pub(crate) mod events;
 pub(crate) mod exposition;
-#[cfg(feature = "movable-clock")]
-pub(crate) mod ground;
 mod installed;
 pub(crate) mod node;
 pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod python;
+pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod sukkal;
+#[cfg(feature = "movable-clock")]
+pub(crate) mod test_bed;
+pub(crate) mod timeline;

@@ -1,13 +1,15 @@
-//! TCP ports that nobody listens on.
+//! Free TCP ports.
 //!
-//! Not port 0: the kernel chooses among the ports it also gives to outgoing connections. A client
-//! that retries a stopped server could be given the server's own port, and block its restart.
+//! Port 0 does not work here. The kernel would choose among the ports that it also assigns to
+//! outgoing connections. A client that retries a stopped server could get the server's own port,
+//! and so block its restart.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below Linux's (32768) and everybody else's (49152) first port for outgoing connections.
+/// The first port to try. It is below the first port for outgoing connections of Linux (32768) and
+/// of other systems (49152).
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
@@ -15,7 +17,7 @@ const STARTS_MAX: usize = 5;
 
 /// Listens on a free port of 127.0.0.1.
 pub(crate) fn listen() -> TcpListener {
-    // Each port comes once in a process, and processes begin far from each other.
+    // A process uses each port once, and processes start far from each other.
     static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(std::process::id().wrapping_mul(1009)));
 
     (0..COUNT)
@@ -27,13 +29,14 @@ pub(crate) fn listen() -> TcpListener {
         .expect("some port between 20000 and 32000 is free")
 }
 
-/// A port that was free a moment ago; another process may be faster, so be ready to try again.
+/// Returns a port that was free a moment ago. Another process may take it first, so callers must be
+/// ready to try again.
 pub(crate) fn free_port() -> u16 {
     let address = listen().local_addr().expect("a bound socket has an address");
     address.port()
 }
 
-/// Tries again what did not start, since its port may have been taken after it was found free.
+/// Retries a start that failed, because the port may have been taken after it was found free.
 #[allow(clippy::panic, reason = "fails the test, in the program's words")]
 pub(crate) fn first_that_starts<T>(mut start: impl FnMut() -> Result<T, String>) -> T {
     let mut attempt = start();

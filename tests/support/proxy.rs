@@ -1,7 +1,8 @@
-//! A TCP proxy that fails on command: silent, cut, refused, or a reply lost after the command ran.
+//! A TCP proxy that simulates faults: silence, closed or refused connections, or a reply that is
+//! lost after the command ran.
 //!
-//! It runs on a thread of its own, so it forwards even while a test blocks or has paused tokio's
-//! clock. When a method returns, its effect is there.
+//! It runs on its own thread, so it forwards even while a test blocks or has paused tokio's clock.
+//! When a method returns, the fault is in effect.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -20,24 +21,24 @@ use super::ports;
 
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// A proxy on a free port of 127.0.0.1; closes everything on drop.
+/// A proxy on a free port of 127.0.0.1. It closes all connections on drop.
 pub(crate) struct Proxy {
     address: SocketAddr,
     relay: Relay,
     connections: Arc<Mutex<JoinSet<io::Result<()>>>>,
     /// `None` while connections are refused.
-    door: Mutex<Option<Door>>,
+    listening: Mutex<Option<Listening>>,
     runtime: Option<Runtime>,
 }
 
-/// The listening socket, and the task that accepts from a second handle of it.
-struct Door {
+/// The listening socket, and the task that accepts connections from a second handle of it.
+struct Listening {
     socket: StdListener,
-    acceptor: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Forwards connections to `target`, which need not listen yet.
+    /// Starts a proxy that forwards connections to `target`, which need not listen yet.
     pub(crate) fn start(target: SocketAddr) -> Self {
         let socket = ports::listen();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -45,10 +46,10 @@ impl Proxy {
             address: socket.local_addr().expect("a bound socket has an address"),
             relay: Relay { target, forwarding: watch::Sender::new(true), replies_to_drop: Arc::default() },
             connections: Arc::default(),
-            door: Mutex::new(None),
+            listening: Mutex::new(None),
             runtime: Some(runtime.expect("a thread can be started")),
         };
-        *proxy.door() = Some(proxy.open_door(socket));
+        *proxy.listening() = Some(proxy.start_listening(socket));
         proxy
     }
 
@@ -56,73 +57,75 @@ impl Proxy {
         self.address
     }
 
-    /// `SCHEME://127.0.0.1:PORT`.
+    /// Returns `SCHEME://127.0.0.1:PORT`.
     pub(crate) fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Forwards nothing any more, not even that an end has closed: connections stay open, new ones
-    /// are accepted, and what arrives is held back.
+    /// Stops forwarding everything, even the closing of a connection. Connections stay open, new
+    /// ones are accepted, and received data is held back.
     pub(crate) fn black_hole(&self) {
         self.relay.forwarding.send_replace(false);
     }
 
-    /// Ends `black_hole`, forwarding what was held back, and `refuse`. Call `cut` before, if the
-    /// connections that fell silent shall not live on.
+    /// Ends `black_hole` and `refuse`, and forwards the data that was held back. Call `cut` first
+    /// if the silent connections should be closed.
     pub(crate) fn restore(&self) {
-        let mut door = self.door();
-        if door.is_none() {
+        let mut listening = self.listening();
+        if listening.is_none() {
             let socket = StdListener::bind(self.address).expect("the port is still free");
-            *door = Some(self.open_door(socket));
+            *listening = Some(self.start_listening(socket));
         }
         self.relay.forwarding.send_replace(true);
     }
 
-    /// Closes every connection at both ends, also those not accepted yet. New ones are welcome.
+    /// Closes every connection at both ends, including those that are not accepted yet. New
+    /// connections are accepted.
     pub(crate) fn cut(&self) {
         let mut connections = {
-            let door = self.door();
+            let listening = self.listening();
             let mut connections = lock(&self.connections);
-            if let Some(door) = &*door {
-                while door.socket.accept().is_ok() {}
+            if let Some(listening) = &*listening {
+                while listening.socket.accept().is_ok() {}
             }
             std::mem::take(&mut *connections)
         };
         self.run(async move { connections.shutdown().await });
     }
 
-    /// Swallows the next `count` replies, of whichever connection, and closes the connection of
-    /// each: the command was carried out, but the client cannot know.
+    /// Discards the next `count` replies of any connections, and closes each of these connections.
+    /// The commands were executed, but the clients cannot know.
     ///
-    /// A reply is what the server sends at once. A client's greetings and pings count as well, and
-    /// the replies of a pipeline may count as one.
+    /// A reply is the data that the server sends at once. Replies to a client's handshake and pings
+    /// count as well, and the replies of a pipeline may count as one.
     pub(crate) fn drop_replies(&self, count: usize) {
         self.relay.replies_to_drop.store(count, Ordering::SeqCst);
     }
 
-    /// How many of `drop_replies` are still to come; a test should see it at 0 in the end.
+    /// Returns how many replies `drop_replies` still has to discard. A test should see 0 at its
+    /// end.
     pub(crate) fn replies_to_drop(&self) -> usize {
         self.relay.replies_to_drop.load(Ordering::SeqCst)
     }
 
-    /// Stops listening, until `restore`. Open connections go on: `cut` them if they shall not.
+    /// Refuses connections until `restore`. Open connections continue; use `cut` to close them.
     pub(crate) fn refuse(&self) {
-        if let Some(Door { socket, acceptor }) = self.door().take() {
+        if let Some(Listening { socket, accept_task }) = self.listening().take() {
             drop(socket);
-            acceptor.abort();
-            // It was aborted, unless the runtime ended it.
-            self.run(async move { drop(acceptor.await) });
+            accept_task.abort();
+            // The task was aborted, unless the runtime has ended it.
+            self.run(async move { drop(accept_task.await) });
         }
     }
 
-    fn open_door(&self, socket: StdListener) -> Door {
+    fn start_listening(&self, socket: StdListener) -> Listening {
         socket.set_nonblocking(true).expect("a socket can be set non-blocking");
         let listener = socket.try_clone().expect("a socket can be shared");
         let relay = self.relay.clone();
         let connections = Arc::clone(&self.connections);
-        let acceptor = self.runtime().spawn(async move {
+        let accept_task = self.runtime().spawn(async move {
             let listener = TcpListener::from_std(listener).expect("tokio takes the socket");
-            // Accepted and noted under one lock: `cut` misses no connection in between.
+            // Connections are accepted and registered under one lock, so that `cut` misses none.
             poll_fn(|context| {
                 let mut connections = lock(&connections);
                 while connections.try_join_next().is_some() {}
@@ -133,7 +136,7 @@ impl Proxy {
             })
             .await;
         });
-        Door { socket, acceptor }
+        Listening { socket, accept_task }
     }
 
     /// Runs a future on the proxy's thread and waits for it. The caller may be async itself, where
@@ -148,24 +151,24 @@ impl Proxy {
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("there until the drop")
+        self.runtime.as_ref().expect("it exists until the drop")
     }
 
-    fn door(&self) -> MutexGuard<'_, Option<Door>> {
-        lock(&self.door)
+    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
+        lock(&self.listening)
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // A plain drop would wait, and panics in an async test.
+        // A plain drop would block, which panics in an async test.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// What every connection needs to know.
+/// The state that all connections share.
 #[derive(Clone)]
 struct Relay {
     target: SocketAddr,
@@ -174,7 +177,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Serves one connection. Returning drops both sockets and so closes them.
+    /// Serves one connection. Returning drops both sockets, which closes them.
     async fn run(self, client: TcpStream) -> io::Result<()> {
         self.until_forwarding().await;
         let server = TcpStream::connect(self.target).await?;
@@ -198,7 +201,7 @@ impl Relay {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let read = from.read(&mut chunk).await;
-            // Only then the `?`: in a black hole an error is no more visible than data.
+            // The `?` comes after this, because a black hole hides errors as well as data.
             self.until_forwarding().await;
             match read? {
                 0 => return to.shutdown().await,

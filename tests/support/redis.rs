@@ -1,8 +1,9 @@
-//! A private `redis-server` on a free port, in memory only, gone when dropped. The environment variable
-//! `SUKKAL_REDIS_SERVER` names another server binary, for example the path of `valkey-server`.
+//! A private `redis-server` on a free port, in memory only, which is killed on drop. The
+//! environment variable `SUKKAL_REDIS_SERVER` selects another server binary, for example the path
+//! of `valkey-server`.
 //!
-//! `command` opens a connection of its own each time, so it sees the server past any proxy, pool or
-//! client library. It blocks, and panics when there is no answer in `ANSWER_TIMEOUT`.
+//! `command` opens a new connection each time, so it bypasses any proxy, pool or client library. It
+//! blocks, and panics if there is no reply within `ANSWER_TIMEOUT`.
 
 #![allow(clippy::panic, reason = "fails the test, in the server's words")]
 
@@ -23,18 +24,19 @@ use tempfile::TempDir;
 use super::ports::{first_that_starts, free_port};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a busy machine may need.
+/// Long enough for a busy machine.
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 const CONFIG_FILE: &str = "redis.conf";
 const LOG_FILE: &str = "redis.log";
-/// Environment variable with the path of the server binary to test, such as that of `valkey-server`.
+/// Environment variable with the path of the server binary to test, such as that of
+/// `valkey-server`.
 const SERVER_VARIABLE: &str = "SUKKAL_REDIS_SERVER";
 
-/// A `redis-server`; killed on drop, and its directory removed.
+/// A `redis-server` that is killed on drop, and whose directory is removed.
 pub(crate) struct RedisServer {
     port: u16,
     process: Mutex<Child>,
-    /// With the configuration, the log, and the data if an option asks for persistence.
+    /// The directory of the configuration, the log, and the data if an option enables persistence.
     dir: TempDir,
     flags: &'static [&'static str],
 }
@@ -50,7 +52,8 @@ impl RedisServer {
         first_that_starts(|| Self::try_start(options))
     }
 
-    /// Starts a Sentinel that watches the server under this name, and fails over within a second or two.
+    /// Starts a Sentinel that monitors the server under this name, and fails over within a second
+    /// or two.
     pub(crate) fn start_sentinel(name: &str, master: &Self) -> Self {
         let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
         let impatience = format!("down-after-milliseconds {name} 300");
@@ -58,14 +61,15 @@ impl RedisServer {
         first_that_starts(|| Self::try_launch(&options, &["--sentinel"]))
     }
 
-    /// One server for all tests of this process that neither harm it nor mind each other's keys.
+    /// Returns the server that all tests of this process share, if they neither damage it nor
+    /// depend on the absence of other keys.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
 
-        share(&SHARED, Self::start)
+        shared_instance(&SHARED, Self::start)
     }
 
-    /// One attempt; the error is what the server said before it gave up.
+    /// Makes one attempt to start a server. The error is the log of the server up to its exit.
     pub(super) fn try_start(options: &[(&str, &str)]) -> Result<Self, String> {
         Self::try_launch(options, &[])
     }
@@ -77,7 +81,7 @@ impl RedisServer {
             writeln!(config, "{name} {value}").expect("a string can be written to");
         }
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory can be written to");
+        fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory is writable");
 
         let process = Mutex::new(launch(dir.path(), flags));
         let server = Self { port, process, dir, flags };
@@ -88,38 +92,38 @@ impl RedisServer {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`.
+    /// Returns `redis://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Stops the process where it stands: connections stay open, nothing is answered.
+    /// Suspends the process: connections stay open, and no command gets a reply.
     pub(crate) fn pause(&self) {
         let pid = self.signal("STOP");
-        // Until the signal arrives a command could still be answered.
-        poll_until("the server stands still", || {
+        // The server could still reply to a command until the signal arrives.
+        block_until("the server is suspended", || {
             let status = fs::read_to_string(format!("/proc/{pid}/stat"));
             status.map_or(true, |status| status.contains(") T "))
         });
     }
 
-    /// Lets a paused process run on; it then answers what has arrived meanwhile.
+    /// Resumes a suspended process, which then replies to the commands that have arrived meanwhile.
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
 
-    /// Ends the process as a crash would. Does nothing when it is dead already.
+    /// Kills the process, as a crash does. Does nothing if it is not running.
     pub(crate) fn kill(&self) {
         let mut process = self.process();
         process.kill().expect("a process of ours can be killed");
         process.wait().expect("a killed process can be waited for");
     }
 
-    /// Starts the server anew, killing it if it runs, with the same port, options and directory.
+    /// Restarts the server with the same port, options and directory. Kills it first if it runs.
     pub(crate) fn restart(&self) {
         self.kill();
         *self.process() = launch(self.dir.path(), self.flags);
-        self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not start again: {log}"));
+        self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not restart: {log}"));
     }
 
     /// Sends one command and returns the reply, which may be a `Reply::Error`.
@@ -127,7 +131,7 @@ impl RedisServer {
         self.try_command(words).unwrap_or_else(|error| panic!("{words:?} to port {}: {error}", self.port))
     }
 
-    /// The same, of a server that may hang up.
+    /// Sends one command to a server that may close the connection.
     pub(crate) fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
@@ -140,22 +144,22 @@ impl RedisServer {
     }
 
     fn wait_until_ready(&self) -> Result<(), String> {
-        // If somebody else was faster to take the port, then it is their server that answers,
-        // and ours that ends.
+        // If another process has taken the port first, its server answers here, and ours exits.
         let ours = format!("\r\nprocess_id:{}\r\n", self.process().id());
         let is_ready = |info: &str| info.contains(&ours) && !info.contains("\r\nloading:1\r\n");
-        poll_until("the server is ready", || {
+        block_until("the server is ready", || {
             let info = self.try_command(&["INFO"]);
             self.has_exited() || info.is_ok_and(|info| is_ready(info.as_text()))
         });
         if self.has_exited() {
             let log = fs::read_to_string(self.dir.path().join(LOG_FILE));
-            return Err(log.expect("the log was made at the launch"));
+            return Err(log.expect("the log was created at the start"));
         }
         Ok(())
     }
 
-    /// Bounds the length of the files that the server writes: beyond that its disk is full.
+    /// Limits the size of the files that the server writes: beyond it, writes fail as on a full
+    /// disk.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
         limit_files(self.process().id(), bytes);
     }
@@ -163,7 +167,7 @@ impl RedisServer {
     fn signal(&self, name: &str) -> u32 {
         assert!(!self.has_exited(), "the server is dead already");
         let pid = self.process().id();
-        // The shell's own `kill`, since not every image has the program.
+        // This is the `kill` of the shell, because not every image has the program.
         let kill = format!("kill -{name} {pid}");
         let status = Command::new("sh").args(["-c", &kill]).status();
         assert!(status.is_ok_and(|status| status.success()), "{kill}");
@@ -187,51 +191,53 @@ impl Drop for RedisServer {
 }
 
 fn launch(dir: &Path, flags: &[&str]) -> Child {
-    let stdout = File::create(dir.join(LOG_FILE)).expect("the directory can be written to");
+    let stdout = File::create(dir.join(LOG_FILE)).expect("the directory is writable");
     let stderr = stdout.try_clone().expect("a file can be shared");
     let program = std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into());
-    let mut server = tethered("sh");
-    // It would be killed where a file may not become longer.
+    let mut server = child_command("sh");
+    // Without the trap, a write beyond the limit would kill the server.
     server.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#]).arg(&program);
     server.arg(CONFIG_FILE).args(flags).current_dir(dir).stdout(stdout).stderr(stderr);
     spawn(server).unwrap_or_else(|error| panic!("{} does not start: {error}", program.display()))
 }
 
-/// What others use already, or else a new one; it ends with its last user.
-pub(crate) fn share<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
-    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-    place.upgrade().unwrap_or_else(|| {
+/// Returns the instance that others use already, or else a new one. It is dropped with its last
+/// user.
+pub(crate) fn shared_instance<T>(slot: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    slot.upgrade().unwrap_or_else(|| {
         let started = Arc::new(start());
-        *place = Arc::downgrade(&started);
+        *slot = Arc::downgrade(&started);
         started
     })
 }
 
-/// Bounds the length of the files that a process writes.
+/// Limits the size of the files that a process writes.
 pub(crate) fn limit_files(process: u32, bytes: Option<u64>) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("the id of a process");
     let maximum = prlimit(Some(process), Resource::Fsize, Rlimit { current: bytes, maximum: None });
     maximum.expect("a process of ours can be limited");
 }
 
-/// Asks again and again until it is so.
-pub(crate) fn poll_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`.
+pub(crate) fn block_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + POLL_TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in {POLL_TIMEOUT:?}: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {POLL_TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A command that the kernel kills when this process ends, however it ends; see `spawn`. The variables that are for the tests
-/// themselves, such as `SUKKAL_SEED`, are not passed on, because a service would warn about them.
-pub(crate) fn tethered(program: impl AsRef<OsStr>) -> Command {
-    // Not every system has setpriv, and Busybox's lacks the option.
+/// Returns a command that the kernel kills when this process ends for any reason; see `spawn`.
+/// Variables for the tests themselves, such as `SUKKAL_SEED`, are not passed on, because a service
+/// would warn about them.
+pub(crate) fn child_command(program: impl AsRef<OsStr>) -> Command {
+    // Not every system has `setpriv`, and that of Busybox lacks the option.
     static WORKS: LazyLock<bool> = LazyLock::new(|| {
-        let trial = through_setpriv("true").output();
+        let trial = with_setpriv("true").output();
         trial.is_ok_and(|output| output.status.success())
     });
-    let mut command = if *WORKS { through_setpriv(program) } else { Command::new(program) };
+    let mut command = if *WORKS { with_setpriv(program) } else { Command::new(program) };
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"SUKKAL_") {
             command.env_remove(name);
@@ -240,7 +246,7 @@ pub(crate) fn tethered(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn through_setpriv(program: impl AsRef<OsStr>) -> Command {
+fn with_setpriv(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
@@ -248,22 +254,22 @@ fn through_setpriv(program: impl AsRef<OsStr>) -> Command {
 
 /// Starts a command from a thread that never ends.
 ///
-/// What a tethered process hangs on is the thread that started it, and a test's thread ends with
-/// the test: a server that other tests share would die under them.
+/// The kernel kills a `child_command` when the thread that started it ends, and a test's thread
+/// ends with its test. A server that tests share would be killed too early.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
-    type Order = (Command, mpsc::Sender<io::Result<Child>>);
-    static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
-        let (orders, inbox) = mpsc::channel::<Order>();
+    type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
+        let (requests, inbox) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
                 answer.send(command.spawn()).expect("the caller waits");
             }
         });
-        orders
+        requests
     });
 
     let (answer, child) = mpsc::channel();
-    SPAWNER.send((command, answer)).expect("it never ends");
+    SPAWNER.send((command, answer)).expect("the spawner never ends");
     child.recv().expect("the spawner answers every order")
 }
 
@@ -285,7 +291,7 @@ impl Reply {
         }
     }
 
-    /// The text of a status or a bulk string.
+    /// Returns the text of a status or a bulk string.
     pub(crate) fn as_text(&self) -> &str {
         match self {
             Self::Status(text) => text,
@@ -294,7 +300,7 @@ impl Reply {
         }
     }
 
-    /// The items of an array.
+    /// Returns the items of an array.
     pub(crate) fn items(&self) -> &[Self] {
         match self {
             Self::Array(items) => items,

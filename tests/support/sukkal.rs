@@ -1,4 +1,4 @@
-//! A Sukkal process of a test's own, on a free port, and a client that sends what every request needs.
+//! A Sukkal process on a free port, and a client that adds the headers that every request needs.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use std::thread;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{spawn, tethered};
+use super::redis::{child_command, spawn};
 
-/// The client of requests that do not say who they come from.
+/// The client id of requests that do not set another one.
 pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
 
-/// A running server; it is killed when dropped.
+/// A running server, which is killed on drop.
 pub(crate) struct Sukkal {
     process: Child,
     address: String,
@@ -27,7 +27,7 @@ impl Sukkal {
         Self::start_with(store, &[])
     }
 
-    /// Starts a server that listens there.
+    /// Starts a server that listens on this address.
     pub(crate) fn start_at(store: &str, address: SocketAddr) -> Self {
         Self::start_where(&address.to_string(), store, &[])
     }
@@ -38,7 +38,7 @@ impl Sukkal {
     }
 
     fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
-        let mut command = tethered(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
         command.args(["serve", "--bind", bind, "--store", store]);
         command.envs(environment.iter().copied());
         let mut process = spawn_logging(command);
@@ -59,43 +59,43 @@ impl Sukkal {
         Self { process, address, log }
     }
 
-    /// `http://127.0.0.1:PORT` and the path.
+    /// Returns the URL of a path: `http://127.0.0.1:PORT` and the path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// A caller of one project, with the usual client id.
+    /// Returns a client for one project, with the usual client id.
     pub(crate) fn project(&self, project: &str) -> Api {
         Api::new(self.url(""), project)
     }
 
-    /// What it has logged so far.
+    /// Returns the log lines so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks it to stop (SIGTERM) without waiting.
+    /// Asks the server to stop (SIGTERM) without waiting for it.
     pub(crate) fn terminate(&self) {
         let id = self.id().to_string();
-        Command::new("kill").args(["-TERM", &id]).status().expect("kill is there");
+        Command::new("kill").args(["-TERM", &id]).status().expect("kill can be run");
     }
 
-    /// Waits until it has stopped by itself.
+    /// Waits until the server has exited by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.process.wait().expect("it is our child")
+        self.process.wait().expect("the process is a child of this one")
     }
 
-    /// Stops it as a power cut would (SIGKILL).
+    /// Kills the server (SIGKILL), which is like a power cut.
     pub(crate) fn kill(&mut self) {
         let _dead_already = self.process.kill();
         let _reaped = self.process.wait();
@@ -121,7 +121,7 @@ fn follow(lines: std::io::Lines<BufReader<ChildStderr>>, log: Arc<Mutex<Vec<Stri
     });
 }
 
-/// A caller: adds the headers that every request needs.
+/// A client for one project: adds the headers that every request needs.
 #[derive(Clone)]
 pub(crate) struct Api {
     base: String,
@@ -131,12 +131,12 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// A caller of one project on the server at this URL.
+    /// Creates a client for one project on the server at this URL.
     pub(crate) fn new(base: String, project: &str) -> Self {
         Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
     }
 
-    /// The same caller under another client id.
+    /// Returns the same client with another client id.
     pub(crate) fn client(&self, client: &str) -> Self {
         Self { client: client.to_owned(), ..self.clone() }
     }

@@ -1,4 +1,5 @@
-//! JSON goes to `MessagePack` and back as it would through a tree: the same bytes, or the same refusal.
+//! The conversion between JSON and `MessagePack` gives the same bytes or the same error as a simple
+//! conversion through a tree.
 
 mod texts;
 mod tree;
@@ -7,28 +8,28 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sukkal::api::wire::checksum::Checksums;
-use sukkal::api::wire::json::Shown;
+use sukkal::api::wire::json::JsonBody;
 use sukkal::api::wire::messages::{self, ListDocument, PostedDocument};
 use sukkal::api::wire::view::View;
 use sukkal::domain::client::Poster;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank};
 
-/// Where the length of a text, array or object takes more bytes.
+/// Lengths on both sides of the sizes at which `MessagePack` needs more bytes for the length.
 const LENGTHS: [usize; 13] = [0, 1, 14, 15, 16, 17, 31, 32, 33, 255, 256, 65_535, 65_536];
 
-fn agree(post: &[u8]) -> Result<(), TestCaseError> {
+fn check(post: &[u8]) -> Result<(), TestCaseError> {
     let fast = messages::parse_drafts(post);
     let simple = tree::parse_drafts(post);
     prop_assert_eq!(format!("{fast:?}"), format!("{simple:?}"), "{}", String::from_utf8_lossy(post));
     for draft in fast.iter().flatten() {
-        prop_assert_eq!(shown(&Shown(&draft.body)), tree::from_body(&draft.body).to_string());
+        prop_assert_eq!(to_json(&JsonBody(&draft.body)), tree::from_body(&draft.body).to_string());
     }
     Ok(())
 }
 
-/// Agrees on a value, whatever field it stands in.
-fn agree_on(value: &str) {
+/// Checks a value in every field of a post.
+fn check_in_every_field(value: &str) {
     for post in [
         format!("{{\"messages\": [{{\"body\": {value}}}, {{\"body\": 1}}]}}"),
         format!("{{\"messages\": [{{\"dropped\": {value}, \"body\": 1}}]}}"),
@@ -40,7 +41,7 @@ fn agree_on(value: &str) {
         format!("{{\"messages\": [{{\"ttl\": null}}], \"dropped\": {value}}}"),
         value.to_owned(),
     ] {
-        agree(post.as_bytes()).unwrap();
+        check(post.as_bytes()).unwrap();
     }
 }
 
@@ -48,18 +49,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn posts_are_read_as_by_a_tree(post in texts::post()) {
-        agree(&post)?;
+    fn posts_are_parsed_as_through_a_tree(post in texts::post()) {
+        check(&post)?;
     }
 
     #[test]
-    fn values_are_read_as_by_a_tree_wherever_they_stand(value in texts::value()) {
-        agree_on(&value);
+    fn values_are_parsed_as_through_a_tree_in_every_field(value in texts::value()) {
+        check_in_every_field(&value);
     }
 }
 
 #[test]
-fn most_generated_posts_are_read() {
+fn between_30_and_70_percent_of_generated_posts_are_valid() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let posts = (0..500).map(|_| texts::post().new_tree(&mut runner).unwrap().current());
@@ -70,28 +71,28 @@ fn most_generated_posts_are_read() {
 }
 
 #[test]
-fn what_is_no_document_is_refused_as_by_a_tree() {
+fn malformed_documents_are_refused_as_through_a_tree() {
     for text in ["", " ", "null", "5", "\"x\"", "{}{}", "[] []", "{} x", "[]]", "\u{feff}{}", "{}\0", " {}\n", " []\t"]
     {
-        agree(text.as_bytes()).unwrap();
-        agree(format!("{{\"messages\": [{{\"body\": 1}}]}}{text}").as_bytes()).unwrap();
+        check(text.as_bytes()).unwrap();
+        check(format!("{{\"messages\": [{{\"body\": 1}}]}}{text}").as_bytes()).unwrap();
     }
 }
 
 #[test]
-fn integers_beyond_64_bits_are_refused_wherever_they_stand() {
+fn integers_beyond_64_bits_are_refused_in_every_field() {
     for integer in ["9223372036854775808", "-9223372036854775809", "18446744073709551615", "18446744073709551616"] {
         for value in [integer.to_owned(), format!("[1.5, {{\"k\": [{integer}]}}]")] {
             let post = format!("{{\"messages\": [{{\"body\": 1, \"dropped\": {value}}}]}}");
             let refusal = messages::parse_drafts(post.as_bytes()).unwrap_err().to_string();
             assert_eq!(refusal, "JSON contains integer that is too large.", "{post}");
-            agree_on(&value);
+            check_in_every_field(&value);
         }
     }
 }
 
 #[test]
-fn lengths_are_written_as_by_a_tree() {
+fn lengths_are_encoded_as_through_a_tree() {
     for length in LENGTHS {
         let keys: Vec<String> = (0..length).map(|key| format!("\"{key}\":{key}")).collect();
         let object = format!("{{{}}}", keys.join(","));
@@ -99,37 +100,37 @@ fn lengths_are_written_as_by_a_tree() {
         let array = format!("[{}]", vec!["7"; length].join(","));
         let text = format!("\"{}\"", "x".repeat(length));
         for value in [object, with_key_twice, array, text] {
-            agree(format!("{{\"messages\": [{{\"body\": {value}}}, {{\"body\": [{value}]}}]}}").as_bytes()).unwrap();
+            check(format!("{{\"messages\": [{{\"body\": {value}}}, {{\"body\": [{value}]}}]}}").as_bytes()).unwrap();
             if length <= 256 {
-                agree_on(&format!("[{}]", vec![value.as_str(); 16].join(",")));
-                agree_on(&format!("{{\"a\": {value}, \"b\": {{\"c\": {value}, \"d\": {value}}}}}"));
+                check_in_every_field(&format!("[{}]", vec![value.as_str(); 16].join(",")));
+                check_in_every_field(&format!("{{\"a\": {value}, \"b\": {{\"c\": {value}, \"d\": {value}}}}}"));
             }
         }
         let messages = vec!["{\"body\": [1]}"; length].join(",");
-        agree(format!("{{\"messages\": [{messages}]}}").as_bytes()).unwrap();
+        check(format!("{{\"messages\": [{messages}]}}").as_bytes()).unwrap();
     }
 }
 
 #[test]
-fn nesting_is_bounded_as_by_a_tree() {
+fn nesting_is_limited_as_through_a_tree() {
     for depth in 55..=130 {
         for (open, close) in [("[", "]"), ("{\"k\":", "}"), ("[{\"k\":", "}]")] {
-            agree_on(&[&open.repeat(depth), "1", &close.repeat(depth)].concat());
+            check_in_every_field(&[&open.repeat(depth), "1", &close.repeat(depth)].concat());
         }
     }
-    agree_on(&"[".repeat(100_000));
+    check_in_every_field(&"[".repeat(100_000));
 }
 
-/// Short arrays one in the other, each long enough to move what is in it.
+/// Short nested arrays, each long enough to shift its contents by a longer length prefix.
 #[test]
-fn long_lengths_at_every_depth_are_written_as_by_a_tree() {
+fn long_lengths_at_every_depth_are_encoded_as_through_a_tree() {
     let elements = ",1".repeat(16);
     let nested = (0..100).fold("0".to_owned(), |inner, _| format!("[{inner}{elements}]"));
-    agree_on(&nested);
+    check_in_every_field(&nested);
     let keys: Vec<String> = (0..16).map(|key| format!(",\"{key}\":{key}")).collect();
     let keys = keys.concat();
-    agree_on(&(0..100).fold("0".to_owned(), |inner, _| format!("{{\"a\":{inner}{keys}}}")));
-    agree_on(&(0..100).fold("0".to_owned(), |inner, _| format!("{{\"a\":{inner},\"b\":1,\"a\":2{keys}}}")));
+    check_in_every_field(&(0..100).fold("0".to_owned(), |inner, _| format!("{{\"a\":{inner}{keys}}}")));
+    check_in_every_field(&(0..100).fold("0".to_owned(), |inner, _| format!("{{\"a\":{inner},\"b\":1,\"a\":2{keys}}}")));
 }
 
 fn queue() -> QueueId {
@@ -144,7 +145,7 @@ prop_compose! {
         age_s: u64,
         claim: Option<[u8; 16]>,
         claim_count: u32,
-        is_letter: bool,
+        is_dead_letter: bool,
         body in texts::value(),
     ) -> Option<Message> {
         let id = MessageId::new(&queue(), Rank::new(micros)?, Nonce::from_bits(bits));
@@ -156,7 +157,7 @@ prop_compose! {
             age_s,
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
-            origin: is_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
+            origin: is_dead_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
             poster: Poster::from_bytes([0; 8]),
             body: tree::to_body(&body),
         })
@@ -165,32 +166,32 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn documents_are_shown_as_by_a_tree(messages in prop::collection::vec(any_message(), 0..4), origins: bool) {
+    fn documents_are_serialized_as_through_a_tree(messages in prop::collection::vec(any_message(), 0..4), origins: bool) {
         let (queue, messages): (_, Vec<Message>) = (queue(), messages.into_iter().flatten().collect());
         let view = View { checksums: Checksums::Hidden, origins };
         let trees = |document: &dyn Fn(&Message) -> Value| json!({ "messages": messages.iter().map(document).collect::<Vec<_>>() });
 
         let list = ListDocument { messages: messages::documents(&queue, &messages, view), links: None };
         let expected = trees(&|message| tree::document(&queue, message, origins));
-        prop_assert_eq!(shown(&list), expected.to_string());
+        prop_assert_eq!(to_json(&list), expected.to_string());
 
-        let list = shown(&ListDocument { messages: messages::popped(&messages, view), links: None });
+        let list = to_json(&ListDocument { messages: messages::popped(&messages, view), links: None });
         let claim = serde_json::from_str::<Value>(&list).unwrap()["messages"][0]["claim_id"].clone();
         let expected = trees(&|message| tree::popped(message, claim.as_str().unwrap(), origins));
         prop_assert_eq!(list, expected.to_string());
 
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id).collect();
         let paths: Vec<String> = ids.iter().map(|id| format!("/v2/queues/q-1.x/messages/{id}")).collect();
-        prop_assert_eq!(shown(&PostedDocument::new(&queue, &ids)), json!({ "resources": paths }).to_string());
+        prop_assert_eq!(to_json(&PostedDocument::new(&queue, &ids)), json!({ "resources": paths }).to_string());
     }
 }
 
-fn shown(document: &impl Serialize) -> String {
+fn to_json(document: &impl Serialize) -> String {
     serde_json::to_string(document).unwrap()
 }
 
 #[test]
-fn what_never_came_from_json_is_not_shown() {
+fn messagepack_without_a_json_form_is_not_serialized() {
     let binary = [0xc4, 1, 0];
     let cut_off = [0x92, 1];
     let no_text = [0xa1, 0xff];
@@ -198,6 +199,6 @@ fn what_never_came_from_json_is_not_shown() {
     for msgpack in [&[][..], &binary, &cut_off, &no_text, &no_key, &[0xc1], &[0xdf, 0xff, 0xff, 0xff, 0xff]] {
         let body = Body::from_msgpack(msgpack.to_vec().into());
 
-        assert!(serde_json::to_string(&Shown(&body)).is_err(), "{msgpack:?}");
+        assert!(serde_json::to_string(&JsonBody(&body)).is_err(), "{msgpack:?}");
     }
 }

@@ -1,10 +1,11 @@
-//! JSON texts as clients might send them: odd spaces, escapes and numbers, keys that come twice, and broken ones.
+//! Generated JSON texts such as clients might send: unusual spaces, escapes and numbers, repeated
+//! keys, and malformed texts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// The texts of any values.
+/// Generates texts of arbitrary values.
 pub(super) fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         select(vec!["null", "true", "false", "[]", "{}", "[ ]", "{\n}"]).prop_map(str::to_owned),
@@ -21,7 +22,7 @@ pub(super) fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// The texts of whole posts, most of them such as can be answered with `201`.
+/// Generates texts of whole posts, most of which the API would accept.
 pub(super) fn post() -> impl Strategy<Value = Vec<u8>> {
     let seconds = prop_oneof![20 => select(vec!["60", "0", "-1", "true"]).prop_map(str::to_owned), 1 => value()];
     let body = (spaced(Just("\"body\"".to_owned())), value()).prop_map(|(key, value)| format!("{key}:{value}"));
@@ -69,7 +70,7 @@ fn object(
     vec(entry, size).prop_map(|entries| format!("{{{}}}", entries.join(",")))
 }
 
-/// Keys of which many are equal, some only when they are read.
+/// Generates keys of which many are equal, some only after unescaping.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![name(&["", "a", "b", "\\u0061", "aa"]), string()]
 }
@@ -111,7 +112,7 @@ fn string() -> impl Strategy<Value = String> {
 }
 
 fn number() -> impl Strategy<Value = String> {
-    // Where MessagePack or the range of integers has a border.
+    // Powers of two at which `MessagePack` or the range of integers has a boundary.
     let borders = [1_i128 << 5, 1 << 7, 1 << 8, 1 << 15, 1 << 16, 1 << 31, 1 << 32, 1 << 53, (1 << 63) - 2];
     let near_border = (select(borders.to_vec()), -1..=1_i128, any::<bool>());
     let odd = ["-0", "-0.0", "0e0", "1.0", "1E2", "5e-324", "1e-400", "0.1", "9223372036854775808.0", "1e19", "-1e300"];

@@ -1,4 +1,5 @@
-//! The simple way between the wire and the store, by a tree of the whole document: what the fast way has to agree with.
+//! A simple conversion between JSON and the stored form, through a tree of the whole document. The
+//! fast conversion must give the same results.
 
 use serde_json::{Value, json};
 use sukkal::api::Error;
@@ -46,10 +47,10 @@ pub(crate) fn to_body(value: &Value) -> Body {
 }
 
 pub(crate) fn from_body(body: &Body) -> Value {
-    rmp_serde::from_slice(body.as_msgpack()).expect("what is stored came from JSON")
+    rmp_serde::from_slice(body.as_msgpack()).expect("stored bodies come from JSON")
 }
 
-/// The document of a message, without a checksum.
+/// Returns the document of a message, without a checksum.
 pub(crate) fn document(queue: &QueueId, message: &Message, origins: bool) -> Value {
     let claim = message.claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
     let mut document = json!({
@@ -63,7 +64,7 @@ pub(crate) fn document(queue: &QueueId, message: &Message, origins: bool) -> Val
     document
 }
 
-/// The document of a popped message, without a checksum.
+/// Returns the document of a popped message, without a checksum.
 pub(crate) fn popped(message: &Message, claim: &str, origins: bool) -> Value {
     let mut document = json!({
         "id": message.id.to_string(),

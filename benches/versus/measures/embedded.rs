@@ -1,4 +1,5 @@
-//! What a million messages need without a server: memory, disk, and time until a process that was killed is back.
+//! The embedded store with a million messages: memory, disk, and the time until a killed process is
+//! ready again.
 
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -14,7 +15,7 @@ const BATCH: usize = 20;
 const MEGA: f64 = 1e6;
 pub(crate) const RESTART: &str = "s until ready after SIGKILL";
 const PRODUCERS: usize = 16;
-/// How many posts are answered before the process is killed.
+/// Number of posts that are answered before the process is killed.
 const ANSWERS: usize = 500;
 
 pub(super) async fn with_many(pace: Pace) -> Measure {
@@ -27,7 +28,7 @@ pub(super) async fn with_many(pace: Pace) -> Measure {
     sukkal.reset(1).await;
     sukkal.fill_over_http(pace.embedded, KB, BATCH).await;
     let resident = processes::resident_bytes(&sukkal.service) / MEGA;
-    let file = sukkal.place.file_bytes() as f64;
+    let file = sukkal.backend.file_bytes() as f64;
     for _ in 0..pace.rounds {
         let sample = vec![
             ("MB in memory", resident),
@@ -40,27 +41,27 @@ pub(super) async fn with_many(pace: Pace) -> Measure {
     measure
 }
 
-/// Kills the service while it is posted to; how long it takes until it is ready again.
+/// Kills the service during posts. Returns the seconds until it is ready again.
 async fn killed_under_load(sukkal: &mut Contestant) -> f64 {
-    let (tell, mut told) = unbounded_channel();
+    let (posted, mut posts) = unbounded_channel();
     let mut producers = JoinSet::new();
     for _ in 0..PRODUCERS {
-        producers.spawn(produce(sukkal.api(), tell.clone()));
+        producers.spawn(produce(sukkal.api(), posted.clone()));
     }
-    drop(tell);
+    drop(posted);
     for _ in 0..ANSWERS {
-        told.recv().await.expect("somebody posts");
+        posts.recv().await.expect("producers post");
     }
     let ready_s = sukkal.restart().await;
     producers.join_all().await;
     ready_s
 }
 
-/// Posts until nobody answers.
-async fn produce(api: Api, tell: UnboundedSender<()>) {
+/// Posts until the service does not respond.
+async fn produce(api: Api, posted: UnboundedSender<()>) {
     let document = json!({"messages": [{"ttl": 3600, "body": "x".repeat(KB)}]});
     while let Ok(reply) = api.post("/v2/queues/q-0/messages", &document).send().await {
         assert_eq!(reply.status(), 201);
-        let _enough = tell.send(());
+        let _receiver_is_gone = posted.send(());
     }
 }

@@ -1,4 +1,4 @@
-//! The memory of a service with many connections that do nothing any more.
+//! Memory of a service with many idle connections.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::results::Measure;
 pub(crate) const COLUMN: &str = "MB with them";
 const CONNECTIONS: usize = 3000;
 const MEGA: f64 = 1e6;
-/// For what ends a moment after the answers.
+/// Pause for work that ends shortly after the responses.
 const REST: Duration = Duration::from_secs(2);
 
 pub(super) async fn connections(pace: Pace) -> Measure {

@@ -1,4 +1,4 @@
-//! Reading a feed: ten messages behind a marker.
+//! Lists ten messages after a marker.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! What is measured. In each measure those who take part run side by side and take turns, round by round.
+//! The measurements. In each of them, the contestants run side by side and are measured in turn,
+//! round by round.
 
 pub(crate) mod bytes;
 pub(crate) mod claims;
@@ -11,19 +12,19 @@ pub(crate) mod ways;
 
 use crate::results::Measure;
 
-/// How long and how often.
+/// The length of the runs, the number of rounds, and the sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) rounds: usize,
-    /// Of a run that counts.
+    /// Duration of a run that is measured.
     pub(crate) seconds: u32,
-    /// Of the run before it that does not.
+    /// Duration of the warm-up before a run.
     pub(crate) warmup_s: u32,
-    /// Messages in the queue that is compared with one of 1,000.
+    /// Number of messages in the queue that is compared with a queue of 1,000 messages.
     pub(crate) large: usize,
-    /// Messages that are kept without a server.
+    /// Number of messages in the embedded store.
     pub(crate) embedded: usize,
-    /// Messages that are weighed.
+    /// Number of messages whose memory is measured.
     pub(crate) weighed: usize,
 }
 
@@ -32,12 +33,12 @@ pub(crate) const FULL: Pace =
 pub(crate) const QUICK: Pace =
     Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, embedded: 20_000, weighed: 4_000 };
 
-/// A message of 1 KB, in bytes.
+/// Body size of a message of 1 KB, in bytes.
 pub(crate) const KB: usize = 1024;
-/// A small one.
+/// Body size of a small message, in bytes.
 pub(crate) const SMALL: usize = 100;
 
-/// The names of all measures, in the order of the document.
+/// The names of all measurements, in the order of the document.
 pub(crate) const NAMES: [&str; 14] = [
     "post-64",
     "post-3000",
@@ -55,7 +56,7 @@ pub(crate) const NAMES: [&str; 14] = [
     "size",
 ];
 
-/// Takes a measure.
+/// Performs a measurement.
 pub(crate) async fn take(name: &str, pace: Pace) -> Measure {
     match name {
         "post-64" => posts::against_all("post-64", 64, pace).await,
@@ -72,6 +73,6 @@ pub(crate) async fn take(name: &str, pace: Pace) -> Measure {
         "idle" => idle::connections(pace).await,
         "embedded-size" => embedded::with_many(pace).await,
         "size" => size::of_the_queue(pace).await,
-        _ => panic!("there is no measure {name:?}; there are {NAMES:?}"),
+        _ => panic!("there is no measurement {name:?}; there are {NAMES:?}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Posting one message a request: against everybody, kept on disk, and to many queues.
+//! Posts one message in each request: compared with all contestants, with persistence, and to many
+//! queues.
 
 use super::{KB, Pace};
 use crate::contestants::{Contestant, NATIVE, RABBITMQ, STORE, sample};
@@ -12,17 +13,18 @@ use crate::wrk::Load;
 pub(crate) const ONE_QUEUE: &str = "one queue";
 pub(crate) const MANY_QUEUES: &str = "1 000 queues at random";
 const MANY: usize = 1000;
-/// The slow need so long to answer each of thousands once.
+/// Minimum duration with thousands of connections, because slow contestants need this time to
+/// answer each connection once.
 const CROWD_SECONDS_MIN: u32 = 6;
 
 impl Pace {
-    /// Two runs, of which the second counts.
+    /// Returns the load of the warm-up and the load that is measured.
     pub(super) fn loads(self, script: &'static str, arguments: &[String], connections: u32) -> [Load; 2] {
         let seconds = if connections > 1000 { self.seconds.max(CROWD_SECONDS_MIN) } else { self.seconds };
         [self.warmup_s, seconds].map(|seconds| Load { script, arguments: arguments.to_vec(), connections, seconds })
     }
 
-    /// Lets each in turn take messages into one queue.
+    /// Measures posts to one queue for each contestant in turn.
     pub(super) async fn post_in_turns(
         self,
         mut measure: Measure,
@@ -41,7 +43,7 @@ impl Pace {
     }
 }
 
-/// Everybody who takes a message over HTTP, and the store alone.
+/// Measures all contestants with an HTTP API, and the store without HTTP.
 pub(super) async fn against_all(name: &'static str, connections: u32, pace: Pace) -> Measure {
     let mut measure = Measure::new(name, format!("POST of one message of 1 KB, {connections} connections"));
     let contestants = [
@@ -85,14 +87,14 @@ impl RabbitMq {
     }
 }
 
-/// Ours with every write on disk before its answer, the other with none.
+/// Compares Sukkal with durable writes and Zaqar without persistence.
 pub(super) async fn durable(pace: Pace) -> Measure {
     let title = "POST of one message of 1 KB, 64 connections; with Sukkal every write is on disk, with Zaqar none";
     let contestants = [Contestant::sukkal_durable(), Contestant::sukkal_embedded(), Contestant::zaqar().await];
     pace.post_in_turns(Measure::new("post-durable", title), &contestants, 64).await
 }
 
-/// One of many queues for each message.
+/// Compares posts to one queue and to many queues.
 pub(super) async fn to_many_queues(pace: Pace) -> Measure {
     let sukkal = Contestant::sukkal_over_redis();
     let mut measure = Measure::new("queues", "POST of one message of 1 KB, 64 connections, Sukkal");

@@ -1,5 +1,5 @@
-//! The same requests in a queue of 1,000 messages and in one of millions. A bounded number of them, so that
-//! the small queue stays small.
+//! Compares the same requests in a queue of 1,000 messages and in one of millions. The number of
+//! requests is limited, so that the small queue stays small.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -17,21 +17,22 @@ use crate::support::sukkal::Api;
 
 pub(crate) const FEW: &str = "1 000 messages";
 pub(crate) const MANY: &str = "the large queue";
-/// Service and Redis per request, which does not depend on who shares the cores; and the mean latency.
+/// The kinds of requests, each with the columns for processor time and mean latency. The processor
+/// time of service and Redis does not depend on the load of the machine.
 pub(crate) const COLUMNS: [(&str, &str, &str); 3] = [
     ("post", "post µs", "post ms"),
     ("list", "list µs", "list ms"),
     ("claim", "claim + release µs", "claim + release ms"),
 ];
 const SMALL_QUEUE: usize = 1000;
-/// As many as there are in the first thousand messages.
+/// The number of pages in the first thousand messages.
 const PAGES: usize = SMALL_QUEUE / 20 - 1;
 const TASKS: usize = 16;
 const REQUESTS: usize = 1600;
 
 pub(super) async fn of_the_queue(pace: Pace) -> Measure {
     let sukkal = Contestant::sukkal_over_redis();
-    let store = sukkal.store.as_ref().expect("there is a way past the HTTP");
+    let store = sukkal.store.as_ref().expect("the store can be reached directly");
     sukkal.reset(1).await;
     fill::fill(store, "large", pace.large, SMALL).await;
     let title = format!(
@@ -45,7 +46,7 @@ pub(super) async fn of_the_queue(pace: Pace) -> Measure {
         store.create_queue(&fill::queue(&small), &Metadata::default()).await.unwrap();
         fill::fill(store, &small, SMALL_QUEUE, SMALL).await;
         let (mut few, mut many) = (Vec::new(), Vec::new());
-        // Posts last, so that the small queue is small for the others.
+        // Posts come last, so that the queue is still small for the other requests.
         for (kind, cpu, latency) in COLUMNS.into_iter().rev() {
             for (queue, sample) in [(small.as_str(), &mut few), ("large", &mut many)] {
                 let (cpu_us, mean_ms) = measure_one(&sukkal, queue, kind).await;
@@ -58,9 +59,9 @@ pub(super) async fn of_the_queue(pace: Pace) -> Measure {
     measure
 }
 
-/// CPU time (µs) and latency (ms) of a request.
+/// Returns the processor time (µs) and the latency (ms) of a request.
 async fn measure_one(sukkal: &Contestant, queue: &str, kind: &'static str) -> (f64, f64) {
-    let all = [sukkal.service.clone(), sukkal.place.processes()].concat();
+    let all = [sukkal.service.clone(), sukkal.backend.processes()].concat();
     let api = sukkal.api();
     let markers = if kind == "list" { fill::markers(&api, queue, PAGES).await } else { Vec::new() };
     let before_s = processes::cpu_s(&all);
@@ -83,7 +84,7 @@ async fn measure_one(sukkal: &Contestant, queue: &str, kind: &'static str) -> (f
     (cpu_us, outcome.mean_ms)
 }
 
-/// Makes a request. A claim is given back, so that the next one finds as many messages.
+/// Sends a request. A claim is released, so that the next claim finds the same number of messages.
 async fn request(api: &Api, path: &str, kind: &str, marker: Option<&String>) {
     let request = match kind {
         "post" => {
@@ -97,7 +98,7 @@ async fn request(api: &Api, path: &str, kind: &str, marker: Option<&String>) {
     let location = reply.headers().get("location").map(|location| location.to_str().unwrap().to_owned());
     let _read = reply.bytes().await.unwrap();
     if kind == "claim" {
-        let released = api.delete(&location.expect("a claim has a place")).send().await.unwrap();
+        let released = api.delete(&location.expect("a claim has a location")).send().await.unwrap();
         assert_eq!(released.status(), 204);
     }
 }

@@ -1,4 +1,5 @@
-//! What the other ways write: the same keys and records as the store's own scripts.
+//! The keys and records that the other ways to post write. They are the same as those of the
+//! scripts of the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,17 +14,17 @@ use sukkal::domain::{ClientId, NewMessage, QueueId, Rank};
 use sukkal::storage::Error;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The name of a part of a queue. The benchmark's project and queues have nothing to encode.
+/// Returns the key of a part of a queue. The names of the benchmark need no encoding.
 pub(super) fn key(queue: &QueueId, part: &str) -> Value {
     format!("sukkal:{{{}/{}}}:{part}", queue.project().as_str(), queue.name()).into()
 }
 
-/// What a message is called inside its queue.
+/// Returns the key of a message within its queue.
 pub(super) fn member(rank: Rank, nonce: Nonce) -> Bytes {
     [&rank.micros().to_be_bytes()[1..], &nonce.bits().to_be_bytes()[3..]].concat().into()
 }
 
-/// A message as it is stored.
+/// Returns the stored form of a message.
 pub(super) fn record(message: &NewMessage, client: &ClientId, now_us: u64) -> Bytes {
     let client = xxh3_128(client.as_str().as_bytes()).to_be_bytes();
     let mut record = vec![0x95, 0x01, 0xcf];
@@ -36,21 +37,21 @@ pub(super) fn record(message: &NewMessage, client: &ClientId, now_us: u64) -> By
     record.into()
 }
 
-/// The second in which a message ends, and the entry that says so.
+/// Returns the second in which a message expires, and the entry for its expiry.
 pub(super) fn end(message: &NewMessage, now_us: u64, member: &[u8]) -> (u64, Bytes) {
     let second = now_us.div_ceil(1_000_000) + u64::from(message.ttl_s);
     let head = u32::try_from(second).expect("before 2106").to_be_bytes();
     (second, [&head[..], member].concat().into())
 }
 
-/// A connection that is there.
+/// Returns an open connection.
 pub(super) async fn connect(url: &str) -> Client {
     let client = Builder::from_config(Config::from_url(url).unwrap()).build().unwrap();
     client.init().await.unwrap();
     client
 }
 
-/// Commands that go to Redis in one write, and their answers.
+/// Sends commands to Redis in one write, and returns their replies.
 pub(crate) async fn pipelined(client: &Client, commands: Vec<(&'static str, Vec<Value>)>) -> Result<Vec<Value>, Error> {
     let pipeline = client.pipeline();
     for (name, words) in commands {
@@ -65,13 +66,13 @@ pub(super) fn unavailable(error: FredError) -> Error {
     Error::Unavailable(error.to_string())
 }
 
-/// Connections in turn.
-pub(crate) struct Turns {
+/// Connections that are used in turn.
+pub(crate) struct RoundRobin {
     clients: Vec<Client>,
     next: AtomicU64,
 }
 
-impl Turns {
+impl RoundRobin {
     pub(crate) async fn open(url: &str, count: usize) -> Self {
         let mut clients = Vec::new();
         for _ in 0..count {

@@ -1,5 +1,5 @@
-//! Our own HTTP front over other ways to post: the same routes, the same validation, only
-//! `post_messages` differs. Everything else goes to the usual store.
+//! The HTTP service of Sukkal with other ways to post. The routes and the validation are the same,
+//! and only `post_messages` differs. All other operations use the normal store.
 
 pub(crate) mod layout;
 mod stub;
@@ -13,60 +13,60 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Term,
+    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Stats, Term,
 };
-use sukkal::storage::redis::{Batches, RedisStore};
+use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, Bounded, Check, ClaimChange, ClaimStore, Creation, Deletion, Driver, Error, GivenClaim, Listing, Load,
-    MessageStore, Page, Popped, Post, Posting, QueueListing, QueuePage, QueueStore, Schedule, Sight, Stats, Update,
-    Upkeep, Watch, WatchStore,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
+    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing, QueuePage, QueueStatus,
+    QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
-/// One way to post.
+/// A way to post.
 #[async_trait]
 trait Poster: Send + Sync {
-    /// As [`MessageStore::post_messages`].
-    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error>;
+    /// Posts messages, like [`MessageStore::post_messages`].
+    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error>;
 }
 
-/// A store that posts in its own way.
-struct Front<P> {
+/// A store that uses another way to post.
+struct StoreVariant<P> {
     store: RedisStore,
     poster: P,
 }
 
-/// Serves until it is killed, and says on stdout where.
+/// Serves until the process is killed. Prints the address on stdout.
 pub(crate) fn serve(way: &str, store_url: &str) {
     let config = Config::load(None, [], &[]).unwrap();
     app::runtime(&config).unwrap().block_on(serve_with(&config, way, store_url));
 }
 
 async fn serve_with(config: &Config, way: &str, store_url: &str) {
-    // As the service does by default; nobody reads it.
+    // Logs as the service does by default, and discards the log.
     tracing_subscriber::fmt().json().with_env_filter(&config.log.filter).with_writer(std::io::sink).init();
-    let batches = if way == "one-script" { Batches::SINGLE } else { Batches::default() };
+    let batches = if way == "one-script" { BatchLimits::UNBATCHED } else { BatchLimits::default() };
     let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
     let service = app::service(config, driver(way, store, store_url).await);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    http::serve(listener, http::router(service), app::serving(config), std::future::pending()).await.await;
+    http::serve(listener, http::router(service), app::server_limits(config), std::future::pending()).await.await;
 }
 
 async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
     match way.split_once(':').unwrap_or((way, "")) {
-        ("stub", _) => Arc::new(Front { store, poster: stub::Stub::default() }),
+        ("stub", _) => Arc::new(StoreVariant { store, poster: stub::Stub::default() }),
         ("watch", connections) => {
             let poster = watch::Watch::open(url, connections.parse().unwrap()).await;
-            Arc::new(Front { store, poster })
+            Arc::new(StoreVariant { store, poster })
         }
-        ("two-steps", _) => Arc::new(Front { store, poster: two_steps::TwoSteps::open(url).await }),
+        ("two-steps", _) => Arc::new(StoreVariant { store, poster: two_steps::TwoSteps::open(url).await }),
         ("one-script" | "group-commit", _) => Arc::new(store),
         _ => panic!("there is no way {way:?}"),
     }
 }
 
-impl<P: Poster> Bounded for Front<P> {
+impl<P: Poster> AdmissionControl for StoreVariant<P> {
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
         self.store.queue_admission(queue)
     }
@@ -81,8 +81,8 @@ impl<P: Poster> Bounded for Front<P> {
 }
 
 #[async_trait]
-impl<P: Poster> MessageStore for Front<P> {
-    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+impl<P: Poster> MessageStore for StoreVariant<P> {
+    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         self.poster.post(&self.store, queue, post).await
     }
 
@@ -98,8 +98,8 @@ impl<P: Poster> MessageStore for Front<P> {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<GivenClaim>,
-    ) -> Result<Deletion, Error> {
+        claim: Option<PresentedClaim>,
+    ) -> Result<DeleteOutcome, Error> {
         self.store.delete_message(queue, id, claim).await
     }
 
@@ -107,7 +107,12 @@ impl<P: Poster> MessageStore for Front<P> {
         self.store.delete_messages(queue, ids).await
     }
 
-    async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error> {
+    async fn delete_claimed(
+        &self,
+        queue: &QueueId,
+        ids: &[MessageId],
+        claims: &[ClaimId],
+    ) -> Result<DeleteOutcome, Error> {
         self.store.delete_claimed(queue, ids, claims).await
     }
 
@@ -129,7 +134,7 @@ impl<P: Poster> MessageStore for Front<P> {
 }
 
 #[async_trait]
-impl<P: Poster> QueueStore for Front<P> {
+impl<P: Poster> QueueStore for StoreVariant<P> {
     async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
         self.store.create_queue(queue, metadata).await
     }
@@ -138,7 +143,7 @@ impl<P: Poster> QueueStore for Front<P> {
         self.store.get_queue(queue).await
     }
 
-    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<Update, Error> {
+    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<UpdateOutcome, Error> {
         self.store.update_queue(queue, seen, metadata).await
     }
 
@@ -156,7 +161,7 @@ impl<P: Poster> QueueStore for Front<P> {
 }
 
 #[async_trait]
-impl<P: Poster> ClaimStore for Front<P> {
+impl<P: Poster> ClaimStore for StoreVariant<P> {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
         self.store.create_claim(queue, new).await
     }
@@ -165,7 +170,7 @@ impl<P: Poster> ClaimStore for Front<P> {
         self.store.get_claim(queue, id).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimChange, Error> {
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
         self.store.renew_claim(queue, id, term).await
     }
 
@@ -175,7 +180,7 @@ impl<P: Poster> ClaimStore for Front<P> {
         claim: ClaimId,
         id: MessageId,
         delay_s: u32,
-    ) -> Result<ClaimChange, Error> {
+    ) -> Result<ClaimOutcome, Error> {
         self.store.return_message(queue, claim, id, delay_s).await
     }
 
@@ -189,22 +194,22 @@ impl<P: Poster> ClaimStore for Front<P> {
 }
 
 #[async_trait]
-impl<P: Poster> WatchStore for Front<P> {
+impl<P: Poster> WatchStore for StoreVariant<P> {
     async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
         self.store.watch(queue).await
     }
 
-    fn looked(&self, queue: &QueueId) {
-        self.store.looked(queue);
+    fn query_finished(&self, queue: &QueueId) {
+        self.store.query_finished(queue);
     }
 
-    async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
-        self.store.sight(queue).await
+    async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        self.store.queue_status(queue).await
     }
 }
 
 #[async_trait]
-impl<P: Poster> Upkeep for Front<P> {
+impl<P: Poster> Maintenance for StoreVariant<P> {
     async fn ping(&self) -> Result<(), Error> {
         self.store.ping().await
     }
@@ -225,7 +230,7 @@ impl<P: Poster> Upkeep for Front<P> {
         self.store.maintain(schedule).await
     }
 
-    async fn tidy(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
-        self.store.tidy(after).await
+    async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        self.store.maintain_step(after).await
     }
 }

@@ -1,4 +1,4 @@
-//! Nothing is stored: what HTTP, validation and ids cost on their own.
+//! A store that stores nothing. It shows the cost of HTTP, validation and ids alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{MessageId, QueueId, Rank};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Error, Post, Posting};
+use sukkal::storage::{Error, Post, PostOutcome};
 
 use super::Poster;
 
-/// Some moment in 2026, in microseconds.
+/// A moment in 2026, in microseconds since 1970.
 const FIRST_RANK: u64 = 1_790_000_000_000_000;
 
-/// Answers at once.
+/// Returns immediately.
 #[derive(Default)]
 pub(super) struct Stub {
     given: AtomicU64,
@@ -21,11 +21,11 @@ pub(super) struct Stub {
 
 #[async_trait]
 impl Poster for Stub {
-    async fn post(&self, _: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+    async fn post(&self, _: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let id = |_| {
             let rank = FIRST_RANK + self.given.fetch_add(1, Ordering::Relaxed);
             MessageId::new(queue, Rank::new(rank).expect("it is below 2^53"), Nonce::random())
         };
-        Ok(Posting::Posted(post.messages.iter().map(id).collect()))
+        Ok(PostOutcome::Posted(post.messages.iter().map(id).collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! In two steps: the messages are stored, then a script gives them their ranks and indexes them.
+//! Posts in two steps: stores the messages, then a script assigns their ranks and indexes them.
 
 use async_trait::async_trait;
 use fred::interfaces::LuaInterface;
@@ -7,15 +7,15 @@ use fred::types::scripts::Script;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{MessageId, QueueId, Rank};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Error, Post, Posting, QueueStore};
+use sukkal::storage::{Error, Post, PostOutcome, QueueStore};
 
 use super::Poster;
-use super::layout::{Turns, end, key, member, pipelined, record, unavailable};
+use super::layout::{RoundRobin, end, key, member, pipelined, record, unavailable};
 
-/// As many as the store itself has.
+/// Number of connections, the same as in the store.
 const CONNECTIONS: usize = 2;
 
-/// Indexes what is stored already.
+/// The script that indexes stored messages.
 const INDEX: &str = "
 local queue, counter, ready, ends = unpack(KEYS)
 if redis.call('HGET', queue, 'v') ~= ARGV[1] then
@@ -33,15 +33,15 @@ redis.call('SET', counter, string.format('%.0f', rank + (#ARGV - 1) / 3 - 1))
 return rank
 ";
 
-/// Stores, then indexes.
+/// Stores messages, then indexes them.
 pub(super) struct TwoSteps {
-    connections: Turns,
+    connections: RoundRobin,
     script: Script,
 }
 
 impl TwoSteps {
     pub(super) async fn open(url: &str) -> Self {
-        let connections = Turns::open(url, CONNECTIONS).await;
+        let connections = RoundRobin::open(url, CONNECTIONS).await;
         let script = Script::from_lua(INDEX);
         script.load(connections.next()).await.unwrap();
         Self { connections, script }
@@ -50,15 +50,16 @@ impl TwoSteps {
 
 #[async_trait]
 impl Poster for TwoSteps {
-    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let client = self.connections.next();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         let now_us = u64::try_from(now.as_micros()).expect("before the year 500,000");
         let mut stored = vec![key(queue, "messages")];
-        let mut index: Vec<Value> = vec![post.seen.0.to_string().into()];
+        let mut index: Vec<Value> = vec![post.last_known_revision.0.to_string().into()];
         let mut nonces = Vec::new();
         for message in post.messages {
-            // Its rank is not known yet, so this is not what the store would call it, only as long.
+            // The rank is not known yet, so the key differs from that of the store. It has the same
+            // length.
             let nonce = Nonce::random();
             let member = member(Rank::new(now_us).expect("below 2^53"), nonce);
             let (second, ending) = end(message, now_us, &member);
@@ -71,11 +72,11 @@ impl Poster for TwoSteps {
         let keys: Vec<fred::types::Key> = keys.into_iter().map(|key| key.try_into().expect("a text")).collect();
         let rank: u64 = client.evalsha(self.script.sha1().clone(), keys, index).await.map_err(unavailable)?;
         if rank == 0 {
-            return Ok(Posting::Stale(store.get_queue(queue).await?));
+            return Ok(PostOutcome::Stale(store.get_queue(queue).await?));
         }
         let ids = (rank..)
             .zip(nonces)
             .map(|(rank, nonce)| MessageId::new(queue, Rank::new(rank).expect("below 2^53"), nonce));
-        Ok(Posting::Posted(ids.collect()))
+        Ok(PostOutcome::Posted(ids.collect()))
     }
 }

@@ -1,7 +1,8 @@
-//! By WATCH and retry: read the counter, then store, index and count in a transaction, which Redis refuses if
-//! somebody else has counted meanwhile; then again from the start.
+//! Posts with WATCH and retry: reads the counter, then stores, indexes and counts in a transaction.
+//! Redis rejects the transaction if another client has changed the counter, and then all is
+//! repeated.
 //!
-//! What is watched belongs to a connection, so each attempt has one for itself.
+//! WATCH belongs to a connection, so each attempt uses a connection of its own.
 
 use std::sync::Mutex;
 
@@ -11,22 +12,22 @@ use fred::types::Value;
 use sukkal::domain::message::Nonce;
 use sukkal::domain::{MessageId, QueueId, Rank};
 use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Error, Post, Posting, QueueStore};
+use sukkal::storage::{Error, Post, PostOutcome, QueueStore};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Poster;
 use super::layout::{connect, end, key, member, pipelined, record};
 
-/// How an attempt went.
+/// The outcome of an attempt.
 enum Attempt {
     Posted(Vec<MessageId>),
-    /// The queue is not as it was seen.
+    /// The queue has changed.
     Stale,
-    /// Somebody else was faster.
-    Overtaken,
+    /// Another client was faster.
+    Conflict,
 }
 
-/// Connections that are lent to one post at a time.
+/// A pool of connections. A post uses one of them exclusively.
 pub(super) struct Watch {
     free: Mutex<Vec<Client>>,
     permits: Semaphore,
@@ -52,7 +53,7 @@ impl Watch {
         let [_, counter, revision, time] = &answers[..] else {
             return Err(Error::Corrupt("four commands have four answers".to_owned()));
         };
-        if revision.as_u64() != Some(post.seen.0) {
+        if revision.as_u64() != Some(post.last_known_revision.0) {
             pipelined(client, vec![("UNWATCH", vec![])]).await?;
             return Ok(Attempt::Stale);
         }
@@ -83,43 +84,44 @@ impl Watch {
         ]);
         let executed = pipelined(client, commands).await?;
         let refused = executed.last().is_none_or(Value::is_null);
-        Ok(if refused { Attempt::Overtaken } else { Attempt::Posted(ids) })
+        Ok(if refused { Attempt::Conflict } else { Attempt::Posted(ids) })
     }
 }
 
-/// A connection for one post. It comes back also if the caller goes away in between.
-struct Lent<'a> {
+/// A connection for one post. Dropping it returns the connection to the pool, even if the caller
+/// was canceled.
+struct BorrowedConnection<'a> {
     client: Option<Client>,
-    home: &'a Mutex<Vec<Client>>,
+    pool: &'a Mutex<Vec<Client>>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for BorrowedConnection<'_> {
     fn drop(&mut self) {
-        // Before the permit, which is dropped after this.
-        self.home.lock().expect("nobody panics").extend(self.client.take());
+        // The connection is returned before the permit, which is dropped after this.
+        self.pool.lock().expect("no thread panics").extend(self.client.take());
     }
 }
 
 #[async_trait]
 impl Poster for Watch {
-    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
+    async fn post(&self, store: &RedisStore, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let permit = self.permits.acquire().await.expect("it is never closed");
-        let client = self.free.lock().expect("nobody panics").pop().expect("as many as permits");
-        let lent = Lent { client: Some(client.clone()), home: &self.free, _permit: permit };
+        let client = self.free.lock().expect("no thread panics").pop().expect("as many as permits");
+        let borrowed = BorrowedConnection { client: Some(client.clone()), pool: &self.free, _permit: permit };
         loop {
             match Self::attempt(&client, queue, post).await? {
-                Attempt::Overtaken => {}
-                Attempt::Posted(ids) => return Ok(Posting::Posted(ids)),
+                Attempt::Conflict => {}
+                Attempt::Posted(ids) => return Ok(PostOutcome::Posted(ids)),
                 Attempt::Stale => break,
             }
         }
-        drop(lent);
-        Ok(Posting::Stale(store.get_queue(queue).await?))
+        drop(borrowed);
+        Ok(PostOutcome::Stale(store.get_queue(queue).await?))
     }
 }
 
-/// What `TIME` answers: seconds and microseconds.
+/// Converts the reply of `TIME`, seconds and microseconds, to microseconds.
 fn now_us(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else {
         return None;

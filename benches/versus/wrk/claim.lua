@@ -1,5 +1,5 @@
--- Claims ten messages, deletes these ten, and so on: two requests a cycle.
--- Arguments: the queue, the number of connections. A claim that did not get ten messages counts as a failure.
+-- Claims ten messages and deletes them, in turn: two requests in each cycle. Arguments: the queue,
+-- the number of connections. A claim of less than ten messages counts as a failure.
 dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
 local report = done
 local threads = {}

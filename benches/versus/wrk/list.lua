@@ -1,5 +1,5 @@
--- Lists ten messages behind a marker, as a client that has not posted them.
--- Arguments: a file of markers, one a line.
+-- Lists ten messages after a marker, as a client that has not posted them.
+-- Arguments: a file with a marker in each line.
 dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
 local requests = {}
 

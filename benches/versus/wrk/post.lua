@@ -1,5 +1,5 @@
--- Posts one message a request, to one queue or to many in random order.
--- Arguments: bytes of the body, number of queues.
+-- Posts one message in each request, to one queue or to many queues in random order.
+-- Arguments: size of the body in bytes, number of queues.
 dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
 local requests = {}
 

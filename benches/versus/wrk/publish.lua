@@ -1,5 +1,5 @@
--- Publishes one message a request through RabbitMQ's HTTP API.
--- Arguments: bytes of the body.
+-- Publishes one message in each request through the HTTP API of RabbitMQ.
+-- Arguments: size of the body in bytes.
 dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
 
 function init(args)

@@ -1,4 +1,4 @@
--- Says how a run went, in one line of JSON. Times in ms.
+-- Prints the outcome of a run as one line of JSON, with times in milliseconds.
 function done(summary, latency)
   local errors = summary.errors
   local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout

@@ -1,121 +1,122 @@
-//! `/v2/queues/{queue_name}/claims`: lease messages, look at the lease, renew it, give it back.
+//! `/v2/queues/{queue_name}/claims`: create, show, renew and release claims, and return single
+//! messages.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
 
-use super::admission::{ClaimedMessage, LastSegment};
-use super::answer;
-use super::connections::Connection;
-use super::delivery::with_way_back;
+use super::extract::{ClaimedMessage, LastSegment};
 use super::resource::{Resource, resource};
+use super::response;
+use super::server::delivery::{PendingDeliveries, with_return_guard};
 use crate::api::Error;
 use crate::api::wire::body;
 use crate::api::wire::claims::{self, ClaimDocument};
 use crate::api::wire::messages::{self, ListDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
+use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
-use crate::broker::taken::Taken;
+use crate::broker::undelivered::Undelivered;
 use crate::domain::QueueId;
 
-/// The largest body that makes or renews a claim, in bytes: it holds two numbers.
+/// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
-        resource("/v2/queues/{queue_name}/claims", "OPTIONS, POST", post(create)),
-        resource(
-            "/v2/queues/{queue_name}/claims/{claim_id}",
-            "DELETE, GET, OPTIONS, PATCH",
-            get(show).patch(renew).delete(release),
-        ),
-        resource(
-            "/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}",
-            "DELETE, OPTIONS",
-            delete(return_one),
+        resource("/v2/queues/{queue_name}/claims").on(Method::POST, "Claim could not be created.", create),
+        resource("/v2/queues/{queue_name}/claims/{claim_id}")
+            .on(Method::GET, "Claim could not be retrieved.", get)
+            .on(Method::PATCH, "Claim could not be updated.", renew)
+            .on(Method::DELETE, "Claim could not be released.", release),
+        resource("/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}").on(
+            Method::DELETE,
+            "Message could not be returned.",
+            return_message,
         ),
     ]
 }
 
-/// Claims messages: `201` with them, `204` when none is free, and none becomes so while the client waits.
+/// Claims messages: `201` with the messages, `204` if none is available and none becomes available
+/// while the client waits.
 async fn create(
     State(broker): State<Broker>,
     view: View,
+    caller: Caller,
     queue: QueueId,
-    RawQuery(query): RawQuery,
-    connection: Option<Extension<Arc<Connection>>>,
-    headers: HeaderMap,
-    body: Body,
+    deliveries: PendingDeliveries,
+    request: Request,
 ) -> Result<Response, Error> {
-    let query = Query::parse(query.as_deref());
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query());
     let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
     let prefer = query.last("prefer").map(claims::parse_preference).transpose()?;
-    let term = match body::read(&headers, body, BODY_BYTES_MAX, Error::Request).await? {
+    let term = match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
         Some(body) => claims::parse_term(&body)?,
         None => TermDraft::default(),
     };
-    Ok(match broker.create_claim(queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
-        Some(Taken { value: claim, way_back }) => {
+    Ok(match broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
+        Some(Undelivered { value: claim, return_guard }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };
-            let list = answer::json(&document, messages::documents_bytes(&claim.messages));
+            let list = response::json(&document, messages::documents_bytes(&claim.messages));
             let response = (StatusCode::CREATED, location, list).into_response();
-            with_way_back(response, way_back, connection)
+            with_return_guard(response, return_guard, deliveries)
         }
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
-/// A claim with the messages that it still holds.
-async fn show(
+/// Returns a claim with the messages that it still holds.
+async fn get(
     State(broker): State<Broker>,
     view: View,
+    caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
 ) -> Result<Response, Error> {
-    let claim = broker.get_claim(&queue, &id).await?;
-    Ok(answer::json(&ClaimDocument::new(&queue, &claim, view), messages::documents_bytes(&claim.messages)))
+    let claim = broker.get_claim(&caller, &queue, &id).await?;
+    Ok(response::json(&ClaimDocument::new(&queue, &claim, view), messages::documents_bytes(&claim.messages)))
 }
 
-/// Lets a claim run anew.
+/// Renews a claim: its time starts again.
 async fn renew(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
-    broker.renew_claim(queue, &id, claims::parse_term(&body)?).await?;
+    broker.renew_claim(&caller, queue, &id, claims::parse_term(&body)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives one message of a claim back, at once or after a `delay`.
-async fn return_one(
+/// Returns one message of a claim to the queue, at once or after a `delay`.
+async fn return_message(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     ClaimedMessage(claim, id): ClaimedMessage,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Error> {
     let delay_s = Query::parse(query.as_deref()).integer("delay")?;
-    broker.return_message(queue, &claim, &id, delay_s).await?;
+    broker.return_message(&caller, queue, &claim, &id, delay_s).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives a claim back; one that is not live is left so.
+/// Releases a claim. Releasing an expired or unknown claim has no effect.
 async fn release(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
 ) -> Result<StatusCode, Error> {
-    broker.release_claim(queue, &id).await?;
+    broker.release_claim(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,51 +1,49 @@
-//! What the service is and whether it works: `/`, `/v2` and `/v2/`, `/v2/ping`, `/v2/health`, `/healthz`, `/readyz`,
+//! Discovery (`/`, `/v2`, `/v2/`), health (`/v2/ping`, `/v2/health`, `/healthz`, `/readyz`) and
 //! `/metrics`.
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::middleware;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 
-use super::resource::{Resource, resource};
-use super::{Service, admission};
+use super::middleware::admission::Access;
+use super::middleware::outage::Outage::StoreState;
+use super::resource::{Resource, open_resource, resource};
+use super::service::Service;
 use crate::api::Error;
 use crate::api::error::unavailable;
 use crate::api::wire;
 use crate::auth::Caller;
-use crate::broker::{self, Broker};
-use crate::{metrics, storage};
+use crate::broker::{self, Broker, StoreError};
+use crate::metrics;
 
-/// The routes that need a caller.
+/// Returns the routes that require a caller.
 pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
     let mut routes = vec![
-        resource("/v2", "GET, OPTIONS", get(home)),
-        resource("/v2/", "GET, OPTIONS", get(home)),
-        resource("/v2/ping", "GET, HEAD, OPTIONS", get(ping).head(alive)),
+        resource("/v2").on(Method::GET, StoreState, home),
+        resource("/v2/").on(Method::GET, StoreState, home),
+        resource("/v2/ping").on(Method::GET, StoreState, ping).on(Method::HEAD, StoreState, alive),
     ];
     if admin_mode {
-        routes.push(resource("/v2/health", "GET, OPTIONS", get(health)));
+        routes.push(resource("/v2/health").on(Method::GET, StoreState, health));
     }
     routes
 }
 
-/// The routes that need none.
+/// Returns the routes that require no caller.
 pub(super) fn open_routes() -> Vec<Resource> {
-    let mut root = resource("/", "GET, OPTIONS", get(versions));
-    root.methods = root.methods.layer(middleware::from_fn(admission::admit_anybody));
     let mut routes = operations_routes();
-    routes.insert(0, root);
+    routes.insert(0, open_resource("/", Access::Public).on(Method::GET, StoreState, versions));
     routes
 }
 
-/// The routes for monitoring.
+/// Returns the routes for monitoring.
 pub(super) fn operations_routes() -> Vec<Resource> {
     vec![
-        resource("/healthz", "GET, OPTIONS", get(alive)),
-        resource("/readyz", "GET, OPTIONS", get(ready)),
-        resource("/metrics", "GET, OPTIONS", get(metrics)),
+        open_resource("/healthz", Access::Unchecked).on(Method::GET, StoreState, alive),
+        open_resource("/readyz", Access::Unchecked).on(Method::GET, StoreState, ready),
+        open_resource("/metrics", Access::Unchecked).on(Method::GET, StoreState, metrics),
     ]
 }
 
@@ -59,17 +57,18 @@ async fn home(State(service): State<Service>) -> Response {
     (headers, home).into_response()
 }
 
-/// `204` if the store answers.
+/// Returns `204` if the store responds.
 async fn ping(State(broker): State<Broker>, caller: Caller) -> Result<StatusCode, Error> {
     broker.ping(&caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `204` if the store answers and can write. The reason why not is for the operator.
+/// Returns `204` if the store responds and can write. Otherwise the response has the reason, for
+/// the operator.
 async fn ready(State(broker): State<Broker>) -> Response {
-    match broker.probe().await {
+    match broker.probe(&Caller::Anonymous).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(broker::Error::Store(storage::Error::Unavailable(reason))) => {
+        Err(broker::Error::Store(StoreError::Unavailable(reason))) => {
             unavailable(&format!("The message store cannot be used: {}.", reason.trim_end_matches('.')))
         }
         Err(error) => Error::from(error).into_response(),
@@ -80,8 +79,9 @@ async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(broker): State<Broker>) -> Response {
-    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], broker.metrics()).into_response()
+async fn metrics(State(broker): State<Broker>) -> Result<Response, Error> {
+    let exposition = broker.metrics(&Caller::Anonymous).await?;
+    Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], exposition).into_response())
 }
 
 async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {

@@ -1,24 +1,22 @@
-//! `/v2/queues/{queue_name}/messages`: post messages, follow the feed, get and delete by id.
+//! `/v2/queues/{queue_name}/messages`: post, list, stream, pop, get and delete messages.
 
 use std::slice;
-use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::LOCATION;
+use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 
-use super::admission::LastSegment;
-use super::connections::Connection;
-use super::delivery::with_way_back;
-use super::representation::accepts_events;
+use super::content_negotiation::accepts_events;
+use super::extract::INCLUDE_ORIGIN;
+use super::extract::LastSegment;
+use super::middleware::outage::Outage;
 use super::resource::{Resource, resource};
+use super::server::delivery::{PendingDeliveries, with_return_guard};
+use super::service::Service;
 use super::stream::LAST_EVENT_ID;
-use super::view::INCLUDE_ORIGIN;
 use super::warnings::Warnings;
-use super::{Service, answer, stream};
+use super::{response, stream};
 use crate::api::Error;
 use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
 use crate::api::wire::query::Query;
@@ -27,27 +25,35 @@ use crate::api::wire::{body, links, since};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest};
-use crate::broker::taken::Taken;
-use crate::domain::{Once, QueueId, Warned};
-use crate::storage::Scope;
+use crate::broker::undelivered::Undelivered;
+use crate::domain::{IdempotencyKey, QueueId, Scope, WithWarnings};
 
-/// About how many bytes the path of a message takes in an answer.
+/// Estimated size in bytes of the path of a message in a response.
 const PATH_BYTES: usize = 128;
-/// Names a request that is to happen once (draft-ietf-httpapi-idempotency-key-header).
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Identifies a request that must take effect only once
+/// (draft-ietf-httpapi-idempotency-key-header).
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// `DELETE` on the messages of a queue is a pop or a deletion by id.
+const POP_OR_DELETE: Outage = Outage::Parameter {
+    name: "pop",
+    present: "Messages could not be popped.",
+    absent: "Messages could not be deleted.",
+};
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
-        resource(
-            "/v2/queues/{queue_name}/messages",
-            "DELETE, GET, OPTIONS, POST",
-            get(list).post(post).delete(delete_many),
-        ),
-        resource("/v2/queues/{queue_name}/messages/{message_id}", "DELETE, GET, OPTIONS", get(show).delete(delete_one)),
+        resource("/v2/queues/{queue_name}/messages")
+            .on(Method::GET, "Messages could not be listed.", list)
+            .on(Method::POST, "Messages could not be enqueued.", post)
+            .on(Method::DELETE, POP_OR_DELETE, pop_or_delete),
+        resource("/v2/queues/{queue_name}/messages/{message_id}")
+            .on(Method::GET, "Message could not be retrieved.", get)
+            .on(Method::DELETE, "Message could not be deleted.", delete),
     ]
 }
 
-/// Posts messages: `201` with their paths, in the order given.
+/// Posts messages: `201` with their paths, in the order of the request.
 async fn post(
     State(broker): State<Broker>,
     caller: Caller,
@@ -57,17 +63,19 @@ async fn post(
     let bytes_max = broker.limits().max_messages_post_size;
     let (parts, body) = request.into_parts();
     let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
-    let once = parts.headers.get(IDEMPOTENCY_KEY).map(|key| Once::new(key.as_bytes(), &body)).transpose()?;
-    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, once };
-    let Warned { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
+    let idempotency =
+        parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
+    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency };
+    let WithWarnings { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
-    let posted = answer::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
+    let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
     Ok((StatusCode::CREATED, location, Warnings(warnings), posted).into_response())
 }
 
-/// A page of the feed behind a marker, or the feed itself as a stream of events; with `ids`, just those messages.
+/// Returns a page of the feed after a marker, or the feed as an event stream. With `ids`, returns
+/// only these messages.
 async fn list(
-    State(Service { broker, settings, events, .. }): State<Service>,
+    State(Service { broker, settings, stream_events, .. }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,
@@ -77,15 +85,15 @@ async fn list(
     let query = Query::parse(request.uri().query());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
-        let found = broker.get_messages(&queue, &ids).await?;
+        let found = broker.get_messages(&caller, &queue, &ids).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
-        return Ok(answer::json(&document, messages::documents_bytes(&found)));
+        return Ok(response::json(&document, messages::documents_bytes(&found)));
     }
 
     let echo = query.boolean("echo")?;
     let include_claimed = query.boolean("include_claimed")?;
     let include_delayed = query.boolean("include_delayed")?;
-    let mut wanted = MessageQuery {
+    let mut message_query = MessageQuery {
         marker: query.last("marker").map(str::to_owned),
         since: query.last("since").map(since::parse).transpose()?,
         limit: query.integer("limit")?,
@@ -95,67 +103,72 @@ async fn list(
     };
     if wants_stream {
         if let Some(last) = request.headers().get(LAST_EVENT_ID) {
-            (wanted.marker, wanted.since) = (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
+            (message_query.marker, message_query.since) =
+                (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
-        let feed = broker.follow(&caller, queue, &wanted).await?;
-        return Ok(stream::respond(feed, view, settings.stream_heartbeat, &events));
+        let feed = broker.follow(&caller, queue, &message_query).await?;
+        return Ok(stream::respond(feed, view, settings.stream_heartbeat, &stream_events));
     }
-    let Listed { page, position } = broker.list_messages(&caller, &queue, &wanted).await?;
+    let Listed { page, position } = broker.list_messages(&caller, &queue, &message_query).await?;
     let parameters = [
-        ("limit", wanted.limit.map(|limit| limit.to_string())),
+        ("limit", message_query.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),
         ("include_claimed", include_claimed.map(|include| include.to_string())),
-        // A queue without delay shows all it has, and says so in the link.
+        // A page of a queue without delays includes all messages, and its link says so.
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
         (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
-        ("wait", wanted.wait_s.map(|wait_s| wait_s.to_string())),
+        ("wait", message_query.wait_s.map(|wait_s| wait_s.to_string())),
     ];
     let path = messages::path(&queue);
     let links = match (page.messages.last(), position) {
-        // Who asked for what is new comes again for what is newer.
-        (None, Some(position)) if wanted.since.is_some() => {
-            vec![links::link(&path, &parameters, ("since", &since::behind(position)))]
+        // An empty page of a request with `since` has no last message. The link continues where the
+        // query stopped.
+        (None, Some(position)) if message_query.since.is_some() => {
+            vec![links::next_with(&path, &parameters, ("since", &since::after(position)))]
         }
         (last, _) => {
             let last = last.map(|message| message.id.to_string());
-            links::next(&path, wanted.marker.is_some(), &parameters, last.as_deref())
+            links::next(&path, message_query.marker.is_some(), &parameters, last.as_deref())
         }
     };
     let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
-    Ok(answer::json(&document, messages::documents_bytes(&page.messages)))
+    Ok(response::json(&document, messages::documents_bytes(&page.messages)))
 }
 
-/// One message.
-async fn show(
+/// Returns one message.
+async fn get(
     State(broker): State<Broker>,
     view: View,
+    caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
 ) -> Result<Response, Error> {
-    let message = broker.get_message(&queue, &id).await?;
+    let message = broker.get_message(&caller, &queue, &id).await?;
     let bytes = messages::documents_bytes(slice::from_ref(&message));
-    Ok(answer::json(&MessageDocument::new(&queue, &message, view), bytes))
+    Ok(response::json(&MessageDocument::new(&queue, &message, view), bytes))
 }
 
-/// Deletes one message; one that is not there is left so.
-async fn delete_one(
+/// Deletes one message. Deleting an unknown message has no effect.
+async fn delete(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Error> {
     let query = Query::parse(query.as_deref());
-    broker.delete_message(queue, &id, query.last("claim_id")).await?;
+    broker.delete_message(&caller, queue, &id, query.last("claim_id")).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes the messages of `ids`, those that are not there passed over; or pops as many as `pop` says.
-async fn delete_many(
+/// Deletes the messages of `ids` that exist, or pops up to `pop` messages.
+async fn pop_or_delete(
     State(broker): State<Broker>,
     view: View,
+    caller: Caller,
     queue: QueueId,
     RawQuery(query): RawQuery,
-    connection: Option<Extension<Arc<Connection>>>,
+    deliveries: PendingDeliveries,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
@@ -165,15 +178,16 @@ async fn delete_many(
             Err(Error::Request("\"claim_ids\" cannot be combined with \"pop\", only with \"ids\".".to_owned()))
         }
         Some(count) if ids.is_empty() => {
-            let Taken { value: popped, way_back } = broker.pop_messages(queue, count, query.integer("wait")?).await?;
+            let Undelivered { value: popped, return_guard } =
+                broker.pop_messages(&caller, queue, count, query.integer("wait")?).await?;
             let document = ListDocument { messages: messages::popped(&popped, view), links: None };
-            let response = answer::json(&document, messages::documents_bytes(&popped));
-            Ok(with_way_back(response, way_back, connection))
+            let response = response::json(&document, messages::documents_bytes(&popped));
+            Ok(with_return_guard(response, return_guard, deliveries))
         }
         None if !ids.is_empty() => {
-            broker.delete_messages(queue, &ids, &claims).await?;
+            broker.delete_messages(&caller, queue, &ids, &claims).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
-        _ => Err(Error::Request("Either \"ids\" or \"pop\" is needed, and not both.".to_owned())),
+        _ => Err(Error::Request("Exactly one of \"ids\" and \"pop\" is required.".to_owned())),
     }
 }

@@ -1,64 +1,64 @@
-//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, change and delete queues.
+//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete and purge queues,
+//! and their statistics.
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 
 use super::resource::{Resource, resource};
 use super::warnings::Warnings;
 use crate::api::Error;
+use crate::api::wire::metadata_patch::MetadataPatch;
 use crate::api::wire::purge::Kind;
 use crate::api::wire::query::Query;
 use crate::api::wire::{self, body, json, links, metadata_patch};
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::queues::QueueQuery;
-use crate::domain::queue::InvalidQueueId;
-use crate::domain::{Metadata, QueueId, QueueName, Warned};
-use crate::storage::Creation;
+use crate::broker::{self, Broker};
+use crate::domain::queue_id::InvalidQueueId;
+use crate::domain::{Creation, Metadata, QueueId, QueueName, WithWarnings};
 
 const PATH: &str = "/v2/queues";
-/// Maximum number of metadata keys that one list filters by.
+/// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
 
 pub(super) fn routes() -> Vec<Resource> {
     vec![
-        resource(PATH, "GET, OPTIONS", get(list)),
-        resource(
-            "/v2/queues/{queue_name}",
-            "DELETE, GET, OPTIONS, PATCH, PUT",
-            get(show).put(create).patch(update).delete(delete),
-        ),
-        resource("/v2/queues/{queue_name}/stats", "GET, OPTIONS", get(stats)),
-        resource("/v2/queues/{queue_name}/purge", "OPTIONS, POST", post(purge)),
+        resource(PATH).on(Method::GET, "Queues could not be listed.", list),
+        resource("/v2/queues/{queue_name}")
+            .on(Method::GET, "Queue metadata could not be retrieved.", get)
+            .on(Method::PUT, "Queue could not be created.", create)
+            .on(Method::PATCH, "Queue metadata could not be updated.", update)
+            .on(Method::DELETE, "Queue could not be deleted.", delete),
+        resource("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
+        resource("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
     ]
 }
 
-/// `/v2/queues/`: a queue without a name.
+/// Refuses `/v2/queues/`, a queue without a name.
 pub(super) async fn nameless() -> Error {
     InvalidQueueId::Name.into()
 }
 
-/// A page of the project's queues by name.
+/// Returns a page of the project's queues by name.
 async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let detailed = query.boolean("detailed")?;
     let with_count = query.boolean("with_count")?;
-    let wanted = queue_query(&query)?;
+    let queue_query = parse_queue_query(&query)?;
 
-    let listed = broker.list_queues(&caller, &wanted).await?;
+    let listed = broker.list_queues(&caller, &queue_query).await?;
     let parameters = [
-        ("limit", wanted.limit.map(|limit| limit.to_string())),
+        ("limit", queue_query.limit.map(|limit| limit.to_string())),
         ("detailed", detailed.map(|detailed| detailed.to_string())),
-        ("name", wanted.name.clone()),
+        ("name", queue_query.name.clone()),
         ("with_count", with_count.map(|with_count| with_count.to_string())),
     ];
-    let links = links::next(PATH, wanted.after.is_some(), &parameters, listed.next.as_deref());
+    let links = links::next(PATH, queue_query.after.is_some(), &parameters, listed.next.as_deref());
     let entry = |(name, metadata): &(QueueName, Metadata)| {
         let metadata = (detailed == Some(true)).then(|| metadata.with_defaults(broker.limits()));
         queue_document(name, metadata)
@@ -67,7 +67,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     page.insert("queues".to_owned(), listed.queues.iter().map(entry).collect());
     page.insert("links".to_owned(), json!(links));
     if with_count == Some(true) {
-        let count = broker.count_queues(&caller.project).await?;
+        let count = broker.count_queues(&caller).await?;
         if count > 0 {
             page.insert("count".to_owned(), json!(count));
         }
@@ -75,9 +75,11 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     Ok(Json(page).into_response())
 }
 
-/// Creates a queue: `201`, or `204` when it existed, whose metadata then stays as it is.
+/// Creates a queue: `201`, or `204` if the queue exists, in which case its metadata does not
+/// change.
 async fn create(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
@@ -89,7 +91,7 @@ async fn create(
         Some(_) => return Err(Error::Body("Document type not supported.".to_owned())),
     };
     let location = [(LOCATION, href(queue.name()))];
-    let Warned { value: creation, warnings } = broker.create_queue(queue, metadata).await?;
+    let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
     let status = match creation {
         Creation::Created => StatusCode::CREATED,
         Creation::Existed => StatusCode::NO_CONTENT,
@@ -97,14 +99,15 @@ async fn create(
     Ok((status, location, Warnings(warnings), ()).into_response())
 }
 
-/// A queue's metadata with all defaults, whether it exists or not.
-async fn show(State(broker): State<Broker>, queue: QueueId) -> Result<Json<Map<String, Value>>, Error> {
-    Ok(Json(broker.get_queue(&queue).await?))
+/// Returns a queue's metadata with all defaults, whether the queue exists or not.
+async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<Map<String, Value>>, Error> {
+    Ok(Json(broker.get_queue(&caller, &queue).await?))
 }
 
-/// Patches a queue's metadata, all operations or none.
+/// Applies a patch to a queue's metadata, all operations or none.
 async fn update(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
@@ -115,23 +118,33 @@ async fn update(
         return Err(Error::MediaType(metadata_patch::MEDIA_TYPE));
     }
     let body = body.ok_or_else(|| Error::Body("PATCH body could not be empty for update.".to_owned()))?;
-    match broker.update_queue(queue, metadata_patch::parse(&body)?).await {
-        Ok(Warned { value: metadata, warnings }) => Ok((Warnings(warnings), Json(metadata)).into_response()),
-        Err(crate::broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
+    let patch = MetadataPatch::parse(&body)?;
+    let change = move |metadata: &Metadata| {
+        patch.apply(metadata).map_err(|conflict| broker::Error::Conflict(conflict.to_string()))
+    };
+    match broker.update_queue(&caller, queue, change).await {
+        Ok(WithWarnings { value: metadata, warnings }) => Ok((Warnings(warnings), Json(metadata)).into_response()),
+        Err(broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What a queue holds, whether it exists or not.
-async fn stats(State(broker): State<Broker>, queue: QueueId, RawQuery(query): RawQuery) -> Result<Json<Value>, Error> {
+/// Returns the number of messages of a queue, whether the queue exists or not.
+async fn stats(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Error> {
     let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
-    let stats = broker.get_stats(&queue, detailed == Some(true)).await?;
+    let stats = broker.get_stats(&caller, &queue, detailed == Some(true)).await?;
     Ok(Json(wire::stats::document(&queue, &stats)))
 }
 
-/// Deletes what a queue holds, of the kinds that the body names, or all.
+/// Deletes the messages and subscriptions of a queue, or only the kind that the body names.
 async fn purge(
     State(broker): State<Broker>,
+    caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
@@ -142,21 +155,24 @@ async fn purge(
         None => wire::purge::ALL.to_vec(),
     };
     if kinds.contains(&Kind::Messages) {
-        broker.purge_messages(queue).await?;
+        broker.purge_messages(&caller, queue).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a queue with all it holds; one that is not there is left so.
-async fn delete(State(broker): State<Broker>, queue: QueueId) -> Result<StatusCode, Error> {
-    broker.delete_queue(queue).await?;
+/// Deletes a queue with its messages and claims. Deleting an unknown queue has no effect.
+async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.delete_queue(&caller, queue).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
+fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
     let filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
     if filters.len() > FILTERS_MAX {
-        return Err(Error::Request(format!("there are {} filters; at most {FILTERS_MAX} are allowed", filters.len())));
+        return Err(Error::Request(format!(
+            "the query has {} metadata filters; at most {FILTERS_MAX} are allowed",
+            filters.len()
+        )));
     }
     Ok(QueueQuery {
         after: query.last("marker").map(str::to_owned),
@@ -166,10 +182,14 @@ fn queue_query(query: &Query) -> Result<QueueQuery, Error> {
     })
 }
 
-/// `key=value` for a metadata key; the value is an integer if it reads as one.
+/// Parses `key=value`, a filter by a metadata key. A value with the form of an integer is an
+/// integer.
 fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), Error> {
     let [value] = values[..] else {
-        return Err(Error::Request(format!("the filter {key:?} has {} values; it takes one", values.len())));
+        return Err(Error::Request(format!(
+            "the metadata filter {key:?} has {} values; it must have one",
+            values.len()
+        )));
     };
     let value = value.parse::<i64>().map_or_else(|_| json!(value), |integer| json!(integer));
     Ok((key.to_owned(), value))

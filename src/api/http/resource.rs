@@ -1,22 +1,75 @@
-//! A path and its methods: what is not among them is answered with `405`, `OPTIONS` with `Allow`.
+//! A row of the route table: a path with its methods, and for each method the handler and the
+//! sentence of its `503`.
+//!
+//! `OPTIONS` and the `Allow` header of a `405` are derived from the methods.
 
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
 use axum::http::header::ALLOW;
-use axum::routing::MethodRouter;
+use axum::routing::{MethodFilter, MethodRouter};
 
-use super::Service;
+use super::middleware::admission::Access;
+use super::middleware::outage::Outage;
+use super::middleware::stack::WithMiddleware;
+use super::service::Service;
 use crate::api::Error;
 
-/// A path of the API.
+/// A path of the API with its methods. All handlers are behind the middleware.
 pub(super) struct Resource {
-    pub(super) path: &'static str,
-    pub(super) allow: &'static str,
-    pub(super) methods: MethodRouter<Service>,
+    path: &'static str,
+    access: Access,
+    methods: Vec<Method>,
+    router: MethodRouter<Service>,
 }
 
-/// A path that takes the methods of `allow`, for each of which `methods` has a handler.
-pub(super) fn resource(path: &'static str, allow: &'static str, methods: MethodRouter<Service>) -> Resource {
-    let methods = methods
-        .options(move || async move { [(ALLOW, allow)] })
-        .fallback(move || async move { Error::Method { allow } });
-    Resource { path, allow, methods }
+/// Creates a resource that requires a caller.
+pub(super) fn resource(path: &'static str) -> Resource {
+    open_resource(path, Access::Caller)
+}
+
+/// Creates a resource with this access rule.
+pub(super) fn open_resource(path: &'static str, access: Access) -> Resource {
+    Resource { path, access, methods: Vec::new(), router: MethodRouter::new() }
+}
+
+impl Resource {
+    /// Adds a method. `outage` is the sentence of the `503` response if the store is unavailable.
+    pub(super) fn on<T: 'static, H: Handler<T, Service>>(
+        mut self,
+        method: Method,
+        outage: impl Into<Outage>,
+        handler: H,
+    ) -> Self {
+        let filter = MethodFilter::try_from(method.clone()).expect("all methods of the API are standard methods");
+        let handler = WithMiddleware::new(self.access, outage.into(), handler);
+        self.router = self.router.on(filter, handler);
+        self.methods.push(method);
+        self
+    }
+
+    /// Returns the path template.
+    pub(super) fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Returns the methods in alphabetical order, including `OPTIONS`.
+    pub(super) fn methods(&self) -> Vec<Method> {
+        let mut methods = self.methods.clone();
+        methods.push(Method::OPTIONS);
+        methods.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        methods
+    }
+
+    /// Adds the resource to a router: its methods, `OPTIONS`, and a `405` response for all other
+    /// methods.
+    pub(super) fn add_to(self, router: Router<Service>) -> Router<Service> {
+        let methods = self.methods();
+        let allow = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+        let refused = allow.clone();
+        let refuse = move || async move { Error::Method { allow: refused } };
+        let resource = self.on(Method::OPTIONS, Outage::StoreState, move || async move { [(ALLOW, allow)] });
+        let refuse = WithMiddleware::new(resource.access, Outage::StoreState, refuse);
+        router.route(resource.path, resource.router.fallback(refuse))
+    }
 }

@@ -1,37 +1,40 @@
-//! `/v2/queues/{queue_name}/share`: sign a URL, which lets others do with the queue what it says.
+//! `/v2/queues/{queue_name}/share`: sign a URL that gives its holder access to a queue.
 //!
-//! The store is not asked: a URL may be signed for a queue that is yet to come.
+//! This does not access the store: a URL may be signed for a queue that does not exist yet.
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::routing::post;
+use axum::http::{HeaderMap, Method};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::Service;
+use super::middleware::outage::Outage;
 use super::resource::{Resource, resource};
+use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::{self, body};
+use crate::auth::Caller;
 use crate::domain::QueueId;
 
 pub(super) fn routes() -> Vec<Resource> {
-    vec![resource("/v2/queues/{queue_name}/share", "OPTIONS, POST", post(share))]
+    vec![resource("/v2/queues/{queue_name}/share").on(Method::POST, Outage::StoreState, share)]
 }
 
-/// Signs a URL for paths of the queue.
+/// Signs a URL for paths of the queue and returns what a client needs to use it.
 async fn share(
     State(service): State<Service>,
+    caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Error> {
+    service.broker.authorize_share(&caller, &queue)?;
     let bytes_max = service.broker.limits().max_queue_metadata;
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
     let url = wire::share::parse(&body, &queue, OffsetDateTime::now_utc())?;
-    let unsigned =
+    let no_key =
         || Error::Request("this server cannot sign URLs; its operator must set secret_key in [signed_url]".to_owned());
-    let signer = service.settings.signer.as_ref().ok_or_else(unsigned)?;
+    let signer = service.settings.signer.as_ref().ok_or_else(no_key)?;
     Ok(Json(wire::share::document(&url, &signer.sign(&url))))
 }

@@ -1,9 +1,9 @@
-//! A feed as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): each event is a
-//! message, and its id the message's, so that a reader which comes back names its marker in `Last-Event-ID`.
+//! A feed as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! The next page is read when the client has taken the one before. A page that is large takes its share of a budget first, so
-//! many clients that do not read cost little memory each. Clients that take nothing for too long are hung up on: see
-//! `server.rs`.
+//! Each event is a message, and its id is the message id, so a client that reconnects sends its
+//! marker in `Last-Event-ID`. The next page is read when the connection has taken the previous one.
+//! A large page needs a share of a memory budget first, so clients that do not read cost little
+//! memory each. `server/mod.rs` disconnects clients that read nothing for too long.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,58 +17,59 @@ use futures::stream;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::answer;
-use super::memory::{MemoryBudget, MemoryShare};
+use super::memory_budget::{MemoryBudget, MemoryShare};
+use super::response;
 use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
 use crate::broker::feed::Feed;
 use crate::domain::Message;
 
-/// The media type.
+/// The media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
-/// The header in which a client that comes back names the last event that it has.
+/// The header in which a client that reconnects names the last event that it received.
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
-/// Comes first: after how many milliseconds a browser that was cut off shall come back.
-const GREETING: &[u8] = b"retry: 1000\n\n";
-/// A line that no reader makes an event of.
+/// The start of every stream: the time in milliseconds after which a disconnected browser
+/// reconnects.
+const RETRY_HINT: &[u8] = b"retry: 1000\n\n";
+/// A comment line, which clients ignore.
 const HEARTBEAT: &[u8] = b":\n\n";
-/// About how many bytes an event has beside its document.
+/// Estimated size in bytes of an event without its document.
 const FRAME_BYTES: usize = 64;
 
-/// Maximum size in bytes of the events that a stream may hold without a share of the budget, beside what its connection
-/// buffers.
+/// Maximum size in bytes of the events that a stream may hold without a share of the budget. The
+/// buffers of its connection are not included.
 const FREE_BYTES: usize = 8 * 1024;
 
-/// A stream that has not ended yet.
-struct Open {
+/// A stream that has not ended.
+struct OpenStream {
     feed: Feed,
     share: MemoryShare,
     view: View,
     heartbeat: Duration,
 }
 
-/// The feed as a stream of events without end.
+/// Returns the feed as an endless stream of events.
 pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &MemoryBudget) -> Response {
     let share = budget.share(feed.queue().project());
-    let greeting = stream::iter([Ok::<_, Infallible>(Bytes::from_static(GREETING))]);
-    let events = stream::unfold(Some(Open { feed, share, view, heartbeat }), |open| async {
+    let start = stream::iter([Ok::<_, Infallible>(Bytes::from_static(RETRY_HINT))]);
+    let events = stream::unfold(Some(OpenStream { feed, share, view, heartbeat }), |open| async {
         let mut open = open?;
         let (part, is_open) = next_part(&mut open).await?;
         Some((Ok(part), is_open.then_some(open)))
     });
-    let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(greeting, events)));
+    let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(start, events)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // nginx holds answers back otherwise.
+    // Without this header, nginx buffers the response.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// The next part of a stream, and whether more follows.
-async fn next_part(open: &mut Open) -> Option<(Bytes, bool)> {
-    // The connection has taken the part before this one.
+/// Returns the next part of a stream, and whether more follows.
+async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
+    // The connection has taken the previous part.
     open.share.release();
     let Ok(next) = timeout(open.heartbeat, next_events(open)).await else {
         return Some((Bytes::from_static(HEARTBEAT), true));
@@ -76,8 +77,8 @@ async fn next_part(open: &mut Open) -> Option<(Bytes, bool)> {
     next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
 }
 
-/// The next events, as soon as there is memory for them; `None` when the service stops.
-async fn next_events(open: &mut Open) -> Result<Option<Bytes>, Error> {
+/// Returns the next events as soon as there is memory for them, or `None` if the service stops.
+async fn next_events(open: &mut OpenStream) -> Result<Option<Bytes>, Error> {
     loop {
         let Some(messages) = open.feed.next().await? else {
             return Ok(None);
@@ -88,7 +89,7 @@ async fn next_events(open: &mut Open) -> Result<Option<Bytes>, Error> {
         if bytes <= FREE_BYTES || open.share.take(missing).is_ok() {
             return Ok(Some(events));
         }
-        // They are read again when there is memory for them.
+        // The events are read again when there is memory for them.
         open.feed.unread();
         drop((events, messages));
         open.share.release();
@@ -96,19 +97,19 @@ async fn next_events(open: &mut Open) -> Result<Option<Bytes>, Error> {
     }
 }
 
-fn events(open: &Open, messages: &[Message]) -> Result<Bytes, Error> {
+fn events(open: &OpenStream, messages: &[Message]) -> Result<Bytes, Error> {
     let mut text = Vec::with_capacity(documents_bytes(messages) + FRAME_BYTES * messages.len());
     for message in messages {
         text.extend_from_slice(format!("id: {}\ndata: ", message.id).as_bytes());
-        // A document is one line: JSON escapes what ends one.
-        answer::write(&mut text, &MessageDocument::new(open.feed.queue(), message, open.view))?;
+        // A document is a single line, because JSON escapes line breaks.
+        response::write(&mut text, &MessageDocument::new(open.feed.queue(), message, open.view))?;
         text.extend_from_slice(b"\n\n");
     }
     Ok(text.into())
 }
 
-/// Tells why the stream ends here.
+/// Returns the event that says why the stream ends.
 fn failure(error: &Error) -> Bytes {
-    let (title, description) = error.words();
+    let (title, description) = error.title_and_description();
     format!("event: failure\ndata: {}\n\n", json!({ "title": title, "description": description })).into()
 }

@@ -1,4 +1,5 @@
-//! `Sukkal-Warning`: why a part of a request that was accepted has no effect, one header a warning.
+//! The `Sukkal-Warning` header, which says why a part of an accepted request has no effect. Each
+//! warning has its own header.
 
 use std::convert::Infallible;
 
@@ -9,16 +10,16 @@ use crate::domain::Warning;
 
 const WARNING: &str = "sukkal-warning";
 
-/// The warnings of an answer.
+/// Warnings to add to a response.
 pub(super) struct Warnings(pub(super) Vec<Warning>);
 
 impl IntoResponseParts for Warnings {
     type Error = Infallible;
 
     fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Infallible> {
-        let lines = self.0.iter().map(|warning| HeaderValue::try_from(warning.to_string()));
-        for line in lines.flatten() {
-            response.headers_mut().append(WARNING, line);
+        let values = self.0.iter().map(|warning| HeaderValue::try_from(warning.to_string()));
+        for value in values.flatten() {
+            response.headers_mut().append(WARNING, value);
         }
         Ok(response)
     }

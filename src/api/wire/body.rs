@@ -1,4 +1,5 @@
-//! Request bodies: refused by `Content-Length` before a byte of them is read, or when they turn out to be too long.
+//! Reads request bodies. A body that is too large is refused by its `Content-Length` before it is
+//! read, or while it is read.
 
 use std::error::Error as StdError;
 
@@ -11,18 +12,19 @@ use thiserror::Error;
 
 use crate::api::Error;
 
-/// The error of a body for which there is no memory, because of other requests.
+/// The error of a body for which there is no memory, because the bodies of other requests use it.
 #[derive(Debug, Error)]
-#[error("the bodies of other requests take all the memory that there is for bodies")]
+#[error("the bodies of other requests use all the memory for bodies")]
 pub struct BudgetExceeded;
 
-/// Whether the request says that it brings a body, which may be empty.
+/// Returns whether the headers announce a body, which may be empty.
 #[must_use]
 pub fn is_announced(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// The body, if there is one that is not empty. One of more than `bytes_max` is answered by what `too_large` makes of it.
+/// Returns the body, unless it is empty. If it has more than `bytes_max` bytes, the error is made
+/// by `too_large`.
 pub async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -36,7 +38,7 @@ pub async fn read(
     match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {
         Ok(whole) => Ok(Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty())),
         Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
-            Err(too_large(format!("the body has more than {bytes_max} bytes, which is the maximum")))
+            Err(too_large(format!("the body has more than {bytes_max} bytes; at most {bytes_max} are allowed")))
         }
         Err(error) if is_caused_by::<BudgetExceeded>(&*error) => Err(Error::BodyBudget),
         Err(_) => Err(Error::BodyCutOff),
@@ -47,7 +49,7 @@ fn is_caused_by<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool
     error.is::<E>() || error.source().is_some_and(is_caused_by::<E>)
 }
 
-/// The body, where there has to be one.
+/// Returns the body, which must not be empty. Otherwise the same as [`read`].
 pub async fn read_required(
     headers: &HeaderMap,
     body: Body,

@@ -1,5 +1,5 @@
-//! Checksums of message bodies: MD5 over the JSON text that Python's `json.dumps` makes of a body, so that
-//! clients of the reference implementation can check what they get.
+//! Checksums of message bodies: MD5 of the JSON text that Python's `json.dumps` writes for a body.
+//! Clients of the reference implementation compare them.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,28 +9,29 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::ser::{self, CharEscape, Formatter};
 
-use super::json::Shown;
+use super::json::JsonBody;
 
-/// Whether documents of messages carry checksums.
+/// Whether message documents have checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// They do.
+    /// Documents have checksums.
     Shown,
-    /// They have no such key.
+    /// Documents have no `checksum` key.
     Hidden,
 }
 
 impl Checksums {
-    /// What stands in the document of a message with this body; a body of `null` has no checksum.
+    /// Returns the checksum for the document of a message with this body. A `null` body has no
+    /// checksum.
     #[must_use]
-    pub fn of(self, body: Shown<'_>) -> Option<Checksum<'_>> {
+    pub fn of(self, body: JsonBody<'_>) -> Option<Checksum<'_>> {
         (self == Self::Shown && !body.is_null()).then_some(Checksum(body))
     }
 }
 
-/// The checksum of a body, which is computed when it is shown.
+/// The checksum of a body. It is computed when it is serialized.
 #[derive(Clone, Copy, Debug)]
-pub struct Checksum<'a>(Shown<'a>);
+pub struct Checksum<'a>(JsonBody<'a>);
 
 impl Serialize for Checksum<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -38,7 +39,7 @@ impl Serialize for Checksum<'_> {
     }
 }
 
-/// `MD5:` and the hash in hexadecimal. An error where the value has no JSON form.
+/// Returns `MD5:` and the hash in hexadecimal. Fails if the value has no JSON form.
 pub fn checksum(body: &impl Serialize) -> serde_json::Result<String> {
     let mut text = String::from("MD5:");
     for byte in Md5::digest(dumps(body)?) {
@@ -47,14 +48,14 @@ pub fn checksum(body: &impl Serialize) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// What Python's `json.dumps` makes of the value.
+/// Returns the text that Python's `json.dumps` writes for the value.
 fn dumps(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     value.serialize(&mut ser::Serializer::with_formatter(&mut bytes, Python))?;
     Ok(bytes)
 }
 
-/// Spaces behind commas and colons, nothing but ASCII, floats as `repr` has them.
+/// Formats JSON with a space after commas and colons, in ASCII only, and with floats as in `repr`.
 struct Python;
 
 impl Formatter for Python {
@@ -107,18 +108,18 @@ fn separate<W: io::Write + ?Sized>(writer: &mut W, first: bool) -> io::Result<()
     if first { Ok(()) } else { writer.write_all(b", ") }
 }
 
-/// A float as Python writes it: the fewest digits that name it, with an exponent of two digits or more where
-/// the point would stand far off.
+/// Returns a float as Python writes it: with as few digits as identify it. Very large and small
+/// floats have an exponent of two or more digits.
 fn repr(value: f64) -> String {
-    // Of two shortest forms Python takes the nearer, or else the even one; so does serde_json, but not the
-    // standard library.
+    // Of two shortest forms, Python writes the nearer one, or the even one if both are equally
+    // near. So does serde_json, but not the standard library.
     let text = serde_json::to_string(&value).expect("a body has finite floats only");
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |text| ("-", text));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let all = format!("{whole}{fraction}");
     let digits = all.trim_start_matches('0');
-    // Where the point stands, counted from the first digit.
+    // Position of the decimal point, counted from the first digit.
     let point =
         exponent.parse::<isize>().expect("an exponent is an integer") + length(whole) - length(&all) + length(digits);
     let digits = digits.trim_end_matches('0');
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_have_the_checksums_of_the_reference_implementation() {
+    fn checksums_equal_those_of_the_reference_implementation() {
         let vectors = [
             (json!({"k": "v", "a": [1, 2.0, null, true, "\u{e9}"]}), "MD5:e3e5a3a7d3644ecf5f6996d71ad480cb"),
             (json!("str"), "MD5:767e2d7912ebefdfe18495ed53635fc8"),
@@ -166,14 +167,14 @@ mod tests {
         }
     }
 
-    /// What a document shows as the checksum of this body.
+    /// Returns the checksum in the document of a message with this body.
     fn shown(checksums: Checksums, body: &Value) -> Value {
         let body = Body::from_msgpack(rmp_serde::to_vec(body).unwrap().into());
-        serde_json::to_value(checksums.of(Shown(&body))).unwrap()
+        serde_json::to_value(checksums.of(JsonBody(&body))).unwrap()
     }
 
     #[test]
-    fn text_is_ascii_with_spaces_behind_commas_and_colons() {
+    fn json_text_is_ascii_with_a_space_after_commas_and_colons() {
         let body = json!({"b": [], "a": {"": [false, 0, -1]}, "t": "\u{1f600}\u{7f}\u{ff}/\"\\\u{8}\u{c}\n\r\t\u{1f}"});
 
         let expected = r#"{"b": [], "a": {"": [false, 0, -1]}, "t": "\ud83d\ude00\u007f\u00ff/\"\\\b\f\n\r\t\u001f"}"#;
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_as_python_has_them() {
+    fn numbers_are_written_as_in_python() {
         for (number, expected) in [
             (2.0, "2.0"),
             (-0.0, "-0.0"),
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn null_has_no_checksum_and_nothing_has_one_where_none_are_wanted() {
+    fn null_has_no_checksum_and_hidden_checksums_are_absent() {
         assert_eq!(shown(Checksums::Shown, &Value::Null), Value::Null);
         assert_eq!(shown(Checksums::Hidden, &json!("str")), Value::Null);
         for falsy in [json!(false), json!(0), json!(""), json!([]), json!({})] {

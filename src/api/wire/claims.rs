@@ -1,4 +1,4 @@
-//! Claim documents.
+//! Claim documents, and the parameters of claim requests.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::api::Error;
 use crate::broker::claims::{Preference, TermDraft};
 use crate::domain::{Claim, ClaimId, QueueId, Shard, Tenant};
 
-/// A claim as it is shown.
+/// The document of a claim.
 #[derive(Debug, Serialize)]
 pub struct ClaimDocument<'a> {
     age: u64,
@@ -20,7 +20,7 @@ pub struct ClaimDocument<'a> {
 }
 
 impl<'a> ClaimDocument<'a> {
-    /// The document of a claim in this queue.
+    /// Creates the document of a claim of this queue.
     #[must_use]
     pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View) -> Self {
         Self {
@@ -32,13 +32,13 @@ impl<'a> ClaimDocument<'a> {
     }
 }
 
-/// The path of a claim.
+/// Returns the path of a claim.
 #[must_use]
 pub fn href(queue: &QueueId, id: ClaimId) -> String {
     format!("/v2/queues/{}/claims/{id}", queue.name())
 }
 
-/// Reads `shard:NUMBER` or `tenant:NAME`.
+/// Parses `shard:NUMBER` or `tenant:NAME`.
 pub fn parse_preference(text: &str) -> Result<Preference, Error> {
     let parsed = match text.split_once(':') {
         Some(("shard", number)) => number.parse().ok().and_then(Shard::new).map(Preference::Shard),
@@ -51,7 +51,7 @@ pub fn parse_preference(text: &str) -> Result<Preference, Error> {
     })
 }
 
-/// Reads `{"ttl": …, "grace": …}`; both may be missing, other fields are dropped.
+/// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and other fields are ignored.
 pub fn parse_term(bytes: &[u8]) -> Result<TermDraft, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));

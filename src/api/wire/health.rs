@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::broker::health::OperationHealth;
 
-/// What operators see of a health check. A store that cannot be reached is answered with an error.
+/// Returns the result of a health check. The store was reachable: otherwise the response is an
+/// error.
 #[must_use]
 pub fn document(operations: &[OperationHealth]) -> Value {
     let operations: Map<String, Value> =

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Queue and message resources, as json-home lists them: relation, template, variables with what
-/// they stand for (behind `param/`), methods.
+/// A resource in the json-home document: relation, path template, variables with their meanings
+/// (the part after `param/`), and methods.
 type Resource = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
 const QUEUE: (&str, &str) = ("queue_name", "queue_name");
@@ -54,7 +54,7 @@ const RESOURCES: [Resource; 15] = [
     ("rel/ping", "/v2/ping", &[], &["GET"]),
 ];
 
-/// The versions that are served: one.
+/// Returns the document with the versions of the API, of which there is one.
 #[must_use]
 pub fn versions() -> Value {
     json!({"versions": [{
@@ -69,7 +69,7 @@ pub fn versions() -> Value {
     }]})
 }
 
-/// What can be done with the API, and where. Operators see their own routes too.
+/// Returns the json-home document. With `admin_mode`, it includes the routes for operators.
 #[must_use]
 pub fn home(admin_mode: bool) -> Value {
     let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();
@@ -84,7 +84,7 @@ fn entry((relation, template, variables, methods): &Resource) -> (String, Value)
     let mut resource = json!({ "href-template": template, "hints": hints(methods) });
     if !variables.is_empty() {
         resource["href-vars"] =
-            variables.iter().map(|(name, means)| ((*name).to_owned(), json!(format!("param/{means}")))).collect();
+            variables.iter().map(|(name, meaning)| ((*name).to_owned(), json!(format!("param/{meaning}")))).collect();
     }
     ((*relation).to_owned(), resource)
 }

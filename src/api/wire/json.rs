@@ -1,4 +1,5 @@
-//! JSON as this API takes it: an object or array, integers of 64 signed bits, no `NaN`.
+//! The JSON that the API accepts: an object or array, with integers of at most 64 signed bits and
+//! without `NaN`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,18 +9,18 @@ use super::msgpack::{self, Converted, Reader, Token};
 use crate::api::Error;
 use crate::domain::{self, Body};
 
-/// The shortest run of digits that can be beyond 64 signed bits.
-const SUSPICIOUS_DIGITS: usize = 19;
+/// Minimum number of digits of an integer that does not fit into 64 signed bits.
+const OVERSIZED_DIGITS_MIN: usize = 19;
 
-/// The object or array that the bytes spell.
+/// Parses an object or array.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     match serde_json::from_slice(bytes) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) if !has_oversized_integer(bytes) => Ok(value),
-        parsed => Err(refusal(bytes, parsed.err())),
+        parsed => Err(invalid(bytes, parsed.err())),
     }
 }
 
-/// The object or array that the bytes spell, as the `MessagePack` of the tree that [`parse`] makes.
+/// Parses an object or array into the `MessagePack` of the tree that [`parse`] returns.
 pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let is_document = |msgpack| matches!(Reader::new(msgpack).token(), Some(Token::Object(_) | Token::Array(_)));
     let is_oversized = |suspected: bool| suspected && has_oversized_integer(bytes);
@@ -29,12 +30,13 @@ pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
         {
             Ok(msgpack)
         }
-        converted => Err(refusal(bytes, converted.err())),
+        converted => Err(invalid(bytes, converted.err())),
     }
 }
 
-/// Why the bytes are refused: with what the parser says, or, where it says nothing, because they are a single value.
-fn refusal(bytes: &[u8], error: Option<serde_json::Error>) -> Error {
+/// Returns the error for bytes that are not accepted, with the message of the parser. Without a
+/// parser error, the bytes are a single value.
+fn invalid(bytes: &[u8], error: Option<serde_json::Error>) -> Error {
     if has_oversized_integer(bytes) {
         return Error::Body("JSON contains integer that is too large.".to_owned());
     }
@@ -43,43 +45,43 @@ fn refusal(bytes: &[u8], error: Option<serde_json::Error>) -> Error {
         |error| {
             let (line, column) = (error.line(), error.column());
             let text = error.to_string();
-            let what = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-            format!("Line {line}, column {column}: {what}.")
+            let message = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+            format!("Line {line}, column {column}: {message}.")
         },
     );
     Error::Body(format!("Request body could not be parsed. {reason}"))
 }
 
-/// The tree of a value that was just written as `MessagePack`.
+/// Returns the tree of a value that was just written as `MessagePack`.
 pub(super) fn from_msgpack(msgpack: &[u8]) -> Value {
     rmp_serde::from_slice(msgpack).expect("JSON always has a MessagePack form")
 }
 
-/// A stored value as it is shown.
+/// A stored body that is serialized into a document.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a>(pub &'a Body);
+pub struct JsonBody<'a>(pub &'a Body);
 
-impl Shown<'_> {
-    /// Whether it is `null`.
+impl JsonBody<'_> {
+    /// Returns whether the body is `null`.
     #[must_use]
     pub fn is_null(self) -> bool {
         Reader::new(self.0.as_msgpack()).token() == Some(Token::Null)
     }
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for JsonBody<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         msgpack::serialize(self.0.as_msgpack(), serializer)
     }
 }
 
-/// The integer that a field of a document has.
+/// Returns the integer in a field of a document.
 pub fn integer(field: &str, value: &Value) -> Result<i64, Error> {
     domain::integer::integer(value)
         .ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
 }
 
-/// A document for people, indented by four spaces as the reference implementation does.
+/// Returns the text of a document, indented by four spaces as in the reference implementation.
 #[must_use]
 pub fn indented(document: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -88,7 +90,8 @@ pub fn indented(document: &Value) -> Vec<u8> {
     bytes
 }
 
-/// The parser would silently take such an integer for a float.
+/// Returns whether an integer does not fit into 64 signed bits. The parser would silently convert
+/// it to a float.
 fn has_oversized_integer(json: &[u8]) -> bool {
     let mut at = 0;
     while let Some(byte) = json.get(at) {
@@ -98,7 +101,7 @@ fn has_oversized_integer(json: &[u8]) -> bool {
                 let length = json[at..].iter().take_while(|byte| b"+-.eE0123456789".contains(byte)).count();
                 let number = &json[at..at + length];
                 let is_integer = number.iter().all(|byte| b"-0123456789".contains(byte));
-                if length >= SUSPICIOUS_DIGITS && is_integer && !fits(number) {
+                if length >= OVERSIZED_DIGITS_MIN && is_integer && !fits(number) {
                     return true;
                 }
                 at += length;
@@ -113,7 +116,7 @@ fn fits(integer: &[u8]) -> bool {
     std::str::from_utf8(integer).is_ok_and(|text| text.parse::<i64>().is_ok())
 }
 
-/// How many bytes the string at the front takes, its quotes included.
+/// Returns the length in bytes of the string at the start, including its quotes.
 fn string_length(json: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = json.get(at) {
@@ -133,33 +136,33 @@ mod tests {
 
     use super::*;
 
-    fn refusal(text: &str) -> String {
+    fn error_text(text: &str) -> String {
         parse(text.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn integers_have_64_signed_bits() {
+    fn integers_must_fit_into_64_signed_bits() {
         assert_eq!(parse(b"[9223372036854775807, -9223372036854775808]").unwrap(), json!([i64::MAX, i64::MIN]));
         assert_eq!(parse(br#"["99999999999999999999\"9", 1.5e20]"#).unwrap()[1], json!(1.5e20));
         for text in ["[9223372036854775808]", "[-9223372036854775809]", r#"{"a": ["\\", 99999999999999999999]}"#] {
-            assert_eq!(refusal(text), "JSON contains integer that is too large.", "{text}");
+            assert_eq!(error_text(text), "JSON contains integer that is too large.", "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_object_or_array_is_refused() {
+    fn only_objects_and_arrays_are_accepted() {
         for text in
             ["", "null", "5", "\"x\"", "[1", "[NaN]", "[Infinity]", "[1e400]", "[\"\\ud800\"]", "[\"a\nb\"]", "[1]x"]
         {
-            let refusal = refusal(text);
-            assert!(refusal.starts_with("Request body could not be parsed. "), "{text}: {refusal}");
+            let error = error_text(text);
+            assert!(error.starts_with("Request body could not be parsed. "), "{text}: {error}");
         }
         assert!(parse(b"[\"\xff\"]").is_err());
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
     }
 
     #[test]
-    fn a_refusal_says_where_the_error_is() {
+    fn an_error_gives_the_line_and_column() {
         for (text, reason) in [
             ("{\"a\": 1,\n \"b\": tru}", "Line 2, column 10: expected ident."),
             ("{\"a\": 1", "Line 1, column 7: EOF while parsing an object."),
@@ -171,13 +174,13 @@ mod tests {
             ("5", "It must be an object or an array."),
         ] {
             let expected = format!("Request body could not be parsed. {reason}");
-            assert_eq!(refusal(text), expected);
+            assert_eq!(error_text(text), expected);
             assert_eq!(parse_to_msgpack(text.as_bytes()).unwrap_err().to_string(), expected);
         }
     }
 
     #[test]
-    fn the_last_of_two_equal_keys_counts_and_keys_keep_their_order() {
+    fn the_last_of_equal_keys_counts_and_keys_keep_their_order() {
         let value = parse(br#"{"b": 1, "a": 2, "b": 3}"#).unwrap();
 
         assert_eq!(value.to_string(), r#"{"b":3,"a":2}"#);
@@ -202,16 +205,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_comes_back_to_the_letter(value in any_json()) {
+        fn a_body_is_returned_unchanged(value in any_json()) {
             let text = json!([value]).to_string();
 
             let stored = Body::from_msgpack(parse_to_msgpack(text.as_bytes()).unwrap().into());
 
-            prop_assert_eq!(serde_json::to_string(&Shown(&stored)).unwrap(), text);
+            prop_assert_eq!(serde_json::to_string(&JsonBody(&stored)).unwrap(), text);
         }
 
         #[test]
-        fn no_bytes_make_the_parser_stumble(bytes: Vec<u8>) {
+        fn no_bytes_make_the_parser_panic(bytes: Vec<u8>) {
             let _either = parse(&bytes);
         }
     }

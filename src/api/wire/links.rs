@@ -1,21 +1,22 @@
-//! `links`: how a client comes from one page to the next.
+//! The `links` of a page, which lead to the next page.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
+const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
 
-/// A link to another page.
+/// A link to the next page.
 #[derive(Debug, Serialize)]
 pub struct Link {
     rel: &'static str,
     href: String,
 }
 
-/// The links of a page: none without a marker of the next page, else always the one to the next, even if that will be
-/// empty. `parameters` are the request's, without its marker.
+/// Returns the links of a page: none without a marker of the next page, otherwise the link to the
+/// next page, which may be empty. `parameters` are those of the request without its marker.
 ///
-/// The marker stands first if the request had one, else last: clients compare links as text.
+/// The marker is the first parameter if the request had a marker, otherwise the last one. Clients
+/// compare links as text.
 #[must_use]
 pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)], marker: Option<&str>) -> Vec<Link> {
     let Some(marker) = marker else {
@@ -23,19 +24,19 @@ pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)],
     };
     let marker = [("marker", marker)].into_iter();
     vec![if had_marker {
-        link_to(path, marker.chain(given(parameters)))
+        link_to(path, marker.chain(present(parameters)))
     } else {
-        link_to(path, given(parameters).chain(marker))
+        link_to(path, present(parameters).chain(marker))
     }]
 }
 
-/// A link to the next page with one parameter more.
+/// Returns a link to the next page with an additional parameter.
 #[must_use]
-pub fn link(path: &str, parameters: &[(&str, Option<String>)], more: (&str, &str)) -> Link {
-    link_to(path, given(parameters).chain([more]))
+pub fn next_with(path: &str, parameters: &[(&str, Option<String>)], additional: (&str, &str)) -> Link {
+    link_to(path, present(parameters).chain([additional]))
 }
 
-fn given<'a>(parameters: &'a [(&'a str, Option<String>)]) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn present<'a>(parameters: &'a [(&'a str, Option<String>)]) -> impl Iterator<Item = (&'a str, &'a str)> {
     parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)))
 }
 
@@ -45,7 +46,7 @@ fn link_to<'a>(path: &str, parameters: impl Iterator<Item = (&'a str, &'a str)>)
         href.push(if index == 0 { '?' } else { '&' });
         href.push_str(name);
         href.push('=');
-        href.extend(utf8_percent_encode(value, PLAIN));
+        href.extend(utf8_percent_encode(value, UNESCAPED));
     }
     Link { rel: "next", href }
 }
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_keeps_its_place() {
+    fn the_marker_is_first_if_the_request_had_one() {
         let limit = [("limit", Some("2".to_owned())), ("detailed", None)];
 
         assert_eq!(href(false, &limit), "/v2/queues?limit=2&marker=q%203");
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_page_leads_nowhere() {
+    fn a_page_without_a_next_marker_has_no_links() {
         assert!(next("/v2/queues", true, &[], None).is_empty());
     }
 }

@@ -1,6 +1,4 @@
-//! Message documents.
-
-use std::fmt::{self, Write as _};
+//! Message documents, and the body of a post.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,42 +6,44 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::checksum::Checksum;
-use super::json::{self, Shown};
+use super::json::{self, JsonBody};
 use super::links::Link;
 use super::msgpack::{Reader, Token};
-use super::text::Text;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
-use crate::domain::{Body, ClaimId, Message, MessageId, QueueId, QueueName, Tenant};
+use crate::domain::{Body, ClaimId, Message, MessageId, QueueId, Tenant};
 
-/// The longest list of ids in a `Location` header: clients and proxies refuse long header lines.
+/// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.
 const LOCATION_IDS_MAX: usize = 100;
-/// About how many bytes a message's document has beside its body, or a list beside its messages.
+/// Maximum length in bytes of the path of a message.
+const HREF_BYTES_MAX: usize = 168;
+/// Estimated size in bytes of a message document without its body, and of a list without its
+/// messages.
 const FRAME_BYTES: usize = 256;
 
-/// A message as it is shown. Clients fail on keys that they do not know, so there are no others.
+/// The document of a message. Clients fail on unknown keys, so it has no other keys.
 #[derive(Debug, Serialize)]
 pub struct MessageDocument<'a> {
-    id: Text<MessageId>,
-    href: Text<Href<'a>>,
+    id: Uuid,
+    href: String,
     ttl: u32,
     age: u64,
-    body: Shown<'a>,
+    body: JsonBody<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginDocument<'a>>,
 }
 
-/// A message as it is shown to who popped it. It is nowhere any more, so it has no path.
+/// The document of a popped message. The message is deleted, so it has no path.
 #[derive(Debug, Serialize)]
 pub struct PoppedDocument<'a> {
-    id: Text<MessageId>,
+    id: Uuid,
     age: u64,
     ttl: u32,
-    body: Shown<'a>,
-    claim_id: Text<Uuid>,
+    body: JsonBody<'a>,
+    claim_id: Uuid,
     claim_count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<Checksum<'a>>,
@@ -51,39 +51,31 @@ pub struct PoppedDocument<'a> {
     origin: Option<OriginDocument<'a>>,
 }
 
-/// Several messages, with links where they are a page.
+/// The document of several messages, with links if they are a page.
 #[derive(Debug, Serialize)]
 pub struct ListDocument<D> {
-    /// The messages' documents.
+    /// The documents of the messages.
     pub messages: Vec<D>,
-    /// The links of a page.
+    /// The links of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<Vec<Link>>,
 }
 
-/// What a post is answered with: the paths of its messages, in the order given.
+/// The response to a post: the paths of the messages, in the order of the request.
 #[derive(Debug, Serialize)]
-pub struct PostedDocument<'a> {
-    resources: Vec<Text<Href<'a>>>,
-}
-
-/// The path of a message, with the claim that it is under, if it names one.
-#[derive(Clone, Copy, Debug)]
-pub struct Href<'a> {
-    queue: &'a QueueName,
-    id: MessageId,
-    claim: Option<ClaimId>,
+pub struct PostedDocument {
+    resources: Vec<String>,
 }
 
 impl<'a> MessageDocument<'a> {
-    /// The document of a message in this queue.
+    /// Creates the document of a message in this queue.
     #[must_use]
     pub fn new(queue: &'a QueueId, message: &'a Message, view: View) -> Self {
-        let body = Shown(&message.body);
+        let body = JsonBody(&message.body);
         Self {
-            id: Text(message.id),
-            // It names the claim, so that the message can be deleted by it.
-            href: Text(Href { claim: message.claim, ..href(queue, message.id) }),
+            id: message.id.into(),
+            // With the claim id in the path, the client can delete the message.
+            href: href(queue, message.id, message.claim),
             ttl: message.ttl_s,
             age: message.age_s,
             body,
@@ -95,13 +87,13 @@ impl<'a> MessageDocument<'a> {
 
 impl<'a> PoppedDocument<'a> {
     fn new(message: &'a Message, claim: Uuid, view: View) -> Self {
-        let body = Shown(&message.body);
+        let body = JsonBody(&message.body);
         Self {
-            id: Text(message.id),
+            id: message.id.into(),
             age: message.age_s,
             ttl: message.ttl_s,
             body,
-            claim_id: Text(claim),
+            claim_id: claim,
             claim_count: message.claim_count,
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
@@ -109,39 +101,29 @@ impl<'a> PoppedDocument<'a> {
     }
 }
 
-impl<'a> PostedDocument<'a> {
-    /// The document of messages that were posted to this queue.
+impl PostedDocument {
+    /// Creates the document of messages that were posted to this queue.
     #[must_use]
-    pub fn new(queue: &'a QueueId, ids: &[MessageId]) -> Self {
-        Self { resources: ids.iter().map(|id| Text(href(queue, *id))).collect() }
+    pub fn new(queue: &QueueId, ids: &[MessageId]) -> Self {
+        Self { resources: ids.iter().map(|id| href(queue, *id, None)).collect() }
     }
 }
 
-impl fmt::Display for Href<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/v2/queues/{}/messages/{}", self.queue, self.id)?;
-        match self.claim {
-            Some(claim) => write!(f, "?claim_id={claim}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The documents of messages in this queue.
+/// Returns the documents of messages in this queue.
 #[must_use]
 pub fn documents<'a>(queue: &'a QueueId, messages: &'a [Message], view: View) -> Vec<MessageDocument<'a>> {
     messages.iter().map(|message| MessageDocument::new(queue, message, view)).collect()
 }
 
-/// The documents of popped messages. Their claim is one that nobody else ever had.
+/// Returns the documents of popped messages, with a random claim id that no other messages have.
 #[must_use]
 pub fn popped(messages: &[Message], view: View) -> Vec<PoppedDocument<'_>> {
     let claim = Uuid::new_v4();
     messages.iter().map(|message| PoppedDocument::new(message, claim, view)).collect()
 }
 
-/// How much room to begin with for an answer with the documents of these messages, in bytes. While a text is written, there has
-/// to be room for six times its length.
+/// Returns the initial buffer size in bytes for a response with the documents of these messages.
+/// While a text is written, the buffer needs space for six times its length.
 #[must_use]
 pub fn documents_bytes(messages: &[Message]) -> usize {
     let bytes = |message: &Message| message.body.as_msgpack().len();
@@ -149,30 +131,46 @@ pub fn documents_bytes(messages: &[Message]) -> usize {
     FRAME_BYTES + documents + 6 * messages.last().map_or(0, bytes)
 }
 
-/// The path of a queue's messages.
+/// Returns the path of a queue's messages.
 #[must_use]
 pub fn path(queue: &QueueId) -> String {
-    format!("/v2/queues/{}/messages", queue.name())
+    ["/v2/queues/", queue.name().as_str(), "/messages"].concat()
 }
 
-/// The path of a message.
+/// Returns the path of a message, with the id of its claim if there is one.
 #[must_use]
-pub fn href(queue: &QueueId, id: MessageId) -> Href<'_> {
-    Href { queue: queue.name(), id, claim: None }
+pub fn href(queue: &QueueId, id: MessageId, claim: Option<ClaimId>) -> String {
+    let mut href = String::with_capacity(HREF_BYTES_MAX);
+    href.extend(["/v2/queues/", queue.name().as_str(), "/messages/"]);
+    push(&mut href, id);
+    if let Some(claim) = claim {
+        href.push_str("?claim_id=");
+        push(&mut href, claim);
+    }
+    href
 }
 
-/// Where the first of the posted messages can be got at once.
+/// Returns a URL that gets the posted messages, or the first of them if they are many.
 #[must_use]
 pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
     let mut location = path(queue) + "?ids=";
     for (index, id) in ids.iter().take(LOCATION_IDS_MAX).enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        write!(location, "{comma}{id}").expect("a string can be written to");
+        if index > 0 {
+            location.push(',');
+        }
+        push(&mut location, *id);
     }
     location
 }
 
-/// Reads `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`; other fields are dropped.
+/// Appends an id. Formatting it would cost several times as much, and every response has several
+/// ids.
+fn push(text: &mut String, id: impl Into<Uuid>) {
+    text.push_str(id.into().hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+}
+
+/// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields are
+/// ignored.
 pub fn parse_drafts(json: &[u8]) -> Result<Vec<Draft>, Error> {
     let document = Bytes::from(json::parse_to_msgpack(json)?);
     let mut reader = Reader::new(&document);
@@ -186,7 +184,7 @@ pub fn parse_drafts(json: &[u8]) -> Result<Vec<Draft>, Error> {
     }
 }
 
-/// Reads the next message of the document. Its body is a part of that, not a copy.
+/// Reads the next message of the document. Its body shares the memory of the document.
 fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error> {
     let Some(Token::Object(length)) = reader.token() else {
         return Err(Error::Body("Each message must be an object.".to_owned()));

@@ -1,24 +1,112 @@
-//! The body of a queue PATCH: a JSON Patch (draft 10) whose paths are `/metadata/KEY`.
+//! The body of a queue PATCH: the subset of JSON Patch (draft 10) that changes one metadata key per
+//! operation.
+//!
+//! Operations apply in order, all of them or none. Their paths are `/metadata/KEY`.
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::json;
-use crate::api::Error;
-use crate::domain::MetadataPatch;
-use crate::domain::patch::Operation;
+use crate::api;
+use crate::domain::Metadata;
+use crate::domain::metadata::SHOWN_KEYS;
 
-/// The one media type that a PATCH may have.
+/// The only media type that a PATCH request may have.
 pub const MEDIA_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 
-/// Reads a patch.
-pub fn parse(bytes: &[u8]) -> Result<MetadataPatch, Error> {
-    let Value::Array(operations) = json::parse(bytes)? else {
-        return Err(invalid("The body must be an array of operations."));
-    };
-    operations.iter().map(parse_operation).collect::<Result<_, _>>().map(MetadataPatch)
+/// A list of changes to a queue's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetadataPatch(Vec<Operation>);
+
+/// A change of one metadata key.
+#[derive(Clone, Debug, PartialEq)]
+enum Operation {
+    /// Sets the key, whether it exists or not.
+    Add(String, Value),
+    /// Sets the key, which must exist.
+    Replace(String, Value),
+    /// Removes the key, which must exist.
+    Remove(String),
 }
 
-fn parse_operation(operation: &Value) -> Result<Operation, Error> {
+/// Why a patch cannot be applied to the metadata of a queue.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PatchConflict {
+    /// `replace` names a key that does not exist.
+    #[error("Can't replace non-existent object {0}.")]
+    Replace(String),
+    /// `remove` names a key that does not exist.
+    #[error("Can't remove non-existent object {0}.")]
+    Remove(String),
+}
+
+impl MetadataPatch {
+    /// Reads a patch from the body of a request.
+    pub fn parse(body: &[u8]) -> Result<Self, api::Error> {
+        let Value::Array(operations) = json::parse(body)? else {
+            return Err(invalid("The body must be an array of operations."));
+        };
+        operations.iter().map(parse_operation).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the metadata keys after the patch. Keys that every queue shows exist even if they
+    /// are not set.
+    pub fn apply(&self, metadata: &Metadata) -> Result<Map<String, Value>, PatchConflict> {
+        let mut keys = Keys::default();
+        for (key, value) in metadata.keys() {
+            keys.set(key, value);
+        }
+        for operation in &self.0 {
+            match operation {
+                Operation::Add(key, value) => keys.set(key, value),
+                Operation::Replace(key, value) => {
+                    if !keys.indexes.contains_key(&**key) && !SHOWN_KEYS.contains(&key.as_str()) {
+                        return Err(PatchConflict::Replace(key.clone()));
+                    }
+                    keys.set(key, value);
+                }
+                Operation::Remove(key) => {
+                    if !keys.remove(key) && !SHOWN_KEYS.contains(&key.as_str()) {
+                        return Err(PatchConflict::Remove(key.clone()));
+                    }
+                }
+            }
+        }
+        Ok(keys.into_map())
+    }
+}
+
+/// Keys in the order in which they were first set. Unlike in a map with an order, removing a key
+/// moves no other key, so a patch that removes many keys is cheap.
+#[derive(Default)]
+struct Keys<'a> {
+    entries: Vec<Option<(&'a str, &'a Value)>>,
+    indexes: HashMap<&'a str, usize>,
+}
+
+impl<'a> Keys<'a> {
+    fn set(&mut self, key: &'a str, value: &'a Value) {
+        let index = *self.indexes.entry(key).or_insert(self.entries.len());
+        if index == self.entries.len() {
+            self.entries.push(None);
+        }
+        self.entries[index] = Some((key, value));
+    }
+
+    /// Removes a key and returns whether it existed.
+    fn remove(&mut self, key: &str) -> bool {
+        let index = self.indexes.remove(key);
+        index.is_some_and(|index| self.entries[index].take().is_some())
+    }
+
+    fn into_map(self) -> Map<String, Value> {
+        self.entries.into_iter().flatten().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    }
+}
+
+fn parse_operation(operation: &Value) -> Result<Operation, api::Error> {
     let Value::Object(operation) = operation else {
         return Err(invalid("Each operation must be an object."));
     };
@@ -40,8 +128,8 @@ fn parse_operation(operation: &Value) -> Result<Operation, Error> {
     })
 }
 
-/// The two segments of an operation's JSON pointer.
-fn parse_path(operation: &Map<String, Value>) -> Result<(String, String), Error> {
+/// Returns the two segments of the JSON pointer of an operation.
+fn parse_path(operation: &Map<String, Value>) -> Result<(String, String), api::Error> {
     let Some(Value::String(path)) = operation.get("path") else {
         return Err(invalid("\"path\" must be a string."));
     };
@@ -53,14 +141,14 @@ fn parse_path(operation: &Map<String, Value>) -> Result<(String, String), Error>
     }
 }
 
-fn parse_segment(segment: &str) -> Result<String, Error> {
+fn parse_segment(segment: &str) -> Result<String, api::Error> {
     let escaped = |rest: &str| rest.starts_with(['0', '1']);
     if !segment.split('~').skip(1).all(escaped) {
-        return Err(invalid("\"path\" has a ~ that is neither ~0 nor ~1."));
+        return Err(invalid("\"path\" contains a ~ that is not part of ~0 or ~1."));
     }
     Ok(segment.trim().replace("~1", "/").replace("~0", "~"))
 }
 
-fn invalid(what: &str) -> Error {
-    Error::Body(what.to_owned())
+fn invalid(reason: &str) -> api::Error {
+    api::Error::Body(reason.to_owned())
 }

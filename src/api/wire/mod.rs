@@ -1,4 +1,5 @@
-//! Wire ↔ domain: how requests are read and documents are written, byte by byte.
+//! The wire format: parses request bodies and queries into domain types, and writes domain types as
+//! documents.
 
 pub mod body;
 pub mod checksum;
@@ -15,5 +16,4 @@ pub mod query;
 pub mod share;
 pub mod since;
 pub mod stats;
-pub mod text;
 pub mod view;

@@ -1,6 +1,7 @@
-//! JSON to `MessagePack` and back, value by value, without a tree in between.
+//! Converts JSON to `MessagePack` and back, value by value, without building a tree.
 //!
-//! What comes out is to the byte what `rmp_serde` and `serde_json` make of a tree of the same JSON.
+//! The output has the same bytes as that of `rmp_serde` and `serde_json` for a tree of the same
+//! JSON.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,26 +12,31 @@ use rmp::encode::{self, ValueWriteError};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::Value;
+use serde_json::de::Read;
 
-/// The least float that a JSON integer beyond 64 signed bits can have been taken for, but for its sign.
-const OVERSIZED: f64 = 9_223_372_036_854_775_808.0;
+/// Minimum absolute value of the float that the parser makes of an integer that does not fit into
+/// 64 signed bits.
+const OVERSIZED_MIN: f64 = 9_223_372_036_854_775_808.0;
 
-/// Up to how many keys are compared each with each, which is quicker than to sort them.
+/// Maximum number of keys that are compared pair by pair, which is faster than sorting them.
 const FEW_KEYS: usize = 16;
 
-/// What JSON text says, as `MessagePack`.
+/// The `MessagePack` of a JSON text.
 pub(super) struct Converted {
     pub(super) msgpack: Vec<u8>,
-    /// Whether one of its numbers may have been an integer beyond 64 signed bits.
+    /// Whether a number may have been an integer that does not fit into 64 signed bits.
     pub(super) may_have_oversized_integers: bool,
 }
 
-/// Converts JSON text, which must be one value. Of equal keys the last value is left, in the place of the first.
+/// Converts a JSON text, which must be one value. Of equal keys, the value of the last one remains,
+/// in the position of the first one.
 pub(super) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
     let mut writer = Writer::with_capacity(json.len());
-    let mut parser = serde_json::Deserializer::from_slice(json);
-    writer.deserialize(&mut parser)?;
-    parser.end()?;
+    match simdutf8::basic::from_utf8(json) {
+        Ok(text) => writer.read(&mut serde_json::Deserializer::from_str(text))?,
+        // The parser reports the position of the invalid bytes.
+        Err(_) => writer.read(&mut serde_json::Deserializer::from_slice(json))?,
+    }
     let Writer { mut bytes, has_equal_keys, may_have_oversized_integers, .. } = writer;
     if has_equal_keys {
         bytes = without_equal_keys(&bytes);
@@ -38,16 +44,16 @@ pub(super) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
     Ok(Converted { msgpack: bytes, may_have_oversized_integers })
 }
 
-/// Objects with a key twice are rare, so they may take the way over a tree.
+/// Removes equal keys by building a tree. This is slow, but objects with equal keys are rare.
 fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
     let tree: Value = rmp_serde::from_slice(msgpack).expect("it was just written");
     rmp_serde::to_vec(&tree).expect("a tree always has a MessagePack form")
 }
 
-/// Writes `MessagePack` as a parser of JSON meets its values.
+/// Writes `MessagePack` while a JSON parser visits the values.
 struct Writer {
     bytes: Vec<u8>,
-    /// Where the keys of the objects that are not over yet begin and end in `bytes`.
+    /// Start and end in `bytes` of the keys of all objects that have not ended.
     keys: Vec<(usize, usize)>,
     has_equal_keys: bool,
     may_have_oversized_integers: bool,
@@ -63,26 +69,34 @@ impl Writer {
         }
     }
 
-    /// Begins an array or object, whose length is known only at its end. Most are short: they need one byte.
+    /// Reads one value and checks that nothing follows it.
+    fn read<'de>(&mut self, parser: &mut serde_json::Deserializer<impl Read<'de>>) -> serde_json::Result<()> {
+        self.deserialize(&mut *parser)?;
+        parser.end()
+    }
+
+    /// Begins an array or object and returns the position of its head. Its length is unknown until
+    /// it ends; one byte is reserved, which is enough for most.
     fn begin(&mut self) -> usize {
         self.bytes.push(0);
         self.bytes.len() - 1
     }
 
-    /// Puts the length of what began at `head` there. A long one moves what is behind, at most as often as values
-    /// nest, which the parser bounds.
+    /// Writes the length of the array or object that began at `head`. A long length moves the bytes
+    /// after it. A byte is moved at most once per nesting level, which the parser limits.
     fn end(&mut self, head: usize, length: usize, short: fn(u8) -> Marker, long: WriteLength) {
         if let Ok(length @ ..16) = u8::try_from(length) {
             self.bytes[head] = short(length).to_u8();
             return;
         }
         let mut long_head = Vec::with_capacity(5);
-        let length = u32::try_from(length).expect("a request has fewer values than that");
+        let length = u32::try_from(length).expect("a request body has fewer values");
         written(long(&mut long_head, length));
         self.bytes.splice(head..=head, long_head);
     }
 
-    /// Notes whether two of the keys behind the first `outer` are equal, and forgets those.
+    /// Ends an object: records whether two of its keys, which follow the first `outer` keys, are
+    /// equal, and removes them.
     fn end_keys(&mut self, outer: usize) {
         let text = |&(start, end): &(usize, usize)| &self.bytes[start..end];
         let keys = &mut self.keys[outer..];
@@ -139,7 +153,7 @@ impl<'de> Visitor<'de> for &mut Writer {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.may_have_oversized_integers |= value.abs() >= OVERSIZED;
+        self.may_have_oversized_integers |= value.abs() >= OVERSIZED_MIN;
         written(encode::write_f64(&mut self.bytes, value));
         Ok(())
     }
@@ -175,8 +189,8 @@ impl<'de> Visitor<'de> for &mut Writer {
     }
 }
 
-/// What stands next in `MessagePack` that came from JSON. Of arrays and objects that is their length: their elements,
-/// or keys and values in turn, follow.
+/// The next item of `MessagePack` that was converted from JSON. An array or object is given by its
+/// length, and its elements, or keys and values alternately, follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     Null,
@@ -189,7 +203,8 @@ pub(super) enum Token<'a> {
     Object(u32),
 }
 
-/// Reads `MessagePack` that came from JSON, token by token. `None` where it did not, or ends early.
+/// Reads `MessagePack` that was converted from JSON, token by token. Its functions return `None` if
+/// the bytes are something else or end early.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -234,12 +249,12 @@ impl<'a> Reader<'a> {
             Marker::FixMap(length) => Token::Object(length.into()),
             Marker::Map16 => Token::Object(u16::from_be_bytes(self.take()?).into()),
             Marker::Map32 => Token::Object(u32::from_be_bytes(self.take()?)),
-            // Of all others JSON has nothing.
+            // JSON has no equivalent of the other types.
             _ => return None,
         })
     }
 
-    /// The bytes of one whole value.
+    /// Returns the bytes of the next value, including its elements.
     pub(super) fn value(&mut self) -> Option<&'a [u8]> {
         let all = self.0;
         let mut tokens = 1_u64;
@@ -254,7 +269,8 @@ impl<'a> Reader<'a> {
         Some(&all[..all.len() - self.0.len()])
     }
 
-    /// Goes to the value of a key in an object of so many keys that begins here. Whether there is one.
+    /// Advances to the value of a key in the object of `length` keys whose keys come next. Returns
+    /// whether the object has the key.
     pub(super) fn seek(&mut self, key: &[u8], length: u32) -> bool {
         for _ in 0..length {
             match self.token() {
@@ -265,7 +281,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// The keys and values of an object of so many keys that begins here.
+    /// Returns the keys and values of the object of `length` keys whose keys come next.
     pub(super) fn entries(&mut self, length: u32) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         (0..length).map_while(|_| match self.token()? {
             Token::Text(key) => Some((key, self.value()?)),
@@ -274,9 +290,9 @@ impl<'a> Reader<'a> {
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
+        let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(*taken)
+        Some(*bytes)
     }
 
     fn text(&mut self, length: u32) -> Option<&'a [u8]> {
@@ -286,18 +302,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Shows `MessagePack` that came from JSON in another format, such as JSON. An error where it did not.
+/// Serializes `MessagePack` that was converted from JSON to another format, such as JSON. Fails for
+/// other `MessagePack`.
 pub(super) fn serialize<S: Serializer>(msgpack: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    Rest(Cell::new(Reader(msgpack))).serialize(serializer)
+    Remaining(Cell::new(Reader(msgpack))).serialize(serializer)
 }
 
-/// Values that are yet to be shown. To serialize is to show the next.
-struct Rest<'a>(Cell<Reader<'a>>);
+/// The remaining values. Serializing this serializes the next one.
+struct Remaining<'a>(Cell<Reader<'a>>);
 
-impl Serialize for Rest<'_> {
+impl Serialize for Remaining<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut reader = self.0.get();
-        let token = reader.token().ok_or_else(|| S::Error::custom("it did not come from JSON"))?;
+        let token = reader.token().ok_or_else(|| S::Error::custom("the MessagePack was not converted from JSON"))?;
         self.0.set(reader);
         match token {
             Token::Null => serializer.serialize_unit(),

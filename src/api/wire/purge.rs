@@ -1,23 +1,23 @@
-//! The body of a purge: which kinds of things a queue is purged of.
+//! The body of a purge: which kinds of resources to delete.
 
 use serde_json::Value;
 
 use super::json;
 use crate::api::Error;
 
-/// What a queue can be purged of.
+/// A kind of resources that a purge can delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All messages, claimed ones too.
+    /// All messages, including claimed ones.
     Messages,
-    /// All subscriptions. There are none yet.
+    /// All subscriptions. The service does not support subscriptions, so this has no effect.
     Subscriptions,
 }
 
-/// What a purge without a body is of.
+/// The kinds that a purge without a body deletes.
 pub const ALL: [Kind; 2] = [Kind::Messages, Kind::Subscriptions];
 
-/// Reads `{"resource_types": ["messages", "subscriptions"]}`.
+/// Parses `{"resource_types": ["messages", "subscriptions"]}`.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Kind>, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));
@@ -34,6 +34,8 @@ fn parse_kind(kind: &Value) -> Result<Kind, Error> {
     match kind.as_str() {
         Some("messages") => Ok(Kind::Messages),
         Some("subscriptions") => Ok(Kind::Subscriptions),
-        _ => Err(Error::Request(format!("{kind} is not a resource type; use \"messages\" or \"subscriptions\""))),
+        _ => Err(Error::Request(format!(
+            "resource_types contains {kind}; it accepts \"messages\" and \"subscriptions\""
+        ))),
     }
 }

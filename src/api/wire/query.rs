@@ -1,4 +1,5 @@
-//! Query parameters: repeated and comma-separated values are one list, blank ones count as absent.
+//! Query parameters. Repeated and comma-separated values form one list, and blank values count as
+//! absent.
 
 use std::collections::HashMap;
 
@@ -6,12 +7,12 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::Error;
 
-/// The parameters of a request, in its order.
+/// The parameters of a request, in the order of the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads the part of a URL behind the question mark.
+    /// Parses the part of a URL after the question mark.
     #[must_use]
     pub fn parse(text: Option<&str>) -> Self {
         let mut parameters = Vec::new();
@@ -24,27 +25,27 @@ impl Query {
         Self(parameters)
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter: the last one, if there are several.
+    /// Returns the value of a parameter; the last one if there are several.
     #[must_use]
     pub fn last(&self, name: &str) -> Option<&str> {
         self.all(name).last()
     }
 
-    /// The value of a parameter that takes an integer.
+    /// Returns the value of an integer parameter.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Error> {
-        // A plus sign that nobody encoded has arrived as a space.
+        // A plus sign that the client did not encode was decoded as a space.
         let parse = |value: &str| {
             value.trim().parse().map_err(|_| Error::Parameter { name: name.to_owned(), expected: "an integer" })
         };
         self.last(name).map(parse).transpose()
     }
 
-    /// The value of a parameter that takes a boolean.
+    /// Returns the value of a boolean parameter.
     pub fn boolean(&self, name: &str) -> Result<Option<bool>, Error> {
         let parse = |value: &str| match value {
             "true" | "True" | "t" | "yes" | "y" | "1" | "on" => Ok(true),
@@ -54,17 +55,17 @@ impl Query {
         self.last(name).map(parse).transpose()
     }
 
-    /// The parameters of other names than these, each with all its values.
+    /// Returns the parameters with other names than these, each with all its values.
     #[must_use]
     pub fn others(&self, known: &[&str]) -> Vec<(&str, Vec<&str>)> {
         let mut others: Vec<(&str, Vec<&str>)> = Vec::new();
-        let mut places = HashMap::new();
+        let mut indexes = HashMap::new();
         for (name, value) in self.0.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
-            let place = *places.entry(name.as_str()).or_insert(others.len());
-            if place == others.len() {
+            let index = *indexes.entry(name.as_str()).or_insert(others.len());
+            if index == others.len() {
                 others.push((name, Vec::new()));
             }
-            others[place].1.push(value);
+            others[index].1.push(value);
         }
         others
     }
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_value_is_no_value() {
+    fn a_blank_value_counts_as_absent() {
         assert_eq!(query("limit=").integer("limit").unwrap(), None);
         assert_eq!(Query::parse(None).last("limit"), None);
     }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn booleans_have_their_words() {
+    fn booleans_accept_a_fixed_set_of_words() {
         for word in ["true", "True", "t", "yes", "y", "1", "on"] {
             assert_eq!(query(&format!("b={word}")).boolean("b").unwrap(), Some(true));
         }

@@ -1,4 +1,4 @@
-//! What is to be shared of a queue, and the signed URL that shares it.
+//! The body of a share request, and the document of the signed URL.
 
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -11,30 +11,30 @@ use crate::domain::QueueId;
 const KEYS: [&str; 3] = ["methods", "expires", "paths"];
 const PATHS: [&str; 3] = ["messages", "subscriptions", "claims"];
 
-/// Reads `{"methods": ["GET"], "expires": "2030-01-01T00:00:00", "paths": ["messages"]}`, where each key may be
-/// missing.
+/// Parses `{"methods": ["GET"], "expires": "2030-01-01T00:00:00", "paths": ["messages"]}`. All keys
+/// are optional.
 pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<SignedUrl, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
     if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(Error::Request(format!("unknown key {key:?}; the keys are methods, expires and paths")));
+        return Err(Error::Request(format!("unknown key {key:?}; the accepted keys are methods, expires and paths")));
     }
     let paths = list(&fields, "paths", "messages")?;
     if let Some(path) = paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
-        return Err(Error::Request(format!("{path:?} cannot be shared; use messages, subscriptions or claims")));
+        return Err(Error::Request(format!("paths contains {path:?}; it accepts messages, subscriptions and claims")));
     }
     let paths = paths.iter().map(|path| format!("/v2/queues/{}/{path}", queue.name())).collect();
     let methods = list(&fields, "methods", "GET")?;
     let expiry = match fields.get("expires") {
         None | Some(Value::Null) => Expiry::by_default(now),
-        Some(Value::String(text)) => text.parse().map_err(refusal)?,
-        Some(value) => return Err(refusal(InvalidSignedUrl::Time(value.to_string()))),
+        Some(Value::String(text)) => text.parse().map_err(invalid_request)?,
+        Some(value) => return Err(invalid_request(InvalidSignedUrl::Time(value.to_string()))),
     };
-    SignedUrl::new(paths, methods, queue.project().clone(), expiry, now).map_err(refusal)
+    SignedUrl::new(paths, methods, queue.project().clone(), expiry, now).map_err(invalid_request)
 }
 
-/// All that has to be known to use the URL.
+/// Returns what a client needs to use the signed URL.
 #[must_use]
 pub fn document(url: &SignedUrl, signature: &str) -> Value {
     json!({
@@ -46,7 +46,7 @@ pub fn document(url: &SignedUrl, signature: &str) -> Value {
     })
 }
 
-/// The texts of a list; without any the default.
+/// Returns the strings of a list, or the default if the list is missing or empty.
 fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<String>, Error> {
     let invalid = || Error::Request(format!("\"{key}\" must be a list of strings"));
     match fields.get(key) {
@@ -59,7 +59,7 @@ fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<Str
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
-fn refusal(invalid: InvalidSignedUrl) -> Error {
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
+fn invalid_request(invalid: InvalidSignedUrl) -> Error {
     Error::Request(invalid.to_string())
 }

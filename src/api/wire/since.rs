@@ -1,4 +1,4 @@
-//! `since`: a time to start reading at, in RFC 3339, or `now`.
+//! The `since` parameter: the time at which to start reading, in RFC 3339, or `now`.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -10,12 +10,13 @@ use crate::domain::Rank;
 const NOW: &str = "now";
 const NANOS_IN_MICRO: i128 = 1_000;
 
-/// The time that the text spells. Positions are microseconds; a time between two of them is the later one.
+/// Parses the parameter. Positions are microseconds, so a time between two microseconds is rounded
+/// up.
 pub fn parse(text: &str) -> Result<Since, Error> {
     if text == NOW {
         return Ok(Since::Now);
     }
-    // A plus sign that nobody encoded has arrived as a space.
+    // A plus sign that the client did not encode was decoded as a space.
     let time = OffsetDateTime::parse(&text.replace(' ', "+"), &Rfc3339);
     let time = time.map_err(|_| Error::Parameter {
         name: "since".to_owned(),
@@ -25,9 +26,9 @@ pub fn parse(text: &str) -> Result<Since, Error> {
     Ok(Since::Time(u64::try_from(micros.max(0)).unwrap_or(u64::MAX)))
 }
 
-/// The time at which what stands behind that position starts.
+/// Returns the first time after a position.
 #[must_use]
-pub fn behind(position: Rank) -> String {
+pub fn after(position: Rank) -> String {
     let nanos = (i128::from(position.micros()) + 1) * NANOS_IN_MICRO;
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| NOW.to_owned())
@@ -38,16 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_comes_back_as_the_first_time_behind_it() {
+    fn the_time_after_a_position_is_one_microsecond_later() {
         for micros in [0, 1, 999_999, 1_795_341_895_123_456] {
             let position = Rank::new(micros).unwrap();
 
-            assert_eq!(parse(&behind(position)).unwrap(), Since::Time(micros + 1));
+            assert_eq!(parse(&after(position)).unwrap(), Since::Time(micros + 1));
         }
     }
 
     #[test]
-    fn a_time_between_two_positions_is_the_later_one() {
+    fn a_time_between_two_positions_is_rounded_up() {
         for (text, micros) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1969-12-31T23:59:59Z", 0),

@@ -1,20 +1,20 @@
-//! The stats document.
+//! The statistics document of a queue.
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::messages;
-use crate::domain::{Message, QueueId, Shard, Tenant};
-use crate::storage::{Details, Holding, Stats};
+use crate::domain::{Details, Holding, Message, QueueId, Shard, Stats, Tenant};
 
-/// What a queue holds. `oldest` and `newest` are there only if there is a message.
+/// Returns the number of messages of a queue. `oldest` and `newest` are present only if the queue
+/// has messages.
 #[must_use]
 pub fn document(queue: &QueueId, stats: &Stats) -> Value {
     let mut document = json!({ "claimed": stats.claimed, "free": stats.total - stats.claimed, "total": stats.total });
-    for (place, message) in [("newest", &stats.newest), ("oldest", &stats.oldest)] {
+    for (key, message) in [("newest", &stats.newest), ("oldest", &stats.oldest)] {
         if let Some(message) = message {
-            document[place] = entry(queue, message);
+            document[key] = message_entry(queue, message);
         }
     }
     let mut document = json!({ "messages": document });
@@ -24,7 +24,7 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
     document
 }
 
-/// What each shard has that has anything, what is in none, and who posts most.
+/// Adds the non-empty shards, the messages without a shard, and the tenants that post most.
 fn add_details(document: &mut Value, details: &Details) {
     let shard = |(shard, holding): &(Shard, Holding)| {
         let mut entry = json!({ "shard": shard.number() });
@@ -45,8 +45,8 @@ fn add_holding(entry: &mut Value, holding: &Holding) {
     entry["oldest_age"] = json!(holding.oldest_age_s);
 }
 
-fn entry(queue: &QueueId, message: &Message) -> Value {
-    json!({ "href": messages::href(queue, message.id).to_string(), "age": message.age_s, "created": timestamp(message.created_s) })
+fn message_entry(queue: &QueueId, message: &Message) -> Value {
+    json!({ "href": messages::href(queue, message.id, None), "age": message.age_s, "created": timestamp(message.created_s) })
 }
 
 fn timestamp(unix_s: u64) -> String {

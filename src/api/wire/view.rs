@@ -1,34 +1,34 @@
-//! What documents of messages show beside what every message has.
+//! The optional parts of message documents.
 
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::checksum::Checksums;
-use super::text::Text;
-use crate::domain::{MessageId, Origin};
+use crate::domain::Origin;
 
-/// What is shown: some of it as the operator wants it, some as the request asks for it.
+/// The optional parts that are included, as the configuration and the request say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Whether checksums are.
+    /// Whether checksums are included.
     pub checksums: Checksums,
-    /// Whether dead letters tell where they come from. An extension, for who asks for it: clients fail on keys that
-    /// they do not know.
+    /// Whether dead letters have their origin. This is an extension on request, because clients
+    /// fail on unknown keys.
     pub origins: bool,
 }
 
-/// Where a dead letter comes from, as it is shown.
+/// The document of the origin of a dead letter.
 #[derive(Debug, Serialize)]
 pub struct OriginDocument<'a> {
     queue: &'a str,
-    id: Text<MessageId>,
+    id: Uuid,
     claim_count: u32,
 }
 
 impl View {
-    /// Where a message comes from, if that is shown, and it is a dead letter.
+    /// Returns the origin of a dead letter if origins are included.
     #[must_use]
     pub fn origin(self, origin: Option<&Origin>) -> Option<OriginDocument<'_>> {
         let origin = origin.filter(|_| self.origins)?;
-        Some(OriginDocument { queue: origin.queue.as_str(), id: Text(origin.id), claim_count: origin.claim_count })
+        Some(OriginDocument { queue: origin.queue.as_str(), id: origin.id.into(), claim_count: origin.claim_count })
     }
 }

@@ -1,6 +1,8 @@
-//! One connection, kept alive: a request goes out, its answer comes in; opened anew when it has been closed.
+//! One keep-alive HTTP connection, which carries one request at a time and is reopened when it was
+//! closed.
 //!
-//! The connection is driven by the task that uses it, not by one of its own: that spares trips through the scheduler.
+//! The task that sends the requests also drives the connection. A separate task would cost more
+//! switches between tasks.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -20,95 +22,100 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::target::Outgoing;
 
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// As often the exchange and the connection may wake each other in one visit of the scheduler.
-const TURNS: usize = 3;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many times one poll of the task polls the exchange and the connection, which may wake each
+/// other.
+const POLLS_MAX: usize = 3;
 
-/// Why a request has no good answer.
+/// Why a request has failed.
 #[derive(Clone, Copy, Debug, Eq, Error, Ord, PartialEq, PartialOrd)]
 pub(super) enum Failure {
-    /// Anything but 2xx.
+    /// A response with a status other than 2xx.
     #[error("{0}")]
     Status(u16),
-    /// No answer in 30 s.
+    /// No complete response within 30 seconds.
     #[error("timeout")]
     Timeout,
     #[error("no connection: {0}")]
     Connect(io::ErrorKind),
-    /// The connection broke before the answer was complete.
+    /// The connection was closed before the response was complete.
     #[error("connection closed")]
     Closed,
-    /// It was answered, but not with the document that was asked for.
-    #[error("unreadable answer")]
+    /// The response does not contain the expected document.
+    #[error("unreadable response")]
     Unreadable,
-    /// Open loop: it was due, but its connection was still waiting for an earlier answer when the run ended.
+    /// Open loop: the request was due, but its connection was still waiting for an earlier response
+    /// when the run ended.
     #[error("never sent")]
     NeverSent,
 }
 
-/// A way to the service; no more than one request is under way on it.
+/// A connection to the service, with at most one request in progress.
 pub(super) struct Connection {
     address: SocketAddr,
     open: Option<Open>,
-    answer: Vec<u8>,
+    response_body: Vec<u8>,
     deadline: Pin<Box<Sleep>>,
 }
 
 struct Open {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` when it has come to its end.
+    /// `None` after the connection was closed.
     driver: Option<Driver>,
 }
 
 type Driver = Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
 
-enum Broken {
-    /// The connection was closed before the request went out; here it is.
+enum ExchangeError {
+    /// The connection was closed before the request was sent. Contains the request.
     Unsent(Box<Outgoing>),
-    Sent(Failure),
+    Failed(Failure),
 }
 
 impl Connection {
-    /// A connection that opens itself when it is first needed.
+    /// Creates a connection that is opened by its first request.
     pub(super) fn to(address: SocketAddr) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now()));
-        Self { address, open: None, answer: Vec::new(), deadline }
+        Self { address, open: None, response_body: Vec::new(), deadline }
     }
 
-    /// Opens it now.
+    /// Opens the connection now.
     pub(super) async fn open(&mut self) -> Result<(), Failure> {
-        let opened = timeout(ANSWER_TIMEOUT, Open::new(self.address)).await;
+        let opened = timeout(RESPONSE_TIMEOUT, Open::new(self.address)).await;
         self.open = Some(opened.unwrap_or(Err(Failure::Timeout))?);
         Ok(())
     }
 
-    /// Sends the request and waits for all of its answer, whose body is then in `answer`; any status but 2xx fails.
+    /// Sends a request and waits for the complete response. `response_body` returns its body.
+    ///
+    /// A status other than 2xx is an error.
     pub(super) async fn exchange(&mut self, request: Outgoing) -> Result<StatusCode, Failure> {
-        self.deadline.as_mut().reset(Instant::now() + ANSWER_TIMEOUT);
+        self.deadline.as_mut().reset(Instant::now() + RESPONSE_TIMEOUT);
         let mut request = request;
         loop {
-            let is_used = self.open.is_some();
-            if !is_used {
+            let was_open = self.open.is_some();
+            if !was_open {
                 self.open().await?;
             }
-            // Taken out, so that whatever goes wrong or drops this future, no half answer is left on the connection.
+            // Taken out, so that an error or a dropped future closes the connection. Otherwise the
+            // rest of a response would be left on it.
             let Some(mut open) = self.open.take() else { return Err(Failure::Closed) };
-            match open.exchange(request, &mut self.answer, self.deadline.as_mut()).await {
+            match open.exchange(request, &mut self.response_body, self.deadline.as_mut()).await {
                 Ok(status) => {
                     self.open = open.driver.is_some().then_some(open);
                     return if status.is_success() { Ok(status) } else { Err(Failure::Status(status.as_u16())) };
                 }
-                // Services close connections that they find idle or old; that is no failure of a request.
-                Err(Broken::Unsent(unsent)) if is_used => request = *unsent,
-                Err(Broken::Unsent(_)) => return Err(Failure::Closed),
-                Err(Broken::Sent(failure)) => return Err(failure),
+                // Services close idle and old connections, which is not a failed request.
+                Err(ExchangeError::Unsent(unsent)) if was_open => request = *unsent,
+                Err(ExchangeError::Unsent(_)) => return Err(Failure::Closed),
+                Err(ExchangeError::Failed(failure)) => return Err(failure),
             }
         }
     }
 
-    /// The body of the last answer.
-    pub(super) fn answer(&self) -> &[u8] {
-        &self.answer
+    /// The body of the last response.
+    pub(super) fn response_body(&self) -> &[u8] {
+        &self.response_body
     }
 }
 
@@ -124,22 +131,22 @@ impl Open {
     async fn exchange(
         &mut self,
         request: Outgoing,
-        answer: &mut Vec<u8>,
+        response_body: &mut Vec<u8>,
         mut deadline: Pin<&mut Sleep>,
-    ) -> Result<StatusCode, Broken> {
+    ) -> Result<StatusCode, ExchangeError> {
         let Self { sender, driver } = self;
-        let mut exchange = pin!(exchange(sender, request, answer));
+        let mut exchange = pin!(exchange(sender, request, response_body));
         poll_fn(|context| {
-            for _ in 0..TURNS {
+            for _ in 0..POLLS_MAX {
                 if let Poll::Ready(outcome) = exchange.as_mut().poll(context) {
                     return Poll::Ready(outcome);
                 }
                 if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
-                    // What is dropped tells those who wait for it.
+                    // Dropping the driver ends the exchange that waits for it.
                     *driver = None;
                 }
             }
-            deadline.as_mut().poll(context).map(|()| Err(Broken::Sent(Failure::Timeout)))
+            deadline.as_mut().poll(context).map(|()| Err(ExchangeError::Failed(Failure::Timeout)))
         })
         .await
     }
@@ -148,23 +155,23 @@ impl Open {
 async fn exchange(
     sender: &mut http1::SendRequest<Full<Bytes>>,
     request: Outgoing,
-    answer: &mut Vec<u8>,
-) -> Result<StatusCode, Broken> {
+    response_body: &mut Vec<u8>,
+) -> Result<StatusCode, ExchangeError> {
     if sender.ready().await.is_err() {
-        return Err(Broken::Unsent(Box::new(request)));
+        return Err(ExchangeError::Unsent(Box::new(request)));
     }
     let sent = sender.try_send_request(request).await;
     let response = sent.map_err(|mut error| match error.take_message() {
-        Some(request) => Broken::Unsent(Box::new(request)),
-        None => Broken::Sent(Failure::Closed),
+        Some(request) => ExchangeError::Unsent(Box::new(request)),
+        None => ExchangeError::Failed(Failure::Closed),
     })?;
     let status = response.status();
     let mut body = response.into_body();
-    answer.clear();
+    response_body.clear();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Broken::Sent(Failure::Closed))?;
+        let frame = frame.map_err(|_| ExchangeError::Failed(Failure::Closed))?;
         if let Some(data) = frame.data_ref() {
-            answer.extend_from_slice(data);
+            response_body.extend_from_slice(data);
         }
     }
     Ok(status)

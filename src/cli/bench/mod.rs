@@ -1,67 +1,46 @@
-//! `sukkal bench`: producers, observers and claimers against any service that speaks Zaqar v2.
+//! `sukkal bench`: load from producers, observers and claimers on any service that speaks Zaqar v2.
 //!
-//! It knows the service by its API over HTTP only. A thread's connections are tasks of that thread, and count in
-//! tallies of that thread, so that a request costs this process little and waits for nobody else.
+//! It uses only the HTTP API of the service. The connections of a thread are tasks of that thread
+//! and update statistics of that thread, so a request costs little and never waits for another
+//! thread.
 
-mod alarm;
-mod answers;
 mod connection;
-mod crew;
+mod error;
 mod options;
 mod pacing;
 mod plot;
 mod process;
 mod progress;
 mod report;
+mod responses;
 mod run;
-mod stage;
+mod setup;
+mod stats;
 mod summary;
 mod table;
-mod tally;
 mod target;
+mod threads;
+mod timer;
 mod traffic;
 mod worker;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::options::Options;
 
-use self::connection::Failure;
+use self::error::Error;
 use self::report::Report;
 use self::summary::Summary;
-use super::{BAD_OPTION, fail, say};
+use super::exit::{BAD_OPTION, fail, print_message};
 
-/// What a shell makes of a process that was interrupted.
+/// The exit code of an interrupted process, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// Why there are no figures.
-#[derive(Debug, Error)]
-enum Error {
-    #[error("{url} cannot be reached: {source}")]
-    Unreachable { url: String, source: io::Error },
-    #[error("{what}: {failure}{}", if answer.is_empty() { String::new() } else { format!(", {answer}") })]
-    Setup { what: String, failure: Failure, answer: String },
-    #[error("not all connections can be opened: {0}")]
-    Open(Failure),
-    #[error("{needed} files have to be open, the limit is {most}: raise it (ulimit -Hn) or use fewer connections")]
-    TooManyConnections { needed: u64, most: u64 },
-    #[error("the queues' names or the project cannot stand in a request: {0}")]
-    Unsendable(#[from] hyper::http::Error),
-    #[error("{path} cannot be written: {source}")]
-    Report { path: PathBuf, source: io::Error },
-    #[error("interrupted")]
-    Interrupted,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-/// Exits with 0 when there are figures, with 1 when there are none or nothing was answered.
+/// Runs the benchmark. The exit code is 0 if there are figures, and 1 if no request was answered.
 pub(super) fn run(options: &Options) -> ExitCode {
     match bench(options) {
         Ok(code) => code,
@@ -73,7 +52,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn bench(options: &Options) -> Result<ExitCode, Error> {
-    // Opened first: that it cannot be written should not turn out at the end.
+    // Created first, so that a file that cannot be written is reported before the run.
     let report = options.report.as_deref().map(Report::create).transpose()?;
     let stop = CancellationToken::new();
     let interruption = tokio::spawn(interrupt(stop.clone())?);
@@ -85,17 +64,18 @@ async fn bench(options: &Options) -> Result<ExitCode, Error> {
     if let Some(report) = report {
         report.write(options, &summary)?;
     }
-    if !measured.left.is_empty() {
-        say(&format!("queues that could not be deleted: {}", measured.left.join(", ")));
+    if !measured.queues_left.is_empty() {
+        print_message(&format!("cannot delete the queues {}", measured.queues_left.join(", ")));
     }
     Ok(match () {
-        () if interruption.is_finished() => fail(INTERRUPTED, "interrupted; the figures are of the time before"),
-        () if summary.answered == 0 => fail(1, "no request was answered well"),
+        () if interruption.is_finished() => fail(INTERRUPTED, "interrupted; the figures cover the time until then"),
+        () if summary.succeeded == 0 => fail(1, "no request was answered with 2xx"),
         () => ExitCode::SUCCESS,
     })
 }
 
-/// Cancels at the first SIGINT or SIGTERM, which leaves time to clear up; the next ends the process.
+/// Cancels `stop` at the first SIGINT or SIGTERM, so that the run can clean up. The second signal
+/// ends the process.
 fn interrupt(stop: CancellationToken) -> io::Result<impl Future<Output = ()>> {
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut next = async move || {

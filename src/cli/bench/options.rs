@@ -1,4 +1,4 @@
-//! What a run is asked to do.
+//! The options of `sukkal bench`.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -8,84 +8,88 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
-use super::tally::Kind;
+use super::stats::Kind;
 use super::target::Target;
 
-/// Producers, when no connections of any kind are asked for.
+/// Number of producers if no connections of any kind are requested.
 const PRODUCERS: usize = 64;
-/// What is there to find, when nobody says how much.
+/// Number of messages posted before a run with observers or claimers, by default.
 const PREFILL: u64 = 1_000;
 
 /// Shown below the options.
 const METHOD: &str = "\
-A closed loop sends a connection's next request when the last one is answered, so a slow service is asked less often. With \
---rate the loop is open: requests are due at fixed moments, and each latency counts from there, so what waits behind a \
-stall counts as waiting (coordinated omission is corrected).
+By default the loop is closed: each connection sends its next request when the previous one has been answered, so a slow \
+service gets fewer requests. With --rate the loop is open: requests are due at fixed moments, and latency counts from \
+these moments. Requests that wait behind a stall therefore count the time that they wait (this corrects coordinated \
+omission).
 
-Latencies and rates are of requests that were answered with 2xx; others are counted as errors. What is answered \
-during the warm-up is not counted. The exit code is 1 when nothing was answered well.";
+Latencies and rates cover requests that were answered with 2xx; all other requests are counted as errors. Responses \
+during the warm-up are not counted. The exit code is 1 if no request was answered with 2xx.";
 
-/// What to measure, how, and what to show of it.
+/// What to measure, how to measure it, and how to show the results.
 #[derive(Args, Debug)]
 #[command(after_long_help = METHOD)]
 pub(in crate::cli) struct Options {
-    /// Where the service is, without /v2
+    /// URL of the service, without /v2
     #[arg(default_value = "http://127.0.0.1:8888")]
     pub(super) url: Target,
-    /// Connections that post messages [default: 64 if no other kind is asked for]
+    /// Number of connections that post messages [default: 64 if --observe and --claim are 0]
     #[arg(long, value_name = "N")]
     produce: Option<usize>,
-    /// Connections that follow a queue's feed by marker, page by page, and begin again at its end
+    /// Number of connections that read a queue page by page, and start again at its end
     #[arg(long, value_name = "N", default_value_t = 0)]
     observe: usize,
-    /// Connections that claim messages and delete them
+    /// Number of connections that claim messages and delete them
     #[arg(long, value_name = "N", default_value_t = 0)]
     claim: usize,
-    /// How long to measure
+    /// Duration of the measurement
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(super) duration: Duration,
-    /// How long to run before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(super) warmup: Duration,
-    /// Open loop: requests a second over all connections of each kind (claims bring their deletes along)
+    /// Open loop: requests per second of each kind, over all its connections (deletes follow
+    /// claims)
     #[arg(long, value_name = "R", value_parser = rate)]
     pub(super) rate: Option<f64>,
-    /// Length of a message's body, a string
+    /// Length of the body of each message
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     pub(super) message_bytes: usize,
-    /// Messages a post
+    /// Number of messages in each post
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one())]
     pub(super) batch: u64,
-    /// Messages a page and a claim, at most
+    /// Maximum number of messages in a page and in a claim
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub(super) limit: u64,
-    /// Queues: each post picks one at random, observers keep to one, claimers go round
+    /// Number of queues: producers choose one at random, observers stay with one, claimers take
+    /// turns
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one())]
     queues: u64,
-    /// What queue names begin with [default: bench- and some random letters]
+    /// Prefix of the queue names [default: bench- and random characters]
     ///
-    /// PREFIX-0, PREFIX-1, … are created if missing; those that this run has created are deleted at its end.
+    /// The run creates the queues PREFIX-0, PREFIX-1, … if they do not exist, and deletes those
+    /// that it created.
     #[arg(long, value_name = "PREFIX")]
     pub(super) queue: Option<String>,
-    /// The project that the queues belong to
+    /// Project that the queues belong to
     #[arg(long, value_name = "ID", default_value = "bench")]
     pub(super) project: String,
-    /// Messages posted before anything is measured [default: 1000 if there are observers or claimers]
+    /// Number of messages to post before the run [default: 1000 with observers or claimers, else 0]
     #[arg(long, value_name = "N")]
     prefill: Option<u64>,
-    /// Threads to send from [default: half of the cores, as the service may need the others]
+    /// Number of threads that send requests [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     threads: Option<u64>,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub(super) json: bool,
-    /// Also write a page with plots, which needs no network to view
+    /// Also write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE.html")]
     pub(super) report: Option<PathBuf>,
 }
 
 impl Options {
-    /// The connections of each kind that is asked for.
+    /// The number of connections of each kind, for the kinds with at least one.
     pub(super) fn connections(&self) -> Vec<(Kind, usize)> {
         let others = self.observe + self.claim;
         let produce = self.produce.unwrap_or(if others == 0 { PRODUCERS } else { 0 });
@@ -93,7 +97,7 @@ impl Options {
         all.into_iter().filter(|(_, connections)| *connections > 0).collect()
     }
 
-    /// How many messages to post before anything is measured.
+    /// Number of messages to post before the run.
     pub(super) fn prefill(&self) -> u64 {
         self.prefill.unwrap_or(if self.observe + self.claim > 0 { PREFILL } else { 0 })
     }
@@ -113,11 +117,12 @@ fn at_least_one() -> RangedU64ValueParser {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    let seconds = text.parse().map_err(|_| "it must be a number of seconds, for example 10".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("the least is above 0".to_owned()) }
+    let rate: f64 =
+        text.parse().map_err(|_| "it must be a number of requests per second, for example 500".to_owned())?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("it must be greater than 0".to_owned()) }
 }

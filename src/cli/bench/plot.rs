@@ -1,4 +1,5 @@
-//! Plots as inline SVG: latency by percentile, throughput over time. Colours are the page's (`report.rs`).
+//! Plots as inline SVG: latency by percentile, and throughput over time. `report.rs` sets the
+//! colors.
 
 use maud::{Markup, html};
 
@@ -10,19 +11,20 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
-/// A tick's text is this far from its axis.
+/// Distance between the text of a tick and its axis.
 const TEXT_GAP: f64 = 8.0;
-/// How many steps an axis is cut into, about.
+/// Approximate number of steps of an axis.
 const STEPS: f64 = 5.0;
+/// Approximate number of labels on the time axis.
 const SECONDS_LABELS: f64 = 10.0;
 
-/// A line over axes, in the units of the page.
+/// A plot with two axes. Coordinates are those of the SVG.
 struct Plot {
     title: String,
     points: Vec<(f64, f64)>,
-    /// Points that show their figures.
+    /// Points that are labeled with their value.
     marks: Vec<Mark>,
-    /// Filled to the axis below.
+    /// Whether the area between the line and the axis is filled.
     is_filled: bool,
     x_label: &'static str,
     y_label: &'static str,
@@ -30,19 +32,19 @@ struct Plot {
     y_ticks: Vec<(f64, String)>,
 }
 
-/// A point that shows its figure.
+/// A point that is labeled with its value.
 struct Mark {
     x: f64,
     y: f64,
     figure: String,
-    /// Below and to the right, where the axis is too near for the other side.
+    /// Whether the label is below and to the right, because the axis is too near on the other side.
     is_below: bool,
 }
 
-/// How long all but the slowest requests took: each step to the right leaves out a tenth as many.
+/// Plots latency by percentile. Each step to the right excludes a tenth as many slow requests.
 pub(super) fn latency(kind: &KindSummary) -> Markup {
     let Some((first, last)) = kind.curve.first().zip(kind.curve.last()) else { return nothing() };
-    // Latencies go over orders of magnitude, so that each has as much room.
+    // Latencies span orders of magnitude, so the scale is logarithmic.
     let scale = LogScale::new(first.latency_ms, last.latency_ms);
     let nines_max = last.nines.max(1.0);
     let x = |nines: f64| LEFT + nines / nines_max * (WIDTH - LEFT - RIGHT);
@@ -77,12 +79,12 @@ pub(super) fn latency(kind: &KindSummary) -> Markup {
     .render()
 }
 
-/// How many requests were answered in each second.
+/// Plots the number of requests answered in each second.
 pub(super) fn throughput(kind: &KindSummary, seconds: f64) -> Markup {
     if kind.throughput.is_empty() || seconds <= 0.0 {
         return nothing();
     }
-    // The last second may be less than one.
+    // The last second may be incomplete.
     let spans = (0_u32..).map(f64::from).zip(&kind.throughput);
     let rates: Vec<(f64, f64, f64)> = spans
         .map(|(from, requests)| (from, (from + 1.0).min(seconds.max(from + 0.001)), *requests))
@@ -101,7 +103,7 @@ pub(super) fn throughput(kind: &KindSummary, seconds: f64) -> Markup {
         points: points.collect(),
         marks: Vec::new(),
         is_filled: true,
-        x_label: "seconds since the warm-up",
+        x_label: "seconds since the end of the warm-up",
         y_label: "requests/s",
         x_ticks: multiples(seconds_apart, end).map(|second| (x(second), number(second))).collect(),
         y_ticks: multiples(step, top).map(|rate| (y(rate), number(rate))).collect(),
@@ -147,18 +149,18 @@ impl Plot {
     }
 }
 
-/// From one round number to another, by factors.
+/// A logarithmic scale from one round number to another.
 struct LogScale {
     low: f64,
     high: f64,
 }
 
 impl LogScale {
-    /// Factors of ten are cut at these.
-    const CUTS: [f64; 3] = [1.0, 2.0, 5.0];
+    /// The round numbers within a power of ten.
+    const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 
     fn new(least: f64, most: f64) -> Self {
-        // What takes less than a microsecond cannot be told from nothing.
+        // Latencies below a microsecond cannot be distinguished from zero.
         let low = Self::rounds(least.max(1e-3)).rev().find(|round| *round <= least.max(1e-3));
         let high = Self::rounds(most.max(1e-3)).find(|round| *round > most.max(1e-3));
         let low = low.unwrap_or(1e-3);
@@ -177,24 +179,24 @@ impl LogScale {
             rounds.filter(|round| *round >= self.low * 0.999 && *round <= self.high * 1.001).collect();
         rounds.sort_by(f64::total_cmp);
         rounds.dedup_by(|a, b| (*a / *b - 1.0).abs() < 1e-6);
-        // Over many orders of magnitude only the powers of ten have room.
+        // Over many orders of magnitude there is only space for the powers of ten.
         rounds.retain(|round| decades < 3.5 || (round.log10() - round.log10().round()).abs() < 1e-6);
         rounds.into_iter().map(|round| (self.y(round), number(round))).collect()
     }
 
-    /// Round numbers about a value, from a tenth of it to a thousandfold.
+    /// Round numbers from about a tenth of a value to about a thousand times the value.
     fn rounds(about: f64) -> impl DoubleEndedIterator<Item = f64> {
         let exponent = about.log10().floor();
         let decades = [-1.0, 0.0, 1.0, 2.0].map(move |more| 10_f64.powf(exponent + more));
-        decades.into_iter().flat_map(|decade| Self::CUTS.map(move |cut| cut * decade))
+        decades.into_iter().flat_map(|decade| Self::ROUND.map(move |round| round * decade))
     }
 }
 
 fn nothing() -> Markup {
-    html! { p.nothing { "Nothing was answered." } }
+    html! { p.nothing { "No request was answered." } }
 }
 
-/// The next of 1, 2, 5, 10, 20, …
+/// The smallest of 1, 2, 5, 10, 20, … that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0].map(|cut| cut * decade).into_iter().find(|step| *step >= least * 0.999).unwrap_or(decade)
@@ -204,7 +206,7 @@ fn multiples(step: f64, most: f64) -> impl Iterator<Item = f64> {
     (0_u32..).map(move |n| f64::from(n) * step).take_while(move |multiple| *multiple <= most * 1.001)
 }
 
-/// Without digits that say nothing.
+/// Formats the number of an axis, without insignificant digits.
 fn number(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{} M", rounded(value / 1e6)),
@@ -213,7 +215,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// To three digits or so.
+/// Formats a value with about three digits.
 fn figure(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),
@@ -249,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn latencies_too_short_to_tell_have_an_axis() {
+    fn latencies_of_zero_have_an_axis() {
         assert_eq!(texts(LogScale::new(0.0, 0.0).ticks()), ["0.001", "0.002", "0.005", "0.01"]);
     }
 
     #[test]
-    fn steps_are_round() {
+    fn steps_and_numbers_are_round() {
         let steps = [(0.7, 1.0), (1.0, 1.0), (13.0, 20.0), (14_000.0, 20_000.0), (60.0, 100.0)];
         for (least, step) in steps {
             assert!((round_step(least) / step - 1.0).abs() < 1e-9, "{least}: {}", round_step(least));

@@ -1,16 +1,16 @@
-//! What the operating system says of this process: files it may open, processor time it has used.
+//! Resources of this process: its limit on open files, and the processor time that it has used.
 
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Error;
+use super::error::Error;
 
-/// Files besides connections: the terminal, the runtimes' own, libraries.
+/// Open files besides the connections: those of the terminal, the runtimes and libraries.
 const OTHER_FILES: u64 = 100;
 
-/// Sees to it that so many connections can be open.
+/// Raises the limit on open files if the given number of connections needs more.
 pub(super) fn allow_connections(connections: usize) -> Result<(), Error> {
     let needed = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -23,7 +23,7 @@ pub(super) fn allow_connections(connections: usize) -> Result<(), Error> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit }).map_err(std::io::Error::from)?)
 }
 
-/// Processor time of all threads since the process began.
+/// Processor time of all threads since the process started.
 pub(super) fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! The figures as one page that needs nothing else to be viewed: no network, no scripts.
+//! The figures as a self-contained HTML page, without scripts and without references to other
+//! files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::error::Error;
 use super::options::Options;
 use super::summary::{KindSummary, Summary};
-use super::{Error, plot, table};
+use super::{plot, table};
 
-/// In light and dark; a kind's class on a section gives its plots their colour.
+/// Styles for light and dark displays. The class of a section selects the color of its plots.
 const STYLE: &str = "
 :root {
     color-scheme: light dark;
@@ -61,14 +63,14 @@ svg .tick { font-variant-numeric: tabular-nums; }
 @media print { body { background: none; } .card { break-inside: avoid; } }
 ";
 
-/// The file of a page.
+/// The file that the page is written to.
 pub(super) struct Report {
     path: PathBuf,
     file: File,
 }
 
 impl Report {
-    /// Makes the file, still empty.
+    /// Creates the empty file.
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
         let file = File::create(path).map_err(|source| Error::Report { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), file })

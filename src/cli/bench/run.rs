@@ -1,4 +1,4 @@
-//! A run from beginning to end: queues, messages to find, connections, warm-up, the time that counts, and clearing up.
+//! A complete run: creates and fills queues, opens connections, warms up, measures, and cleans up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,29 +7,29 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Error;
-use super::crew::{Crew, Tallies};
+use super::error::Error;
 use super::options::Options;
 use super::process::{allow_connections, processor_time};
 use super::progress::{Progress, TICK, TICKS_PER_SECOND};
-use super::stage::Stage;
-use super::tally::Window;
+use super::setup::Setup;
+use super::stats::Window;
 use super::target::Client;
+use super::threads::{StatsByKind, WorkerThreads};
 use super::traffic::Traffic;
-use super::worker::Live;
+use super::worker::RunningTotals;
 
-/// What a run has found out.
+/// The results of a run.
 pub(super) struct Measured {
-    /// The length of what was counted; shorter than asked for if the run was cut short.
+    /// The time measured, which is shorter than requested if the run was interrupted.
     pub(super) time: Duration,
-    pub(super) tallies: Tallies,
-    /// What this process itself has used in that time.
+    pub(super) stats: StatsByKind,
+    /// Processor time that this process itself used in that time.
     pub(super) processor_time: Duration,
-    /// Queues that should have been deleted.
-    pub(super) left: Vec<String>,
+    /// Names of the queues that could not be deleted.
+    pub(super) queues_left: Vec<String>,
 }
 
-/// Runs; `stop` cuts it short.
+/// Performs a run, which ends early when `stop` is canceled.
 pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<Measured, Error> {
     let client = Client::new(&options.url, &options.project);
     let prefix =
@@ -38,69 +38,73 @@ pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<M
     let traffic = Arc::new(Traffic::new(options, &client, &queues)?);
     allow_connections(options.connections().iter().map(|(_, connections)| connections).sum())?;
     let unreachable = |source| Error::Unreachable { url: options.url.to_string(), source };
-    let address = options.url.find().await.map_err(unreachable)?;
+    let address = options.url.resolve().await.map_err(unreachable)?;
     let progress = Progress::new();
-    let stage = Stage::new(address, &traffic);
+    let setup = Setup::new(address, &traffic);
 
-    let set_up = async {
-        stage.create(&progress).await?;
-        stage.fill(options.prefill(), &progress).await?;
-        let mut crew = Crew::assemble(options, address, &traffic, stop);
-        open(options, &mut crew, &progress).await?;
-        Ok(crew)
+    let prepare = async {
+        setup.create(&progress).await?;
+        setup.fill(options.prefill(), &progress).await?;
+        let mut threads = WorkerThreads::spawn(options, address, &traffic, stop);
+        wait_for_connections(options, &mut threads, &progress).await?;
+        Ok(threads)
     };
-    let outcome = match stop.run_until_cancelled(set_up).await {
-        Some(Ok(crew)) => measure(options, crew, stop, &progress).await,
+    let outcome = match stop.run_until_cancelled(prepare).await {
+        Some(Ok(threads)) => measure(options, threads, stop, &progress).await,
         Some(Err(error)) => Err(error),
         None => Err(Error::Interrupted),
     };
-    // Whatever is still waiting to begin need not.
+    // Ends threads that still wait for the start.
     stop.cancel();
-    let left = stage.clear(&progress).await;
-    progress.done();
-    outcome.map(|measured| Measured { left, ..measured })
+    let queues_left = setup.delete_queues(&progress).await;
+    progress.finish();
+    outcome.map(|measured| Measured { queues_left, ..measured })
 }
 
-async fn open(options: &Options, crew: &mut Crew, progress: &Progress) -> Result<(), Error> {
+async fn wait_for_connections(
+    options: &Options,
+    threads: &mut WorkerThreads,
+    progress: &Progress,
+) -> Result<(), Error> {
     let connections = options.connections().iter().map(|(_, connections)| connections).sum::<usize>();
-    progress.stage("connections", connections as u64);
+    progress.begin_phase("connections", connections as u64);
     for _ in 0..connections {
-        crew.opened_one().await?;
-        progress.step();
+        threads.connection_opened().await?;
+        progress.advance();
     }
     Ok(())
 }
 
 async fn measure(
     options: &Options,
-    mut crew: Crew,
+    mut threads: WorkerThreads,
     stop: &CancellationToken,
     progress: &Progress,
 ) -> Result<Measured, Error> {
     let window = Window::new(Instant::now(), options.warmup, options.duration);
-    crew.start(window);
-    let threads = crew.live();
-    let show = async {
+    threads.start(window);
+    let totals = threads.totals();
+    let show_progress = async {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut before = 0;
         loop {
             ticks.tick().await;
-            let (answered, failed) = Live::sum(&threads);
-            progress.run(&window, (answered - before) * TICKS_PER_SECOND, failed);
-            before = answered;
+            let (succeeded, failed) = RunningTotals::sum(&totals);
+            progress.show_run(&window, (succeeded - before) * TICKS_PER_SECOND, failed);
+            before = succeeded;
         }
     };
-    let used = async {
+    let measure_processor_time = async {
         let _stopped = stop.run_until_cancelled(sleep_until(window.counts_from.into())).await;
         let before = processor_time();
         let _stopped = stop.run_until_cancelled(sleep_until(window.end.into())).await;
         (processor_time().saturating_sub(before), window.counts_from.elapsed().min(options.duration))
     };
     tokio::select! {
-        never = show => never,
-        (tallies, (processor_time, time)) = async { tokio::join!(crew.tallies(), used) } => {
-            Ok(Measured { time, tallies: tallies?, processor_time, left: Vec::new() })
+        never = show_progress => never,
+        (stats, (processor_time, time)) = async { tokio::join!(threads.stats(), measure_processor_time) } => {
+            Ok(Measured { time, stats: stats?, processor_time, queues_left: Vec::new() })
         }
     }
 }

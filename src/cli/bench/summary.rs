@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! The results of a run as figures.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,24 +9,24 @@ use serde::Serialize;
 
 use super::options::Options;
 use super::run::Measured;
-use super::tally::{Kind, Tally};
+use super::stats::{Kind, RequestStats};
 
 const NANOSECONDS_PER_MILLISECOND: f64 = 1e6;
-/// Points of a latency curve for each further nine of its percentiles.
+/// Points of a latency curve for each additional nine of its percentiles (90 %, 99 %, …).
 const POINTS_PER_NINE: u32 = 40;
 
-/// All figures; as JSON, what `--json` prints.
+/// The figures of a run. `--json` prints them as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     url: String,
-    /// How long was measured.
+    /// The time measured.
     pub(super) seconds: f64,
     pub(super) kinds: Vec<KindSummary>,
-    /// Processor time that the generator itself took.
+    /// Processor time of this process for each request, in microseconds.
     pub(super) client_cpu_us_per_request: Option<f64>,
-    /// Good answers of all kinds.
+    /// Number of successful requests of all kinds.
     #[serde(skip)]
-    pub(super) answered: u64,
+    pub(super) succeeded: u64,
 }
 
 /// The figures of one kind of request.
@@ -34,24 +34,25 @@ pub(super) struct Summary {
 pub(super) struct KindSummary {
     pub(super) kind: Kind,
     pub(super) connections: usize,
-    /// Answered with 2xx in the time measured; so are messages, the rates and the throughput.
+    /// Number of requests answered with 2xx in the time measured. Messages, rates and throughput
+    /// count only these.
     pub(super) requests: u64,
     pub(super) messages: u64,
-    /// Answers without a message.
+    /// Number of responses without a message.
     pub(super) empty: u64,
-    /// By status, or in words.
+    /// Number of failed requests by status or reason.
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) requests_per_second: f64,
     pub(super) messages_per_second: f64,
-    /// `None` when nothing was answered.
+    /// `None` if no request was answered.
     pub(super) latency_ms: Option<Latency>,
-    /// Requests in each second.
+    /// Number of requests in each second.
     pub(super) throughput: Vec<u64>,
     #[serde(skip)]
     pub(super) curve: Vec<Point>,
 }
 
-/// In milliseconds.
+/// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Latency {
     pub(super) mean: f64,
@@ -63,7 +64,7 @@ pub(super) struct Latency {
     pub(super) max: f64,
 }
 
-/// What all but one in ten to the power of `nines` requests took at most.
+/// A point of a latency curve: one in 10 to the power of `nines` requests took longer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) nines: f64,
@@ -87,11 +88,11 @@ impl Summary {
             seconds: rounded(measured.time.as_secs_f64()),
             kinds,
             client_cpu_us_per_request: (requests > 0).then(|| rounded(microseconds / float(requests))),
-            answered: measured.tallies.iter().map(|tally| tally.latency.len()).sum(),
+            succeeded: measured.stats.iter().map(|stats| stats.latency.len()).sum(),
         }
     }
 
-    /// One line.
+    /// Returns the summary as one line of JSON.
     pub(super) fn json(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -99,24 +100,24 @@ impl Summary {
 
 impl KindSummary {
     fn new(kind: Kind, connections: usize, measured: &Measured) -> Self {
-        let tally = &measured.tallies[kind as usize];
-        let requests = tally.throughput.iter().sum();
+        let stats = &measured.stats[kind as usize];
+        let requests = stats.throughput.iter().sum();
         Self {
             kind,
             connections,
             requests,
-            messages: tally.messages,
-            empty: tally.empty,
-            errors: tally.errors.iter().map(|(failure, requests)| (failure.to_string(), *requests)).collect(),
+            messages: stats.messages,
+            empty: stats.empty,
+            errors: stats.errors.iter().map(|(failure, requests)| (failure.to_string(), *requests)).collect(),
             requests_per_second: per_second(requests, measured.time),
-            messages_per_second: per_second(tally.messages, measured.time),
-            latency_ms: Latency::new(&tally.latency),
-            throughput: throughput(tally, measured.time),
-            curve: curve(&tally.latency),
+            messages_per_second: per_second(stats.messages, measured.time),
+            latency_ms: Latency::new(&stats.latency),
+            throughput: throughput(stats, measured.time),
+            curve: curve(&stats.latency),
         }
     }
 
-    /// Of the answers, those without a message, from 0 to 1.
+    /// The share of responses without a message, from 0 to 1.
     pub(super) fn empty_share(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { float(self.empty) / float(self.requests) }
     }
@@ -136,14 +137,15 @@ impl Latency {
     }
 }
 
-/// A number for each second, also for those in which nothing was answered.
-fn throughput(tally: &Tally, time: Duration) -> Vec<u64> {
+/// The number of requests in each second, including seconds without a response.
+fn throughput(stats: &RequestStats, time: Duration) -> Vec<u64> {
     let seconds = usize::try_from(time.as_secs() + u64::from(time.subsec_nanos() > 0)).unwrap_or_default();
-    let answers = tally.throughput.iter().copied().chain(std::iter::repeat(0));
-    answers.take(seconds.max(tally.throughput.len())).collect()
+    let counts = stats.throughput.iter().copied().chain(std::iter::repeat(0));
+    counts.take(seconds.max(stats.throughput.len())).collect()
 }
 
-/// From the fastest request to the slowest, which is put where its share of all would be.
+/// The latency curve from the fastest request to the slowest, whose percentile is that of one
+/// request among all.
 fn curve(latency: &Histogram<u64>) -> Vec<Point> {
     let nines_max = float(latency.len()).log10();
     let steps = (0..).map(|n| f64::from(n) / f64::from(POINTS_PER_NINE)).take_while(|nines| *nines < nines_max);
@@ -164,12 +166,12 @@ fn milliseconds(nanoseconds: f64) -> f64 {
     rounded(nanoseconds / NANOSECONDS_PER_MILLISECOND)
 }
 
-/// To a thousandth.
+/// Rounds to a thousandth.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures have fewer digits than that")]
+#[expect(clippy::cast_precision_loss, reason = "figures have fewer digits than a float")]
 pub(super) fn float(n: u64) -> f64 {
     n as f64
 }
@@ -182,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::connection::Failure;
-    use super::super::tally::Window;
+    use super::super::stats::Window;
     use super::*;
 
     #[derive(Parser)]
@@ -191,29 +193,30 @@ mod tests {
         options: Options,
     }
 
-    /// Two seconds in which 1,000 posts of 2 messages took 1 ms to 1,000 ms, and 3 failed.
+    /// The summary of two seconds in which 1,000 posts of 2 messages took 1 ms to 1,000 ms, and 3
+    /// failed.
     fn summary(flags: &[&str]) -> Summary {
         let options = Command::parse_from([&["bench", "http://h:1"], flags].concat()).options;
         let window = Window::new(Instant::now(), Duration::ZERO, Duration::from_secs(2));
-        let mut tallies = Kind::ALL.map(|_| Tally::new());
-        let produce = &mut tallies[Kind::Produce as usize];
+        let mut stats = Kind::ALL.map(|_| RequestStats::new());
+        let produce = &mut stats[Kind::Produce as usize];
         for milliseconds in 1..=1_000 {
             let due = window.start + Duration::from_millis(1_000 - milliseconds / 2);
-            produce.answered(&window, due, due + Duration::from_millis(milliseconds), 2);
+            produce.record_success(&window, due, due + Duration::from_millis(milliseconds), 2);
         }
-        produce.failed(&window, window.end, Failure::Status(503), 2);
-        produce.failed(&window, window.end, Failure::Timeout, 1);
+        produce.record_failures(&window, window.end, Failure::Status(503), 2);
+        produce.record_failures(&window, window.end, Failure::Timeout, 1);
         let (time, processor_time) = (Duration::from_secs(2), Duration::from_micros(10_030));
-        Summary::new(&options, &Measured { time, tallies, processor_time, left: Vec::new() })
+        Summary::new(&options, &Measured { time, stats, processor_time, queues_left: Vec::new() })
     }
 
     #[test]
-    fn figures_are_of_what_was_answered() {
+    fn figures_count_successful_requests() {
         let summary = summary(&[]);
         let produce = &summary.kinds[0];
         let latency = produce.latency_ms.unwrap();
 
-        assert_eq!((produce.requests, produce.messages, summary.answered), (1_000, 2_000, 1_000));
+        assert_eq!((produce.requests, produce.messages, summary.succeeded), (1_000, 2_000, 1_000));
         assert_eq!(produce.throughput, [0, 1_000]);
         assert!((produce.requests_per_second - 500.0).abs() < 1e-9 && (produce.messages_per_second - 1e3).abs() < 1e-9);
         let exact = [(latency.mean, 500.5), (latency.stdev, 288.675), (latency.p50, 500.0), (latency.p99, 990.0)];
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_goes_from_the_fastest_to_the_slowest() {
+    fn a_curve_begins_with_the_fastest_request_and_ends_with_the_slowest() {
         let curve = &summary(&[]).kinds[0].curve;
         let (first, last) = (curve.first().unwrap(), curve.last().unwrap());
 
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn claimers_have_figures_of_their_deletes_too_and_what_had_no_answer_has_no_latency() {
+    fn claims_come_with_figures_of_their_deletes_and_without_responses_there_is_no_latency() {
         let summary: serde_json::Value =
             serde_json::from_str(&summary(&["--claim", "2", "--produce", "3"]).json().unwrap()).unwrap();
 

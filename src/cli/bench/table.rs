@@ -7,13 +7,13 @@ use indicatif::HumanCount;
 use super::options::Options;
 use super::summary::{KindSummary, Summary};
 
-/// From which share of empty answers on the figures need a word.
+/// Share of empty responses above which the figures need an explanation.
 const EMPTY_SHARE: f64 = 0.05;
 pub(super) const COLUMNS: [&str; 11] =
     ["", "connections", "req/s", "msg/s", "mean ms", "stdev", "p50", "p99", "p99.9", "max", "errors"];
 const GAP: usize = 2;
 
-/// A table with what was asked for above and what has to be said below.
+/// Renders the table, with the conditions of the run above it and remarks below it.
 pub(super) fn render(options: &Options, summary: &Summary) -> String {
     let rows: Vec<[String; COLUMNS.len()]> = summary.kinds.iter().map(cells).collect();
     let mut text = format!("{}\n{}\n\n", options.url, conditions(options, summary));
@@ -23,7 +23,8 @@ pub(super) fn render(options: &Options, summary: &Summary) -> String {
         for (column, cell) in row.iter().enumerate() {
             let width = all.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
             let gap = if column == 0 { 0 } else { GAP };
-            // Names to the left, numbers to the right, and what may be long to the left again.
+            // Names are left-aligned, numbers right-aligned, and errors, which may be long,
+            // left-aligned.
             let aligned = match column {
                 0 => format!("{cell:<width$}"),
                 _ if column == COLUMNS.len() - 1 => cell.clone(),
@@ -36,16 +37,18 @@ pub(super) fn render(options: &Options, summary: &Summary) -> String {
         text.push('\n');
     }
     for remark in remarks(summary) {
-        // A string can always be written to.
+        // Writing to a string cannot fail.
         let _written = write!(text, "\n{remark}\n");
     }
     text
 }
 
-/// What a run was like, in words.
+/// Describes the conditions of a run.
 pub(super) fn conditions(options: &Options, summary: &Summary) -> String {
     let pace = match options.rate {
-        Some(rate) => format!("open loop at {rate} requests/s of each kind, latency from when each was due"),
+        Some(rate) => {
+            format!("open loop at {rate} requests/s of each kind, latency from the moment each request was due")
+        }
         None => "closed loop".to_owned(),
     };
     let queues = match options.queues() {
@@ -55,26 +58,29 @@ pub(super) fn conditions(options: &Options, summary: &Summary) -> String {
     let (seconds, warmup) = (summary.seconds, options.warmup.as_secs_f64());
     let (batch, bytes, limit) = (options.batch, options.message_bytes, options.limit);
     format!(
-        "{seconds} s after {warmup} s of warm-up; {pace}; {queues}; {batch} × {bytes} bytes a post, {limit} a page or claim"
+        "{seconds} s after {warmup} s of warm-up; {pace}; {queues}; {batch} × {bytes} bytes per post, {limit} messages per page or claim"
     )
 }
 
-/// What a reader has to know beside the figures.
+/// What a reader has to know about the figures.
 pub(super) fn remarks(summary: &Summary) -> Vec<String> {
     let empty = summary.kinds.iter().filter(|kind| kind.empty_share() > EMPTY_SHARE);
     let mut remarks: Vec<String> = empty
         .map(|kind| {
             let share = kind.empty_share() * 100.0;
-            format!("{}: {share:.0} % of the answers had no message; --prefill gives more to find.", kind.kind.name())
+            format!(
+                "{}: {share:.0} % of the responses contained no message; use --prefill to post more messages first.",
+                kind.kind.name()
+            )
         })
         .collect();
     if let Some(microseconds) = summary.client_cpu_us_per_request {
-        remarks.push(format!("sukkal bench itself took {microseconds:.1} µs of processor time a request."));
+        remarks.push(format!("sukkal bench itself used {microseconds:.1} µs of processor time per request."));
     }
     remarks
 }
 
-/// One kind of request, in the columns' order.
+/// The cells of one kind of request, in the order of the columns.
 pub(super) fn cells(kind: &KindSummary) -> [String; COLUMNS.len()] {
     let latency = |of: fn(&super::summary::Latency) -> f64| {
         kind.latency_ms.as_ref().map_or("–".to_owned(), |latency| format!("{:.2}", of(latency)))
@@ -99,7 +105,7 @@ fn errors(kind: &KindSummary) -> String {
     if kind.errors.is_empty() { "0".to_owned() } else { errors.collect::<Vec<_>>().join(", ") }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are neither so high nor negative")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are positive and far below 2^64")]
 fn count(rate: f64) -> String {
     HumanCount(rate.round() as u64).to_string()
 }

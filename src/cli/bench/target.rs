@@ -1,4 +1,4 @@
-//! The service under test: where it is, and what every request to it carries.
+//! The service under test: its URL, and the headers that every request to it has.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -18,23 +18,23 @@ const CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 const PROJECT_ID: HeaderName = HeaderName::from_static("x-project-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A request with all its body, cheap to clone.
+/// A request with its complete body. Cloning it is cheap.
 pub(super) type Outgoing = Request<Full<Bytes>>;
 
-/// An `http://` URL, to which the API's paths are appended.
+/// An `http://` URL, to which the paths of the API are appended.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     url: String,
     host: String,
     port: u16,
-    /// As it stands in the URL.
+    /// Host and port as in the URL.
     authority: String,
     path: String,
 }
 
 impl Target {
-    /// The first of the host's addresses that takes a connection.
-    pub(super) async fn find(&self) -> io::Result<SocketAddr> {
+    /// Returns the first of the host's addresses that accepts a connection.
+    pub(super) async fn resolve(&self) -> io::Result<SocketAddr> {
         let mut error = io::Error::from(io::ErrorKind::NotFound);
         for address in lookup_host((self.host.as_str(), self.port)).await? {
             match TcpStream::connect(address).await {
@@ -52,11 +52,11 @@ impl FromStr for Target {
     fn from_str(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
         if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err("only http:// is measured".to_owned());
+            return Err("the URL must begin with http://".to_owned());
         }
-        let authority = uri.authority().ok_or("it names no host")?;
+        let authority = uri.authority().ok_or("the URL has no host")?;
         if uri.query().is_some() || authority.as_str().contains('@') {
-            return Err("only a host, a port and a path are expected".to_owned());
+            return Err("the URL may have a host, a port and a path, but no user and no query".to_owned());
         }
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -74,7 +74,7 @@ impl Display for Target {
     }
 }
 
-/// One client of the service.
+/// A client of the service.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     target: Target,
@@ -83,19 +83,19 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client with an id of its own.
+    /// Creates a client with a new client id.
     pub(super) fn new(target: &Target, project: &str) -> Self {
         Self { target: target.clone(), id: Uuid::new_v4(), project: project.to_owned() }
     }
 
-    /// A path of the API (from `/v2`) as the service's URL has it.
+    /// Returns a path of the API, which begins with `/v2`, below the path of the service's URL.
     pub(super) fn path(&self, path: &str) -> String {
         format!("{}{path}", self.target.path)
     }
 
-    /// A request to a path of the API.
+    /// Builds a request to a path of the API.
     ///
-    /// An error means that path or project cannot be sent as they are.
+    /// Fails if the path or the project contains characters that HTTP does not allow.
     pub(super) fn request(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Outgoing, HttpError> {
         let mut request = Request::builder()
             .method(method)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_may_have_a_path_and_need_no_port() {
+    fn a_url_may_have_a_path_and_needs_no_port() {
         let plain = target("http://[::1]:8888/");
         let behind_a_proxy = target("http://queues.example/messaging/");
 
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused() {
+    fn urls_that_cannot_be_measured_are_refused() {
         for url in ["https://h", "h:80", "/v2", "http://u:p@h", "http://h/?q=1", ""] {
             assert!(url.parse::<Target>().is_err(), "{url:?}");
         }
     }
 
     #[test]
-    fn a_request_carries_what_the_api_asks_for() {
+    fn a_request_has_the_headers_that_the_api_requires() {
         let client = Client::new(&target("http://h:1/base"), "p");
 
         let post = client.request(Method::POST, "/v2/queues/q/messages", Some(Bytes::from("{}"))).unwrap();

@@ -1,4 +1,5 @@
-//! The requests of a run, built once: what is sent is a clone with at most another path.
+//! The requests of a run. They are built once; each request sent is a clone, some with another
+//! path.
 
 use bytes::Bytes;
 use hyper::http::Error as HttpError;
@@ -7,13 +8,15 @@ use hyper::{Method, Uri};
 use super::options::Options;
 use super::target::{Client, Outgoing};
 
-/// Longer than most runs, so that nothing ends while they last.
+/// Longer than most runs, so that no message expires during a run.
 const MESSAGE_TTL_S: u32 = 3_600;
-/// Ends before its messages would, so that no life has to be prolonged.
+/// The claim ends before its messages expire, so that the service need not extend their lifetime.
 const CLAIM: &str = r#"{"ttl":300,"grace":60}"#;
-/// A post's messages, in bytes, which services take without being told to: 256 KiB less what is around them.
+/// Maximum size of the messages of a post that services accept by default: 256 KiB minus the rest
+/// of the document.
 const POST_BYTES_MAX: usize = 250_000;
-/// The answer names each message in a header, and clients and proxies bear only so long ones.
+/// The response names each message in a header, and clients and proxies limit the length of
+/// headers.
 const POST_MESSAGES_MAX: usize = 100;
 const FILLER: &str = "The quick brown fox jumps over the lazy dog. ";
 
@@ -22,36 +25,38 @@ pub(super) struct Traffic {
     queues: Vec<Requests>,
 }
 
-/// The requests to one queue.
+/// The prepared requests to one queue.
 pub(super) struct Requests {
     client: Client,
     name: String,
     post: Outgoing,
-    head: Outgoing,
+    first_page: Outgoing,
     claim: Outgoing,
     delete: Outgoing,
-    /// The path and query of `head`, to which a marker is appended.
-    page: String,
+    /// The path and query of `first_page`, to which a marker is appended.
+    page_prefix: String,
     /// The path and query of `delete`, to which ids are appended.
-    ids: String,
+    delete_prefix: String,
     message: String,
 }
 
 impl Traffic {
-    /// The requests that the options ask for; an error if they cannot be sent.
+    /// Builds the requests that the options ask for.
+    ///
+    /// Fails if they contain characters that HTTP does not allow.
     pub(super) fn new(options: &Options, client: &Client, queues: &[String]) -> Result<Self, HttpError> {
         let queues = queues.iter().map(|queue| Requests::new(options, client, queue)).collect::<Result<_, _>>()?;
         Ok(Self { queues })
     }
 
-    /// The requests to a queue; queues are counted round.
+    /// The requests to queue number `n`, modulo the number of queues.
     pub(super) fn queue(&self, n: usize) -> &Requests {
         &self.queues[n % self.queues.len()]
     }
 
-    /// The requests to any queue.
-    pub(super) fn any_queue(&self, chance: &mut fastrand::Rng) -> &Requests {
-        &self.queues[chance.usize(..self.queues.len())]
+    /// The requests to a random queue.
+    pub(super) fn random_queue(&self, rng: &mut fastrand::Rng) -> &Requests {
+        &self.queues[rng.usize(..self.queues.len())]
     }
 
     pub(super) fn queues(&self) -> &[Requests] {
@@ -70,28 +75,28 @@ impl Requests {
         Ok(Self {
             name: queue.to_owned(),
             post: client.request(Method::POST, &format!("{path}/messages"), Some(messages(&message, batch)))?,
-            head: client.request(Method::GET, &page, None)?,
+            first_page: client.request(Method::GET, &page, None)?,
             claim: client.request(Method::POST, &format!("{path}/claims?limit={limit}"), Some(CLAIM.into()))?,
             delete: client.request(Method::DELETE, &ids, None)?,
-            page: client.path(&format!("{page}&marker=")),
-            ids: client.path(&ids),
+            page_prefix: client.path(&format!("{page}&marker=")),
+            delete_prefix: client.path(&ids),
             client: client.clone(),
             message,
         })
     }
 
-    /// The queue's name.
+    /// The name of the queue.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Creates the queue.
-    pub(super) fn create(&self) -> Result<Outgoing, HttpError> {
+    pub(super) fn create_queue(&self) -> Result<Outgoing, HttpError> {
         self.client.request(Method::PUT, &format!("/v2/queues/{}", self.name), None)
     }
 
     /// Deletes the queue.
-    pub(super) fn remove(&self) -> Result<Outgoing, HttpError> {
+    pub(super) fn delete_queue(&self) -> Result<Outgoing, HttpError> {
         self.client.request(Method::DELETE, &format!("/v2/queues/{}", self.name), None)
     }
 
@@ -100,7 +105,8 @@ impl Requests {
         self.post.clone()
     }
 
-    /// Posts so many messages, in as many requests as it takes; with how many are in each.
+    /// Posts the given number of messages, in as many requests as necessary. Each item is the
+    /// number of messages in a request, and the request.
     pub(super) fn fill(&self, messages: u64) -> Result<impl Iterator<Item = (u64, Outgoing)> + use<>, HttpError> {
         let most = (POST_BYTES_MAX / self.message.len()).clamp(1, POST_MESSAGES_MAX);
         let (full, rest) = (messages / most as u64, messages % most as u64);
@@ -116,13 +122,13 @@ impl Requests {
 
     /// Lists the first messages.
     pub(super) fn first_page(&self) -> Outgoing {
-        self.head.clone()
+        self.first_page.clone()
     }
 
-    /// Lists the messages behind a marker; `None` if it cannot stand in a URL.
-    pub(super) fn page_behind(&self, marker: &str) -> Option<Outgoing> {
-        let mut request = self.head.clone();
-        *request.uri_mut() = Uri::from_maybe_shared([&self.page, marker].concat()).ok()?;
+    /// Lists the messages after a marker. Returns `None` if the marker is not valid in a URL.
+    pub(super) fn page_after(&self, marker: &str) -> Option<Outgoing> {
+        let mut request = self.first_page.clone();
+        *request.uri_mut() = Uri::from_maybe_shared([&self.page_prefix, marker].concat()).ok()?;
         Some(request)
     }
 
@@ -131,9 +137,9 @@ impl Requests {
         self.claim.clone()
     }
 
-    /// Deletes messages, of which there must be one; `None` if an id cannot stand in a URL.
+    /// Deletes messages, at least one. Returns `None` if an id is not valid in a URL.
     pub(super) fn delete<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Option<Outgoing> {
-        let mut path = self.ids.clone();
+        let mut path = self.delete_prefix.clone();
         for id in ids {
             path.push_str(id);
             path.push(',');
@@ -145,7 +151,7 @@ impl Requests {
     }
 }
 
-/// A message whose body is a string of so many bytes.
+/// A message whose body is a string of the given number of bytes.
 fn message(bytes: usize) -> String {
     let body: String = FILLER.chars().cycle().take(bytes).collect();
     format!(r#"{{"ttl":{MESSAGE_TTL_S},"body":"{body}"}}"#)
@@ -185,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_post_has_as_many_messages_of_such_a_size_as_asked_for() {
+    fn a_post_has_the_requested_number_of_messages_of_the_requested_size() {
         let traffic = traffic(&["--batch", "3", "--message-bytes", "100"]);
 
         assert_eq!(bodies(traffic.queue(0).post()), [100, 100, 100]);
     }
 
     #[test]
-    fn filling_takes_as_many_posts_as_the_service_can_bear() {
+    fn fill_splits_the_messages_into_posts_that_services_accept() {
         let small = traffic(&[]).queue(0).fill(250).unwrap();
         let large = traffic(&["--message-bytes", "200000"]).queue(0).fill(3).unwrap();
 
@@ -202,17 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn requests_have_the_paths_of_the_api() {
         let traffic = traffic(&["--limit", "5"]);
         let uri = |request: Option<Outgoing>| request.unwrap().uri().to_string();
         let (q, r) = (traffic.queue(0), traffic.queue(1));
         let page = "/base/v2/queues/q/messages?limit=5&echo=true&include_claimed=true";
 
         assert_eq!(uri(Some(q.first_page())), page);
-        assert_eq!(uri(q.page_behind("m")), format!("{page}&marker=m"));
+        assert_eq!(uri(q.page_after("m")), format!("{page}&marker=m"));
         assert_eq!(uri(Some(r.claim())), "/base/v2/queues/r/claims?limit=5");
         assert_eq!(uri(r.delete(["a", "b"].into_iter())), "/base/v2/queues/r/messages?ids=a,b");
-        assert_eq!(uri(r.create().ok()), "/base/v2/queues/r");
-        assert!(q.page_behind("not a marker").is_none());
+        assert_eq!(uri(r.create_queue().ok()), "/base/v2/queues/r");
+        assert!(q.page_after("not a marker").is_none());
     }
 }

@@ -1,4 +1,5 @@
-//! What one connection does: post, or follow a feed, or claim and delete, at its pace until the end.
+//! The loop of one connection: it posts, or follows a feed, or claims and deletes, until the run
+//! ends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,140 +9,142 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::alarm::Alarm;
-use super::answers::{Claimed, Page};
 use super::connection::{Connection, Failure};
 use super::pacing::Pace;
-use super::tally::{Kind, Tally, Window};
+use super::responses::{ClaimResponse, Page};
+use super::stats::{Kind, RequestStats, Window};
 use super::target::Outgoing;
+use super::timer::PreciseTimer;
 use super::traffic::Traffic;
 
-/// Before a connection is tried again that could not be opened.
+/// Pause after a connection could not be opened, before the next attempt.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all connections of a thread share.
-pub(super) struct Desk {
+/// The state that all connections of a thread share.
+pub(super) struct ThreadState {
     pub(super) traffic: Arc<Traffic>,
-    /// Messages a post.
+    /// Number of messages in each post.
     pub(super) batch: u64,
     pub(super) window: Window,
-    pub(super) alarm: Alarm,
-    pub(super) tallies: RefCell<[Tally; Kind::ALL.len()]>,
-    pub(super) live: Arc<Live>,
+    pub(super) timer: PreciseTimer,
+    pub(super) stats: RefCell<[RequestStats; Kind::ALL.len()]>,
+    pub(super) totals: Arc<RunningTotals>,
 }
 
-/// What a thread lets others see while it works.
+/// Requests of one thread so far, including those of the warm-up. The progress bar reads them.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    answered: AtomicU64,
+pub(super) struct RunningTotals {
+    succeeded: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Live {
-    /// Requests answered and failed so far in all threads, the warm-up's too.
+impl RunningTotals {
+    /// Returns the numbers of successful and failed requests of all threads.
     pub(super) fn sum(threads: &[Arc<Self>]) -> (u64, u64) {
-        let sum = |count: fn(&Self) -> &AtomicU64| threads.iter().map(|live| count(live).load(Ordering::Relaxed)).sum();
-        (sum(|live| &live.answered), sum(|live| &live.failed))
+        let sum =
+            |count: fn(&Self) -> &AtomicU64| threads.iter().map(|totals| count(totals).load(Ordering::Relaxed)).sum();
+        (sum(|totals| &totals.succeeded), sum(|totals| &totals.failed))
     }
 }
 
-/// A connection with its work.
+/// A connection and what it does.
 pub(super) struct Worker {
     kind: Kind,
-    /// Counts the connections of its kind.
+    /// The number of this connection among those of its kind, from 0.
     index: usize,
     connection: Connection,
     pace: Pace,
-    desk: Rc<Desk>,
+    thread: Rc<ThreadState>,
 }
 
-impl Desk {
-    fn tally(&self, kind: Kind, note: impl FnOnce(&mut Tally)) {
-        note(&mut self.tallies.borrow_mut()[kind as usize]);
+impl ThreadState {
+    fn update(&self, kind: Kind, update: impl FnOnce(&mut RequestStats)) {
+        update(&mut self.stats.borrow_mut()[kind as usize]);
     }
 
-    fn answered(&self, kind: Kind, due: Instant, now: Instant, messages: u64) {
-        self.tally(kind, |tally| tally.answered(&self.window, due, now, messages));
-        self.live.answered.fetch_add(1, Ordering::Relaxed);
+    fn record_success(&self, kind: Kind, due: Instant, now: Instant, messages: u64) {
+        self.update(kind, |stats| stats.record_success(&self.window, due, now, messages));
+        self.totals.succeeded.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn failed(&self, kind: Kind, now: Instant, failure: Failure, requests: u64) {
-        self.tally(kind, |tally| tally.failed(&self.window, now, failure, requests));
-        self.live.failed.fetch_add(requests, Ordering::Relaxed);
+    fn record_failures(&self, kind: Kind, now: Instant, failure: Failure, requests: u64) {
+        self.update(kind, |stats| stats.record_failures(&self.window, now, failure, requests));
+        self.totals.failed.fetch_add(requests, Ordering::Relaxed);
     }
 }
 
 impl Worker {
-    pub(super) fn new(kind: Kind, index: usize, connection: Connection, pace: Pace, desk: &Rc<Desk>) -> Self {
-        Self { kind, index, connection, pace, desk: desk.clone() }
+    pub(super) fn new(kind: Kind, index: usize, connection: Connection, pace: Pace, thread: &Rc<ThreadState>) -> Self {
+        Self { kind, index, connection, pace, thread: thread.clone() }
     }
 
-    /// Works until the end of the run.
-    pub(super) async fn work(mut self) {
-        let desk = self.desk.clone();
+    /// Sends requests until the end of the run.
+    pub(super) async fn run(mut self) {
+        let thread = self.thread.clone();
         match self.kind {
-            Kind::Produce => self.produce(&desk).await,
-            Kind::Observe => self.observe(&desk).await,
-            Kind::Claim | Kind::Delete => self.claim(&desk).await,
+            Kind::Produce => self.produce(&thread).await,
+            Kind::Observe => self.observe(&thread).await,
+            Kind::Claim | Kind::Delete => self.claim(&thread).await,
         }
-        desk.failed(self.kind, desk.window.end, Failure::NeverSent, self.pace.missed());
+        thread.record_failures(self.kind, thread.window.end, Failure::NeverSent, self.pace.missed());
     }
 
-    async fn produce(&mut self, desk: &Desk) {
-        let mut chance = fastrand::Rng::new();
-        while let Some(due) = self.pace.turn(&desk.alarm).await {
-            let post = desk.traffic.any_queue(&mut chance).post();
-            self.ask(Kind::Produce, due, post, |_| Some((desk.batch, ()))).await;
+    async fn produce(&mut self, thread: &ThreadState) {
+        let mut rng = fastrand::Rng::new();
+        while let Some(due) = self.pace.wait_until_due(&thread.timer).await {
+            let post = thread.traffic.random_queue(&mut rng).post();
+            self.send(Kind::Produce, due, post, |_| Some((thread.batch, ()))).await;
         }
     }
 
-    async fn observe(&mut self, desk: &Desk) {
-        let queue = desk.traffic.queue(self.index);
+    async fn observe(&mut self, thread: &ThreadState) {
+        let queue = thread.traffic.queue(self.index);
         let mut next = queue.first_page();
-        while let Some(due) = self.pace.turn(&desk.alarm).await {
-            let read = |answer: &[u8]| {
-                let page = Page::read(answer)?;
+        while let Some(due) = self.pace.wait_until_due(&thread.timer).await {
+            let parse = |body: &[u8]| {
+                let page = Page::parse(body)?;
                 let is_end = page.messages() == 0;
-                let next = if is_end { queue.first_page() } else { queue.page_behind(page.marker()?)? };
+                let next = if is_end { queue.first_page() } else { queue.page_after(page.marker()?)? };
                 Some((page.messages(), next))
             };
-            // What fails is asked for again.
-            next = self.ask(Kind::Observe, due, next.clone(), read).await.unwrap_or(next);
+            // A request that fails is repeated.
+            next = self.send(Kind::Observe, due, next.clone(), parse).await.unwrap_or(next);
         }
     }
 
-    async fn claim(&mut self, desk: &Desk) {
-        let mut round = self.index..;
-        while let (Some(due), Some(n)) = (self.pace.turn(&desk.alarm).await, round.next()) {
-            let queue = desk.traffic.queue(n);
-            let read = |answer: &[u8]| {
-                let claimed = Claimed::read(answer)?;
+    async fn claim(&mut self, thread: &ThreadState) {
+        let mut queue_numbers = self.index..;
+        while let (Some(due), Some(n)) = (self.pace.wait_until_due(&thread.timer).await, queue_numbers.next()) {
+            let queue = thread.traffic.queue(n);
+            let parse = |body: &[u8]| {
+                let claimed = ClaimResponse::parse(body)?;
                 let delete = if claimed.messages() == 0 { None } else { Some(queue.delete(claimed.ids())?) };
                 Some((claimed.messages(), delete.map(|delete| (claimed.messages(), delete))))
             };
-            if let Some((messages, delete)) = self.ask(Kind::Claim, due, queue.claim(), read).await.flatten() {
-                self.ask(Kind::Delete, Instant::now(), delete, |_| Some((messages, ()))).await;
+            if let Some((messages, delete)) = self.send(Kind::Claim, due, queue.claim(), parse).await.flatten() {
+                self.send(Kind::Delete, Instant::now(), delete, |_| Some((messages, ()))).await;
             }
         }
     }
 
-    /// Makes a request and counts what comes of it; `read` tells the answer's messages, and what it is asked for.
-    async fn ask<T>(
+    /// Sends a request and records its outcome. `parse` returns the number of messages in the
+    /// response body and the value that the caller needs.
+    async fn send<T>(
         &mut self,
         kind: Kind,
         due: Instant,
         request: Outgoing,
-        read: impl FnOnce(&[u8]) -> Option<(u64, T)>,
+        parse: impl FnOnce(&[u8]) -> Option<(u64, T)>,
     ) -> Option<T> {
         let outcome = self.connection.exchange(request).await;
         let now = Instant::now();
-        match outcome.and_then(|_| read(self.connection.answer()).ok_or(Failure::Unreadable)) {
+        match outcome.and_then(|_| parse(self.connection.response_body()).ok_or(Failure::Unreadable)) {
             Ok((messages, found)) => {
-                self.desk.answered(kind, due, now, messages);
+                self.thread.record_success(kind, due, now, messages);
                 Some(found)
             }
             Err(failure) => {
-                self.desk.failed(kind, now, failure, 1);
+                self.thread.record_failures(kind, now, failure, 1);
                 if let Failure::Connect(_) = failure {
                     sleep(RECONNECT_PAUSE).await;
                 }

@@ -1,42 +1,44 @@
-//! Dead letters: messages that were delivered as often as their queue allows move to another queue. Both queues are in
-//! one file, so a message moves in the transaction that would have delivered it.
+//! Moves dead letters: messages that reached the maximum number of deliveries move to another
+//! queue. Both queues are in one file, so a message moves in the transaction that would have
+//! delivered it.
 //!
-//! A message moves at most once per delivery: it keeps its count, and until it was delivered in the queue that it was
-//! moved to it does not move again. So a queue may be its own dead-letter queue, and two may be each other's.
+//! A message moves at most once per delivery. It keeps its delivery count, and it does not move
+//! again until it is delivered in the queue that it moved to. So a queue may be its own dead-letter
+//! queue, and two queues may be each other's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::clock::end_s;
-use super::failure::damaged;
-use super::located::Found;
-use super::posting::NewRecord;
-use super::state::{DeadLetters, Row};
-use super::view::Room;
-use super::writing::Writing;
 use crate::domain::client::Poster;
 use crate::domain::message::Nonce;
-use crate::domain::{Lot, Metadata, Origin, QueueId, Shard, Tenant};
+use crate::domain::{Metadata, Origin, QueueId, Shard, ShardAssignment, Tenant};
+use crate::storage::embedded::engine::clock::end_s;
+use crate::storage::embedded::engine::error::damaged;
+use crate::storage::embedded::messages::ranks::NewRecord;
+use crate::storage::embedded::rows::located::Found;
+use crate::storage::embedded::rows::queue::{DeadLetters, QueueRow};
+use crate::storage::embedded::transaction::budget::RecordBudget;
+use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::entry::{Delivery, SizeClass};
 use crate::storage::key::{id_of, nonce_bytes};
 use crate::storage::{Error, record};
 
-/// More messages than a process has waiters.
+/// A number of messages that is larger than the number of waiters in a process.
 const EVERY_WAITER: u64 = 1 << 32;
 
-impl Writing<'_> {
-    /// The messages that are delivered next. Those of them that are dead move to the queue for dead letters; if that is so for
-    /// all, waiters are notified, because there may be others behind them. `scripts/shared/dead_letters.lua` has the same
-    /// rule.
+impl WriteTransaction<'_> {
+    /// Returns the next messages to deliver. Dead letters among them move to the dead-letter queue.
+    /// If all of them are dead letters, waiters are notified, because there may be live messages
+    /// after them. `scripts/shared/dead_letters.lua` has the same rule.
     pub(super) fn next_to_deliver(
         &mut self,
         queue: &QueueId,
-        row: &Row,
+        row: &QueueRow,
         limit: usize,
         prefer: &[Shard],
         now_us: u64,
     ) -> Result<Vec<Found>, Error> {
-        let next = self.next_messages(row, limit, prefer, &mut Room::default())?;
+        let next = self.next_messages(row, limit, prefer, &mut RecordBudget::default())?;
         let Some(dead_letters) = &row.policy.dead_letters else {
             return Ok(next);
         };
@@ -44,15 +46,15 @@ impl Writing<'_> {
             let delivery = found.located.entry.delivery_state();
             delivery.count >= dead_letters.count_max && !delivery.is_undelivered
         });
-        self.move_dead(queue, row.number, dead_letters, &dead, now_us)?;
+        self.move_dead_letters(queue, row.number, dead_letters, &dead, now_us)?;
         if live.is_empty() && !dead.is_empty() {
-            self.tell(row.number, EVERY_WAITER);
+            self.notify(row.number, EVERY_WAITER);
         }
         Ok(live)
     }
 
-    /// Moves messages to the queue for dead letters.
-    fn move_dead(
+    /// Moves messages to the dead-letter queue.
+    fn move_dead_letters(
         &mut self,
         source: &QueueId,
         number: u64,
@@ -64,16 +66,16 @@ impl Writing<'_> {
             return Ok(());
         }
         let target = QueueId::new(source.project().clone(), dead_letters.target.clone())
-            .map_err(|error| Error::Corrupt(format!("a dead letter of {source}: {error}")))?;
+            .map_err(|error| Error::Corrupt(format!("cannot move a dead letter of {source}: {error}")))?;
         self.create(&target, &Metadata::default())?;
         let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
         let target_now_us = self.now_us(&target);
         if self.is_fair(&row)? {
-            // What the target holds decides where the messages go. What one step leaves to be applied must not keep the
-            // claim waiting.
-            self.settle(&row, target_now_us)?;
+            // The messages in each shard of the target decide the assignment. Due changes that
+            // exceed the budget are left, because the claim must not wait for them.
+            self.apply_due_changes(&row, target_now_us)?;
         }
-        let mut lots: HashMap<Poster, Arc<Lot>> = HashMap::new();
+        let mut assignments: HashMap<Poster, Arc<ShardAssignment>> = HashMap::new();
         let mut records = Vec::with_capacity(dead.len());
         for Found { located, record } in dead {
             let (entry, id) = (&located.entry, id_of(source, located.key())?);
@@ -83,9 +85,9 @@ impl Writing<'_> {
                 (0, prolonged_s) => (prolonged_s, entry.ends_s()),
                 (ttl_s, _) => (ttl_s, end_s(now_us, ttl_s)),
             };
-            let lot = row.policy.sharding.map(|sharding| {
-                let draw = || Arc::new(sharding.draw(&Tenant::of_poster(entry.poster)));
-                lots.entry(entry.poster).or_insert_with(draw).clone()
+            let assignment = row.policy.sharding.map(|sharding| {
+                let assign = || Arc::new(sharding.assign(&Tenant::of_poster(entry.poster)));
+                assignments.entry(entry.poster).or_insert_with(assign).clone()
             });
             let origin = Origin { queue: source.name().clone(), id, claim_count: delivery.count };
             let record = record::dead_letter(record, entry, &origin, ttl_s)?;
@@ -97,7 +99,7 @@ impl Writing<'_> {
                 size: SizeClass::of(record.len()),
                 record,
                 delivery: Some(Delivery { count: delivery.count, is_undelivered: true, ttl_s: 0, end_s: ends_s }),
-                lot,
+                assignment,
             });
             self.remove(number, located)?;
         }

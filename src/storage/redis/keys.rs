@@ -1,38 +1,41 @@
-//! Every key that Sukkal keeps in Redis.
+//! Every key that Sukkal stores in Redis.
 //!
-//! | key | kind | holds |
+//! | key | type | contents |
 //! |---|---|---|
-//! | `sukkal:layout` | string | the version of this layout: see `layout.rs` |
-//! | `sukkal:{projects}` | zset | `P`, zero byte, registration version: every project that has a queue |
-//! | `sukkal:{P}:queues` | zset | queue name, zero byte, registration version: every queue of the project |
-//! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when something is next due there; one for each slot: see `slots.rs` |
-//! | `sukkal:{SLOT}:probe` | | nothing: deleting it shows whether a server can write |
-//! | `sukkal:{janitor}` | hash | which process does maintenance, and when it was last done: see `scripts/janitor_lease.lua` |
-//! | `sukkal:{P/Q}:queue`, `:messages`, `:ready` and so on | | the queue: see `scripts/shared/queue.lua` |
-//! | `sukkal:{P/Q}:answer:SLOT` | string | the last post of a retry slot of a process, for half a minute |
+//! | `sukkal:layout` | string | version of this layout: see `connection/layout.rs` |
+//! | `sukkal:{projects}` | zset | every project that has a queue: `P`, zero byte, version |
+//! | `sukkal:{P}:queues` | zset | every queue of the project: its name, zero byte, version |
+//! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
+//! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
+//! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
+//! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:answer:SLOT` | string | last answer of a retry slot, kept for 30 s |
 //!
-//! `P` is the project id with all but letters, digits, `_`, `-` and `.` percent-encoded, so it holds
-//! neither a slash nor a brace: no two ids ever meet in one key, and the braces are the hash tag.
+//! `P` is the project id, in which all characters except letters, digits, `_`, `-` and `.` are
+//! percent-encoded. So it contains no slash or brace: two ids never share a key, and the braces are
+//! the hash tag. In `due` and `probe`, `SLOT` is the tag of a slot: see `slot_tags.rs`.
+
+use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::slots::due_key;
+use super::slot_tags;
 use crate::domain::{ProjectId, QueueId};
 
 /// The register of all projects that have queues.
-pub(super) const PROJECTS: &str = "sukkal:{projects}";
+pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
 /// The version of the layout.
 pub(super) const LAYOUT: &str = "sukkal:layout";
-/// Who does maintenance.
+/// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
-/// What `SCAN` calls the keys that exist as long as their queues do.
+/// Pattern for `SCAN` that matches the first key of every queue.
 pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
-/// A key that scripts get of a queue: `scripts/shared/queue.lua` describes each.
+/// Names of the keys that scripts get for a queue: `scripts/shared/queue.lua` describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum KeyName {
     Queue,
     Messages,
     Ready,
@@ -52,8 +55,8 @@ pub(super) enum Part {
     Due,
 }
 
-impl Part {
-    /// The name, in keys and in scripts.
+impl KeyName {
+    /// Returns the name, as it appears in keys and in scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -84,36 +87,36 @@ pub(super) struct QueueKeys {
 
 impl QueueKeys {
     pub(super) fn of(queue: &QueueId) -> Self {
-        Self { prefix: format!("sukkal:{{{}}}:", queue_tag(queue)) }
+        Self { prefix: ["sukkal:{", &hash_tag(queue), "}:"].concat() }
     }
 
-    /// What each of them begins with, the hash tag included.
+    /// Returns the common prefix of the keys, including the hash tag.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The hash that exists as long as the queue does.
+    /// Returns the key of the hash that exists as long as the queue does.
     pub(super) fn queue(&self) -> String {
-        self.key(Part::Queue.name())
+        self.key(KeyName::Queue.name())
     }
 
-    /// The keys of these parts, in a store that has the queue in this slot.
-    pub(super) fn parts(&self, parts: &[Part], slot: u16) -> Vec<String> {
-        let key = |part: &Part| if *part == Part::Due { due_key(slot) } else { self.key(part.name()) };
-        parts.iter().map(key).collect()
+    /// Returns the keys with these names, for a queue in this slot.
+    pub(super) fn named(&self, names: &[KeyName], slot: u16) -> Vec<String> {
+        let key = |name: &KeyName| if *name == KeyName::Due { due(slot) } else { self.key(name.name()) };
+        names.iter().map(key).collect()
     }
 
-    /// The hash of messages.
+    /// Returns the key of the hash of message records.
     pub(super) fn messages(&self) -> String {
-        self.key(Part::Messages.name())
+        self.key(KeyName::Messages.name())
     }
 
-    /// The last answer to a retry slot.
-    pub(super) fn answer(&self, lane: &str) -> String {
-        self.key(&format!("answer:{lane}"))
+    /// Returns the key of the last answer of a retry slot.
+    pub(super) fn answer(&self, retry_slot: &str) -> String {
+        self.key(&format!("answer:{retry_slot}"))
     }
 
-    /// Where the offset of the queue's clock is kept, for tests that move it.
+    /// Returns the key of the offset of the queue's clock, for tests that move it.
     #[cfg(feature = "movable-clock")]
     pub(super) fn clock(&self) -> String {
         self.key("clock")
@@ -124,42 +127,42 @@ impl QueueKeys {
     }
 }
 
-/// The register of a project's queues.
-pub(super) fn queue_names(project: &ProjectId) -> String {
-    format!("sukkal:{{{}}}:queues", encoded(project))
+/// Returns the key of the register of a project's queues.
+pub(super) fn queue_register(project: &ProjectId) -> String {
+    format!("sukkal:{{{}}}:queues", encode_project(project))
 }
 
-/// The index of due queues in a slot, which is named by a text in that slot: see `slots.rs`.
-pub(super) fn due(tag: u32) -> String {
-    format!("sukkal:{{{tag}}}:due")
+/// Returns the key of the index of due queues in a slot.
+pub(super) fn due(slot: u16) -> String {
+    format!("sukkal:{{{}}}:due", slot_tags::tag(slot))
 }
 
-/// A key that never exists, in a slot that is named in the same way.
-pub(super) fn probe(tag: u32) -> String {
-    format!("sukkal:{{{tag}}}:probe")
+/// Returns a key in a slot that never exists.
+pub(super) fn probe(slot: u16) -> String {
+    format!("sukkal:{{{}}}:probe", slot_tags::tag(slot))
 }
 
-/// A queue as its keys name it: what their hash tag contains.
-pub(super) fn queue_tag(queue: &QueueId) -> String {
-    format!("{}/{}", encoded(queue.project()), queue.name())
+/// Returns the hash tag of a queue's keys.
+pub(super) fn hash_tag(queue: &QueueId) -> String {
+    [&encode_project(queue.project()), "/", queue.name().as_str()].concat()
 }
 
-/// The queue that a hash tag names.
-pub(super) fn queue_of_tag(tag: &str) -> Option<QueueId> {
+/// Returns the queue with this hash tag.
+pub(super) fn queue_of_hash_tag(tag: &str) -> Option<QueueId> {
     let (project, name) = tag.rsplit_once('/')?;
-    QueueId::new(decoded(project)?, name.parse().ok()?).ok()
+    QueueId::new(decode_project(project)?, name.parse().ok()?).ok()
 }
 
-/// The queue whose first key this is.
+/// Returns the queue whose first key this is.
 pub(super) fn queue_of_key(key: &str) -> Option<QueueId> {
-    queue_of_tag(key.strip_prefix("sukkal:{")?.strip_suffix("}:queue")?)
+    queue_of_hash_tag(key.strip_prefix("sukkal:{")?.strip_suffix("}:queue")?)
 }
 
-pub(super) fn encoded(project: &ProjectId) -> String {
-    utf8_percent_encode(project.as_str(), PLAIN).to_string()
+pub(super) fn encode_project(project: &ProjectId) -> Cow<'_, str> {
+    utf8_percent_encode(project.as_str(), ENCODED).into()
 }
 
-pub(super) fn decoded(project: &str) -> Option<ProjectId> {
+pub(super) fn decode_project(project: &str) -> Option<ProjectId> {
     ProjectId::new(&percent_decode_str(project).decode_utf8().ok()?)
 }
 
@@ -167,38 +170,41 @@ pub(super) fn decoded(project: &str) -> Option<ProjectId> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::*;
+    use fred::util::redis_keyslot;
 
-    const OWN: [Part; 15] = [
-        Part::Queue,
-        Part::Messages,
-        Part::Ready,
-        Part::InFlight,
-        Part::Delayed,
-        Part::Expirations,
-        Part::Leases,
-        Part::Claims,
-        Part::Outbox,
-        Part::Received,
-        Part::Shards,
-        Part::Tenants,
-        Part::Idempotency,
-        Part::IdempotencyExpirations,
-        Part::Tombstone,
+    use super::*;
+    use slot_tags::SLOTS;
+
+    const KEYS_OF_ONE_QUEUE: [KeyName; 15] = [
+        KeyName::Queue,
+        KeyName::Messages,
+        KeyName::Ready,
+        KeyName::InFlight,
+        KeyName::Delayed,
+        KeyName::Expirations,
+        KeyName::Leases,
+        KeyName::Claims,
+        KeyName::Outbox,
+        KeyName::Received,
+        KeyName::Shards,
+        KeyName::Tenants,
+        KeyName::Idempotency,
+        KeyName::IdempotencyExpirations,
+        KeyName::Tombstone,
     ];
 
     #[test]
-    fn ids_that_look_alike_never_share_a_key() {
+    fn similar_ids_never_share_a_key() {
         let projects =
             ["a", "a.b", "a/b", "a:b", "a{b}", "{a}", "a}b", "a%2Fb", "a%2fb", "ä", "a\u{308}", "*", "a b", "a\nb"];
         let names = ["b", "b.c", "a", "..", "a.b"];
 
         let mut keys = HashSet::new();
         for project in projects.map(|project| ProjectId::new(project).unwrap()) {
-            assert!(keys.insert(queue_names(&project)));
+            assert!(keys.insert(queue_register(&project)));
             for name in names {
                 let queue = QueueId::new(project.clone(), name.parse().unwrap()).unwrap();
-                for key in QueueKeys::of(&queue).parts(&OWN, 0) {
+                for key in QueueKeys::of(&queue).named(&KEYS_OF_ONE_QUEUE, 0) {
                     assert!(keys.insert(key));
                 }
                 assert_eq!(queue_of_key(&QueueKeys::of(&queue).queue()), Some(queue));
@@ -212,8 +218,22 @@ mod tests {
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
         let keys = QueueKeys::of(&queue);
-        for key in keys.parts(&OWN, 0).into_iter().chain([keys.answer("1")]) {
+        for key in keys.named(&KEYS_OF_ONE_QUEUE, 0).into_iter().chain([keys.answer("1")]) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
+    }
+
+    #[test]
+    fn the_due_index_of_a_slot_is_in_that_slot() {
+        for slot in 0..SLOTS {
+            assert_eq!(redis_keyslot(due(slot).as_bytes()), slot);
+        }
+    }
+
+    #[test]
+    fn slot_tags_never_change() {
+        let keys = [0, 1, 8_191, SLOTS - 1].map(due);
+
+        assert_eq!(keys, ["sukkal:{3560}:due", "sukkal:{22179}:due", "sukkal:{42163}:due", "sukkal:{39296}:due"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Messages in Redis: post, list, get, delete, pop; and what a queue holds of them.
+//! Messages in Redis: post, list, get, delete, pop, restore and purge; and statistics of a queue.
 
 use std::collections::HashSet;
 
@@ -7,36 +7,37 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::RedisStore;
+use super::arguments;
 use super::keys::QueueKeys;
-use super::records::read_entries;
+use super::message_records::read_entries;
 use super::reply::{self, Reply};
 use super::script::{
     MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
     QUEUE_SHARDS, QUEUE_STATS,
 };
-use super::shards;
-use crate::domain::fairness::SHARDS_MAX;
-use crate::domain::{ClaimId, Message, MessageId, QueueId, Rank, Shard, Tenant};
+use super::shard_digits;
+use crate::domain::sharding::SHARDS_MAX;
+use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank, Shard, Stats, Tenant};
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    Deletion, Details, Error, GivenClaim, Holding, Listing, MessageStore, Page, Popped, Post, Posting, Stats, record,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, record,
 };
 
-/// How long a restoration is remembered, in seconds: longer than any attempt to do it takes.
+/// How long a restoration is remembered, in seconds: longer than any attempt to repeat it takes.
 const RESTORE_REMEMBERED_S: u64 = 30;
 /// Number of shards that one script counts.
 const SHARDS_PER_STEP: u16 = 128;
 
 #[async_trait]
 impl MessageStore for RedisStore {
-    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<Posting, Error> {
-        self.confirmation.uses(queue);
-        self.posts.post(queue, post).await
+    async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
+        self.confirmer.note_use(queue);
+        self.post_batcher.post(queue, post).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
-        self.confirmation.uses(queue);
+        self.confirmer.note_use(queue);
         let mut after = listing.after.map_or(0, Rank::micros);
         loop {
             let listed = self.list_entries(queue, listing, after).await?;
@@ -44,28 +45,30 @@ impl MessageStore for RedisStore {
             let is_complete = messages.iter().all(Option::is_some);
             let mut messages: Vec<Message> = messages.into_iter().flatten().collect();
             if !is_complete {
-                // Workers were faster. The messages that are still listed are the page, so it has nothing that was claimed or
-                // deleted before this second script, and nothing before its last message is missing from it.
-                let again = self.list_entries(queue, listing, after).await?;
-                let still: HashSet<Key> = again.entries.iter().map(|entry| entry.key).collect();
-                messages.retain(|message| still.contains(&key::key_of(message.id)));
+                // Some messages were deleted after the script ran. A second script says which of
+                // the others are still listed, and those are the page. So the page has no message
+                // that was claimed or deleted before the second script, and lacks no message before
+                // its last one.
+                let relisted = self.list_entries(queue, listing, after).await?;
+                let still_listed: HashSet<Key> = relisted.entries.iter().map(|entry| entry.key).collect();
+                messages.retain(|message| still_listed.contains(&key::key_of(message.id)));
             }
             if messages.is_empty() && !listed.is_last {
                 after = listed.position;
                 continue;
             }
-            let Listed { delays, is_fair, is_last, position, .. } = listed;
+            let EntryPage { delays, is_fair, is_last, position, .. } = listed;
             let last = messages.last().map(|message| message.id.rank());
             return Ok(Page { messages, delays, is_fair, is_last, reached: last.or(Rank::new(position)) });
         }
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
-        let keys = keys_of(&own_ids(queue, ids));
+        let keys = arguments::message_keys(&own_ids(queue, ids));
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let (_found, mut reply) = self.run_settled(&MESSAGE_GET, queue, &keys).await?;
+        let (_found, mut reply) = self.run_applying_due(&MESSAGE_GET, queue, &keys).await?;
         let now_us = reply.number()?;
         Ok(self.read_messages(queue, now_us, reply).await?.into_iter().flatten().collect())
     }
@@ -74,25 +77,25 @@ impl MessageStore for RedisStore {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<GivenClaim>,
-    ) -> Result<Deletion, Error> {
+        claim: Option<PresentedClaim>,
+    ) -> Result<DeleteOutcome, Error> {
         if !id.is_of(queue) {
-            return Ok(Deletion::Done);
+            return Ok(DeleteOutcome::Done);
         }
-        let (claim, mark) = match claim {
+        let (claim, flag) = match claim {
             None => (Bytes::new(), ""),
-            Some(GivenClaim::Id(claim)) => (Bytes::copy_from_slice(claim.as_bytes()), ""),
-            Some(GivenClaim::Malformed) => (Bytes::new(), "malformed"),
+            Some(PresentedClaim::Id(claim)) => (arguments::claim(claim), ""),
+            Some(PresentedClaim::Malformed) => (Bytes::new(), "malformed"),
         };
-        let args = [key_of(id), claim, Bytes::from_static(mark.as_bytes())];
-        let (kind, _) = self.run_settled(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
+        let args = [arguments::message_key(id), claim, Bytes::from_static(flag.as_bytes())];
+        let (kind, _) = self.run_applying_due(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(Deletion::Done),
-            "held" => Ok(Deletion::Held),
-            "free" => Ok(Deletion::Free),
-            "other" => Ok(Deletion::HeldByOther),
-            "unknown" => Ok(Deletion::UnknownClaim),
-            kind => Err(reply::unknown(MESSAGE_ACKNOWLEDGE.name, kind)),
+            "done" => Ok(DeleteOutcome::Done),
+            "claimed" => Ok(DeleteOutcome::ClaimRequired),
+            "unclaimed" => Ok(DeleteOutcome::NotClaimed),
+            "claimed_by_other" => Ok(DeleteOutcome::ClaimedByAnother),
+            "unknown_claim" => Ok(DeleteOutcome::UnknownClaim),
+            kind => Err(reply::unknown_kind(MESSAGE_ACKNOWLEDGE.name, kind)),
         }
     }
 
@@ -100,22 +103,27 @@ impl MessageStore for RedisStore {
         self.delete_by_id(queue, ids, Bytes::new(), &[]).await.map(|_done| ())
     }
 
-    async fn delete_claimed(&self, queue: &QueueId, ids: &[MessageId], claims: &[ClaimId]) -> Result<Deletion, Error> {
-        self.delete_by_id(queue, ids, text(claims.len() as u64), claims).await
+    async fn delete_claimed(
+        &self,
+        queue: &QueueId,
+        ids: &[MessageId],
+        claims: &[ClaimId],
+    ) -> Result<DeleteOutcome, Error> {
+        self.delete_by_id(queue, ids, arguments::number(claims.len() as u64), claims).await
     }
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
-        self.confirmation.uses(queue);
-        let (keys, args) = (QueueKeys::of(queue), [text(limit as u64)]);
-        let (kind, mut reply) = self.connection.run_settled_once(&MESSAGE_POP, &keys, &args).await?;
+        self.confirmer.note_use(queue);
+        let (keys, args) = (QueueKeys::of(queue), [arguments::number(limit as u64)]);
+        let (kind, mut reply) = self.connection.run_at_most_once(&MESSAGE_POP, &keys, &args).await?;
         self.start_forwarding(queue, reply.number()?).await;
         match kind.as_str() {
             "moved" => {
-                self.notify_behind_dead_letters(queue);
+                self.notify_after_dead_letters(queue);
                 Ok(Vec::new())
             }
             "popped" => read_popped(queue, &mut reply),
-            kind => Err(reply::unknown(MESSAGE_POP.name, kind)),
+            kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
         }
     }
 
@@ -124,10 +132,10 @@ impl MessageStore for RedisStore {
             return Ok(());
         };
         // Parts of one pop may be restored separately.
-        let name = [&first.pop.as_bytes()[..], &key_of(first.message.id)].concat();
-        let mut args = vec![name.into(), text(RESTORE_REMEMBERED_S), text(first.epoch)];
+        let name = [&first.pop.as_bytes()[..], &arguments::message_key(first.message.id)].concat();
+        let mut args = vec![name.into(), arguments::number(RESTORE_REMEMBERED_S), arguments::number(first.epoch)];
         for one in popped {
-            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shards::digits(shard)));
+            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shard_digits::encode(shard)));
             args.extend([one.entry.clone(), one.record.clone(), shard]);
         }
         self.connection.run(&MESSAGE_RESTORE, &QueueKeys::of(queue), &args).await.map(|_done| ())
@@ -138,7 +146,7 @@ impl MessageStore for RedisStore {
     }
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-        let (_stats, mut reply) = self.run_settled(&QUEUE_STATS, queue, &[]).await?;
+        let (_stats, mut reply) = self.run_applying_due(&QUEUE_STATS, queue, &[]).await?;
         let (now_us, total) = (reply.number()?, reply.number()?);
         let [_available, _delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
         let mut ends = self.read_messages(queue, now_us, reply).await?.into_iter();
@@ -148,42 +156,44 @@ impl MessageStore for RedisStore {
     }
 }
 
-/// The entries of a page, and what is known of the feed around it.
-struct Listed {
+/// The entries of a page, and the state of the feed around it.
+struct EntryPage {
     now_us: u64,
     delays: bool,
     is_fair: bool,
     is_last: bool,
-    /// The rank of the last entry that was examined.
+    /// Rank of the last entry that was examined.
     position: u64,
     entries: Vec<Entry>,
 }
 
 impl RedisStore {
-    /// Chooses the entries of a page behind a rank.
-    async fn list_entries(&self, queue: &QueueId, listing: &Listing, after: u64) -> Result<Listed, Error> {
+    /// Selects the entries of a page after a rank.
+    async fn list_entries(&self, queue: &QueueId, listing: &Listing, after: u64) -> Result<EntryPage, Error> {
         let not_from = listing.not_from.as_ref().map(|client| client.poster().as_bytes().to_vec());
-        let word = |wanted, word: &'static str| Bytes::from_static(if wanted { word } else { "" }.as_bytes());
+        let flag_if = |wanted, flag: &'static str| Bytes::from_static(if wanted { flag } else { "" }.as_bytes());
         let args = [
-            text(after),
-            text(listing.limit as u64),
+            arguments::number(after),
+            arguments::number(listing.limit as u64),
             not_from.unwrap_or_default().into(),
-            word(listing.scope.claimed, "claimed"),
-            word(listing.scope.delayed, "delayed"),
+            flag_if(listing.scope.claimed, "claimed"),
+            flag_if(listing.scope.delayed, "delayed"),
         ];
-        let (_page, mut reply) = self.run_settled(&MESSAGE_LIST, queue, &args).await?;
+        let (_page, mut reply) = self.run_applying_due(&MESSAGE_LIST, queue, &args).await?;
         let now_us = reply.number()?;
         let [delays, is_fair, is_last] = [reply.number()? == 1, reply.number()? == 1, reply.number()? == 1];
         let position = reply.number()?;
-        Ok(Listed { now_us, delays, is_fair, is_last, position, entries: read_entries(reply)? })
+        Ok(EntryPage { now_us, delays, is_fair, is_last, position, entries: read_entries(reply)? })
     }
 
-    /// What each shard has, some shards in a script: each count is exact at the moment of its script.
+    /// Counts the messages of each shard, some shards per script. Each count is exact at the moment
+    /// of its script.
     async fn read_details(&self, queue: &QueueId) -> Result<Details, Error> {
         let mut details = Details::default();
         for first in (0..SHARDS_MAX).step_by(SHARDS_PER_STEP.into()) {
-            let [first, last] = [first, first + SHARDS_PER_STEP - 1].map(|shard| shards::digits(shard).to_vec().into());
-            let (_shards, mut reply) = self.run_settled(&QUEUE_SHARDS, queue, &[first, last]).await?;
+            let [first, last] =
+                [first, first + SHARDS_PER_STEP - 1].map(|shard| shard_digits::encode(shard).to_vec().into());
+            let (_shards, mut reply) = self.run_applying_due(&QUEUE_SHARDS, queue, &[first, last]).await?;
             read_shards(&mut reply, &mut details)?;
         }
         details.shards.sort_unstable_by_key(|(shard, _)| *shard);
@@ -196,47 +206,47 @@ impl RedisStore {
         ids: &[MessageId],
         claims_needed: Bytes,
         claims: &[ClaimId],
-    ) -> Result<Deletion, Error> {
+    ) -> Result<DeleteOutcome, Error> {
         let ids = own_ids(queue, ids);
         if ids.is_empty() {
-            return Ok(Deletion::Done);
+            return Ok(DeleteOutcome::Done);
         }
         let mut args = vec![claims_needed];
-        args.extend(claims.iter().map(|claim| Bytes::copy_from_slice(claim.as_bytes())));
-        args.extend(keys_of(&ids));
-        let (kind, _) = self.run_settled(&MESSAGE_DELETE, queue, &args).await?;
+        args.extend(claims.iter().copied().map(arguments::claim));
+        args.extend(arguments::message_keys(&ids));
+        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(Deletion::Done),
-            "unclaimed" => Ok(Deletion::Free),
-            kind => Err(reply::unknown(MESSAGE_DELETE.name, kind)),
+            "done" => Ok(DeleteOutcome::Done),
+            "unclaimed" => Ok(DeleteOutcome::NotClaimed),
+            kind => Err(reply::unknown_kind(MESSAGE_DELETE.name, kind)),
         }
     }
 }
 
-/// The messages of a pop, with what it takes to restore them.
+/// Reads the messages of a pop, with the data that is needed to restore them.
 fn read_popped(queue: &QueueId, reply: &mut Reply) -> Result<Vec<Popped>, Error> {
     let (now_us, epoch, shards) = (reply.number()?, reply.bytes()?, reply.bytes()?);
-    let mut shards = shards::numbers(&shards)?.into_iter();
-    let epoch = if epoch.is_empty() { 0 } else { reply::parse(&String::from_utf8_lossy(&epoch))? };
+    let mut shards = shard_digits::decode_all(&shards)?.into_iter();
+    let epoch = if epoch.is_empty() { 0 } else { reply::parse_number(&String::from_utf8_lossy(&epoch))? };
     let (mut popped, pop) = (Vec::new(), Uuid::new_v4());
     while !reply.is_empty() {
         let (entry, record) = (reply.bytes()?, reply.bytes()?);
         let decoded = Entry::decode(&entry)?;
         let message = record::message(id_of(queue, &decoded.key)?, &decoded, &record, now_us)?;
-        let waited = decoded.delivery.is_none().then(|| message.waited(now_us));
-        popped.push(Popped { message, waited, record, entry, shard: shards.next(), epoch, pop });
+        let pickup_delay = decoded.delivery.is_none().then(|| message.pickup_delay(now_us));
+        popped.push(Popped { message, pickup_delay, record, entry, shard: shards.next(), epoch, pop });
     }
     Ok(popped)
 }
 
-/// Adds what some shards have to the details.
+/// Adds the counts of some shards to the details.
 fn read_shards(reply: &mut Reply, details: &mut Details) -> Result<(), Error> {
     let now_us = reply.number()?;
     details.unsharded = read_holding(reply, now_us)?;
     for _ in 0..reply.number()? {
         let number = reply.number()?;
         let shard = u16::try_from(number).ok().and_then(Shard::new);
-        let shard = shard.ok_or_else(|| Error::Corrupt(format!("{number} is no shard")))?;
+        let shard = shard.ok_or_else(|| Error::Corrupt(format!("{number} is not a shard")))?;
         details.shards.push((shard, read_holding(reply, now_us)?));
     }
     let mut counts = Vec::new();
@@ -256,20 +266,8 @@ fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
     Ok(Holding { available, delayed, claimed, oldest_age_s })
 }
 
-/// Those of the ids that can name a message here: a message's key has no room for the fingerprint.
+/// Returns those ids that can name a message of this queue. A message key does not contain the
+/// queue's fingerprint, so it alone does not show that.
 fn own_ids(queue: &QueueId, ids: &[MessageId]) -> Vec<MessageId> {
     ids.iter().copied().filter(|id| id.is_of(queue)).collect()
-}
-
-/// A message's key, as a script gets it.
-pub(super) fn key_of(id: MessageId) -> Bytes {
-    Bytes::copy_from_slice(&key::key_of(id))
-}
-
-fn keys_of(ids: &[MessageId]) -> Vec<Bytes> {
-    ids.iter().copied().map(key_of).collect()
-}
-
-pub(super) fn text(number: u64) -> Bytes {
-    number.to_string().into()
 }

@@ -1,15 +1,17 @@
-//! What a script answers: a list whose first item says which kind of answer it is.
+//! Replies of scripts and commands. A script replies with a list whose first item says which kind
+//! of reply it is.
 
 use bytes::Bytes;
 use fred::types::Value;
 
-use crate::storage::Error;
+use crate::domain::{Queue, Revision};
+use crate::storage::{Error, record};
 
-/// The items of an answer, read from front to back.
+/// The items of a reply, read from first to last.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
-    /// Wraps an answer; one that is not a list counts as a list of one.
+    /// Wraps a reply. One that is not a list counts as a list of one item.
     pub(super) fn new(value: Value) -> Self {
         let items = match value {
             Value::Array(items) => items,
@@ -19,12 +21,17 @@ impl Reply {
         Self(items.into_iter())
     }
 
-    /// Whether everything is read.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.len() == 0
+    /// Returns the number of items that are left.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// The next item, if it is there and not nil.
+    /// Returns whether no item is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the next item; `None` if it is nil or missing.
     pub(super) fn bytes_or_nil(&mut self) -> Option<Bytes> {
         self.0.next()?.into_bytes()
     }
@@ -43,31 +50,37 @@ impl Reply {
         self.text_or_nil()?.ok_or_else(too_short)
     }
 
-    /// An item that is a list itself.
+    /// Reads an item that is itself a list.
     pub(super) fn list(&mut self) -> Result<Self, Error> {
         self.0.next().map(Self::new).ok_or_else(too_short)
     }
 
-    /// A number, sent as one or as text (a rank, which Lua's own conversion would round).
+    /// Reads a number, which may be text: Lua's own conversion would round ranks.
     pub(super) fn number(&mut self) -> Result<u64, Error> {
         match self.0.next().ok_or_else(too_short)? {
-            Value::Integer(number) => u64::try_from(number)
-                .map_err(|_| Error::Corrupt(format!("an answer has {number} where a count belongs"))),
-            value => parse(&value.into_string().ok_or_else(too_short)?),
+            Value::Integer(number) => {
+                u64::try_from(number).map_err(|_| Error::Corrupt(format!("a reply has {number} instead of a count")))
+            }
+            value => parse_number(&value.into_string().ok_or_else(too_short)?),
         }
     }
 }
 
-/// The number that the text spells.
-pub(super) fn parse(text: &str) -> Result<u64, Error> {
-    text.parse().map_err(|_| Error::Corrupt(format!("an answer has {text:?} where a number belongs")))
+/// Parses a decimal number.
+pub(super) fn parse_number(text: &str) -> Result<u64, Error> {
+    text.parse().map_err(|_| Error::Corrupt(format!("a reply has {text:?} instead of a number")))
 }
 
 fn too_short() -> Error {
-    Error::Corrupt("an answer is too short".to_owned())
+    Error::Corrupt("a reply is too short".to_owned())
 }
 
-/// An answer of a kind that this version does not know.
-pub(super) fn unknown(script: &str, kind: &str) -> Error {
-    Error::Corrupt(format!("{script} answered {kind:?}"))
+/// The error for a kind of reply that this version does not know.
+pub(super) fn unknown_kind(script: &str, kind: &str) -> Error {
+    Error::Corrupt(format!("unexpected reply of {script}: {kind:?}"))
+}
+
+/// Decodes a queue from its revision and the record of its metadata.
+pub(super) fn read_queue(revision: u64, metadata: &[u8]) -> Result<Queue, Error> {
+    Ok(Queue { metadata: record::metadata(metadata)?, revision: Revision(revision) })
 }

@@ -1,7 +1,9 @@
-//! The Lua scripts. Each is its own file behind those definitions of `scripts/shared` that it uses, directly or through others.
+//! The Lua scripts. A script consists of the definitions in `scripts/shared` that it uses, directly
+//! or indirectly, and its own file.
 //!
-//! Redis runs all definitions of a script at each call: a function costs 600 instructions, and each variable that it uses of those
-//! outside makes it dearer. So a script has no definitions that it does not use, and constants stand where they are used.
+//! Redis runs all definitions of a script at each call. A function costs 600 instructions, and more
+//! for each outer variable that it uses. So a script has only the definitions that it uses, and the
+//! values of constants are inlined.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -9,8 +11,8 @@ use std::sync::LazyLock;
 
 use fred::types::scripts::Script as FredScript;
 
-use super::keys::Part;
-use super::shards::SHARD_DIGITS;
+use super::keys::KeyName;
+use super::shard_digits::SHARD_DIGITS;
 use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
@@ -22,14 +24,14 @@ const RELEASED_MAX: usize = 250;
 
 /// A script: one atomic step.
 pub(super) struct Script {
-    /// Name of the file without its ending, for logs.
+    /// Name of the file without its extension, for logs.
     pub(super) name: &'static str,
-    /// What it gets of a queue, in this order.
-    pub(super) keys: &'static [Part],
+    /// The keys that it gets for a queue, in this order.
+    pub(super) keys: &'static [KeyName],
     rendered: LazyLock<Rendered>,
 }
 
-/// The whole text, and the hash by which `EVALSHA` knows it.
+/// The complete text, and its SHA-1 for `EVALSHA`.
 struct Rendered {
     text: String,
     sha: String,
@@ -45,7 +47,7 @@ impl Script {
     }
 }
 
-/// The numbers and formats that scripts share with the driver.
+/// Returns Lua definitions of the numbers and formats that scripts share with the driver.
 fn constants() -> String {
     let mut lua = String::new();
     for (name, value) in [
@@ -63,36 +65,37 @@ fn constants() -> String {
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
     ] {
-        write!(lua, "\nlocal {name} = {value}").expect("a string takes all that is written");
+        write!(lua, "\nlocal {name} = {value}").expect("writing to a string cannot fail");
     }
     for (name, text) in [
         ("NO_CLAIM", "\\0".repeat(CLAIM_BYTES)),
         ("RANK", format!(">I{RANK_BYTES}")),
         ("KEY", format!(">I{RANK_BYTES}c{NONCE_BYTES}")),
-        // What the driver knows of a new message: nonce, poster and size class; and its ttl (s).
-        ("PLACE", format!(">c{}I4", END - RANK_BYTES)),
-        // Rank, the same without ttl, end (s).
-        ("FRESH", format!(">I{RANK_BYTES}c{}I4", END - RANK_BYTES)),
-        // Claim count, ttl (s) or 0 for the record's, end (s).
-        ("DELIVERY", ">I4I4I4".to_owned()),
-        // Entry in flight: an entry's first bytes, delivery state, claim, the delivery state before it.
-        ("CLAIMED", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
-        // Number, delivery state, an entry's first bytes, length of the queue's name.
+        // Nonce, poster and size class of a new message; ttl (s).
+        ("HEADER_AND_TTL", format!(">c{}I4", END - RANK_BYTES)),
+        // Rank; nonce, poster and size class; end (s).
+        ("FRESH_ENTRY", format!(">I{RANK_BYTES}c{}I4", END - RANK_BYTES)),
+        // Claim count; ttl (s) or 0 for that of the record; end (s).
+        ("DELIVERY_STATE", ">I4I4I4".to_owned()),
+        // Entry in flight: the first bytes of an entry, delivery state, claim id, delivery state
+        // before the claim.
+        ("CLAIMED_ENTRY", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
+        // Number, delivery state, the first bytes of an entry, length of the queue's name.
         ("DEAD_LETTER", format!(">I8I4I4I4c{FRESH_BYTES}B")),
-        // Offset (µs) and the last logical time.
+        // Offset (µs), last logical time.
         ("LOGICAL_TIME", ">I8I8".to_owned()),
     ] {
-        write!(lua, "\nlocal {name} = '{text}'").expect("a string takes all that is written");
+        write!(lua, "\nlocal {name} = '{text}'").expect("writing to a string cannot fail");
     }
     lua
 }
 
-fn render(keys: &[Part], own: &str) -> Rendered {
+fn render(keys: &[KeyName], own: &str) -> Rendered {
     let constants = constants();
     let definitions: Vec<Definition> = [constants.as_str()].into_iter().chain(SHARED).flat_map(definitions).collect();
     let mut used: HashSet<&str> = words(own).collect();
     let mut needed: Vec<&Definition> = Vec::new();
-    // A definition uses only those before it.
+    // A definition uses only earlier ones.
     for definition in definitions.iter().rev() {
         if definition.names.iter().any(|name| used.contains(name)) {
             used.extend(words(definition.text));
@@ -103,24 +106,24 @@ fn render(keys: &[Part], own: &str) -> Rendered {
     let mut text = String::new();
     let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
     if !names.is_empty() {
-        writeln!(text, "local {} = unpack(KEYS)", names.join(", ")).expect("a string takes all that is written");
+        writeln!(text, "local {} = unpack(KEYS)", names.join(", ")).expect("writing to a string cannot fail");
     }
     for definition in needed.iter().rev() {
-        writeln!(text, "local {}", definition.text).expect("a string takes all that is written");
+        writeln!(text, "local {}", definition.text).expect("writing to a string cannot fail");
     }
     text.push_str(own);
-    let text = with_constants_in_place(&text);
+    let text = inline_constants(&text);
     let sha = FredScript::from_lua(text.as_str()).sha1().to_string();
     Rendered { text, sha }
 }
 
-/// A local function or variables, behind the word `local`.
+/// A local function, or local variables. The text begins after the word `local`.
 struct Definition<'a> {
     names: Vec<&'a str>,
     text: &'a str,
 }
 
-/// All definitions of a text: each begins at the margin of a line that is not the first one.
+/// Returns all definitions of a text. Each begins at the start of a line other than the first one.
 fn definitions(text: &str) -> impl Iterator<Item = Definition<'_>> {
     text.split("\nlocal ").skip(1).map(|text| {
         let (names, end) = match text.strip_prefix("function ") {
@@ -132,15 +135,16 @@ fn definitions(text: &str) -> impl Iterator<Item = Definition<'_>> {
     })
 }
 
-/// The script with the values of its constants in place of their names, and without comments.
-fn with_constants_in_place(text: &str) -> String {
+/// Returns the script with the names of its constants replaced by their values, and without
+/// comments.
+fn inline_constants(text: &str) -> String {
     let code = || text.lines().filter(|line| !line.trim_start().starts_with("--"));
     let constants: HashMap<&str, &str> = code().filter_map(constant).collect();
     let mut placed = String::with_capacity(text.len());
     for line in code().filter(|line| constant(line).is_none()) {
         let mut rest = line;
-        while let Some(at) = rest.find(is_of_word) {
-            let end = rest[at..].find(|char| !is_of_word(char)).map_or(rest.len(), |length| at + length);
+        while let Some(at) = rest.find(is_word_char) {
+            let end = rest[at..].find(|char| !is_word_char(char)).map_or(rest.len(), |length| at + length);
             placed.push_str(&rest[..at]);
             placed.push_str(constants.get(&rest[at..end]).unwrap_or(&&rest[at..end]));
             rest = &rest[end..];
@@ -151,7 +155,7 @@ fn with_constants_in_place(text: &str) -> String {
     placed
 }
 
-/// The name and value of a constant: a number or a text, under a name in capitals.
+/// Returns the name and value of a constant: a number or a string whose name is in capitals.
 fn constant(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix("local ")?.split_once(" = ")?;
     let is_text = value.strip_prefix('\'').is_some_and(|rest| rest.find('\'') == Some(rest.len() - 1));
@@ -160,14 +164,14 @@ fn constant(line: &str) -> Option<(&str, &str)> {
     is_constant.then_some((name, value))
 }
 
-fn is_of_word(char: char) -> bool {
+fn is_word_char(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }
 
-/// The words of a text without its comments.
+/// Returns the words of a text outside comments.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
-    let words = code.flat_map(|line| line.split(|char| !is_of_word(char)));
+    let words = code.flat_map(|line| line.split(|char| !is_word_char(char)));
     words.filter(|word| !word.is_empty())
 }
 
@@ -182,7 +186,7 @@ const CLOCK: &str = lua!("shared/clock");
 #[cfg(feature = "movable-clock")]
 const CLOCK: &str = lua!("shared/clock_movable");
 
-/// What scripts share, in an order in which each part uses only those before it.
+/// The shared parts, in an order in which each uses only earlier ones.
 const SHARED: [&str; 19] = [
     CLOCK,
     lua!("shared/queue"),
@@ -194,10 +198,10 @@ const SHARED: [&str; 19] = [
     lua!("shared/find"),
     lua!("shared/removal"),
     lua!("shared/policy"),
-    lua!("shared/keep_policy"),
+    lua!("shared/store_policy"),
     lua!("shared/turns"),
     lua!("shared/claims"),
-    lua!("shared/delivering"),
+    lua!("shared/claimed_entries"),
     lua!("shared/dead_letters"),
     lua!("shared/logical_time"),
     lua!("shared/sharding"),
@@ -209,7 +213,7 @@ macro_rules! scripts {
     ($($constant:ident = $name:literal [$($key:ident)*];)*) => {
         $(pub(super) static $constant: Script = Script {
             name: $name,
-            keys: &[$(Part::$key),*],
+            keys: &[$(KeyName::$key),*],
             rendered: LazyLock::new(|| render($constant.keys, lua!($name))),
         };)*
     };
@@ -242,7 +246,7 @@ scripts! {
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
-    QUEUE_SETTLE = "queue_settle"
+    QUEUE_APPLY_DUE = "queue_apply_due"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
             IdempotencyExpirations Due];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
@@ -256,23 +260,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_gets_the_definitions_that_it_uses_and_no_others() {
+    fn a_script_has_only_the_definitions_that_it_uses() {
         let text = CLAIM_GET.text();
 
         assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
-        for used in ["local function load_queue()", "local function pieces_of(", "local now = "] {
+        for used in ["local function load_queue()", "local function split(", "local now = "] {
             assert_eq!(text.matches(used).count(), 1, "{used}");
         }
-        for unused in ["local function give_back(", "ZREM"] {
+        for unused in ["local function return_to_ready(", "ZREM"] {
             assert!(!text.contains(unused), "{unused}");
         }
         assert!(text.ends_with("still_in_flight(entries))\n"));
     }
 
     #[test]
-    fn the_values_of_constants_stand_in_their_places() {
+    fn constants_are_replaced_by_their_values() {
         let text = "-- END of it\nlocal END = 21\nlocal FORMAT = '>I4'\nlocal ENDS = END + 1\nreturn FORMAT, #FORMAT, x.END_OF(END)\n";
 
-        assert_eq!(with_constants_in_place(text), "local ENDS = 21 + 1\nreturn '>I4', #'>I4', x.END_OF(21)\n");
+        assert_eq!(inline_constants(text), "local ENDS = 21 + 1\nreturn '>I4', #'>I4', x.END_OF(21)\n");
     }
 }

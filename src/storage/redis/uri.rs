@@ -1,18 +1,20 @@
-//! Store URIs: `redis://`, `rediss://`, `redis-cluster://h1:p,h2:p`, `redis-sentinel://h1:p,h2:p/MASTER`.
+//! Store URIs: `redis://`, `rediss://`, `redis-cluster://h1:p,h2:p`,
+//! `redis-sentinel://h1:p,h2:p/MASTER`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use fred::types::config::Config;
 
-/// The address of a Redis server, cluster or Sentinel group. Shown without its password.
+/// The address of a Redis server, cluster or Sentinel group. Displayed without its password.
 #[derive(Clone)]
 pub struct RedisUri {
     config: Config,
     shown: String,
 }
 
-/// Why a text is no address of a Redis. The text is not shown: where it is malformed, a password may be anywhere in it.
+/// The reason why a text is not a Redis address. The text itself is not displayed: if it is
+/// malformed, it may contain a password anywhere.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not a Redis address: {reason}; a valid one is redis://USER:PASSWORD@HOST:6379")]
 pub struct InvalidUri {
@@ -48,17 +50,19 @@ impl FromStr for RedisUri {
                 "its host, port or database is invalid; in a password, / # ? and @ are written as %2F %23 %3F and %40",
             )
         })?;
-        // A store that is not there at the start is waited for, like one that goes later.
+        // A store that is unreachable at the start is waited for, like one that becomes unreachable
+        // later.
         config.fail_fast = false;
         Ok(Self { config, shown: without_password(text) })
     }
 }
 
-/// `fred` takes further hosts and the Sentinel's master as query parameters.
+/// Converts an address for `fred`, which takes further hosts and the Sentinel's master as query
+/// parameters.
 fn as_fred_url(text: &str) -> Result<String, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
     if rest.rsplit('@').next().is_some_and(|hosts| hosts.contains('?')) {
-        return Err("it takes no query");
+        return Err("it must not have a query");
     }
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (format!("{credentials}@"), rest),
@@ -70,19 +74,23 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
     let mut query: Vec<String> = hosts.map(|host| format!("node={host}")).collect();
     match scheme {
         "redis" | "rediss" if query.is_empty() => return Ok(text.to_owned()),
-        "redis" | "rediss" => return Err("several hosts are a redis-cluster:// or redis-sentinel://"),
+        "redis" | "rediss" => return Err("several hosts need redis-cluster:// or redis-sentinel://"),
         "redis-cluster" | "rediss-cluster" if path.is_empty() => {}
         "redis-cluster" | "rediss-cluster" => return Err("a cluster has no databases"),
         "redis-sentinel" | "rediss-sentinel" if path.is_empty() => {
             return Err("the master's name is missing after the hosts");
         }
         "redis-sentinel" | "rediss-sentinel" => query.push(format!("sentinelServiceName={path}")),
-        _ => return Err("its scheme is none of redis, rediss, redis-cluster, redis-sentinel"),
+        _ => {
+            return Err(
+                "its scheme must be redis, redis-cluster or redis-sentinel, or for TLS rediss, rediss-cluster or rediss-sentinel",
+            );
+        }
     }
     Ok(format!("{scheme}://{credentials}{first}?{}", query.join("&")))
 }
 
-/// A valid address, as it may be shown.
+/// Returns a valid address in the form in which it may be displayed.
 fn without_password(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &text[..scheme + 3], &text[at..]),
@@ -97,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_hosts_become_nodes() {
+    fn further_hosts_become_query_parameters() {
         for (text, url) in [
             ("redis://h:6379/3", "redis://h:6379/3"),
             ("redis-cluster://u:p@h1:1,h2:2,h3:3", "redis-cluster://u:p@h1:1?node=h2:2&node=h3:3"),
@@ -109,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_invalid_address_is_refused() {
         for text in [
             "",
             "redis",
@@ -125,7 +133,7 @@ mod tests {
     }
 
     proptest! {
-        /// With the password in its place or, as in an address with a mistake, anywhere.
+        /// Tries passwords in their place and, as in an address with a mistake, anywhere.
         #[test]
         fn a_password_is_never_shown(
             before in "(redis|rediss|redis-cluster|redis-sentinel|http)?:?/{0,2}[a-z:@?,/%\\[#]{0,6}",
@@ -137,7 +145,7 @@ mod tests {
                 Err(error) => error.to_string(),
             };
 
-            // What is behind the last @ of a valid address is a host.
+            // The text after the last @ of a valid address is a host.
             prop_assert!(!shown.contains("SECRET") || !text.contains('@') || text.rfind('@') < text.find("SECRET"), "{shown}");
         }
     }

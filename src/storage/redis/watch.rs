@@ -1,4 +1,4 @@
-//! Waiting in Redis: what is told over the connection for news, and where a queue stands.
+//! Waiting for messages in Redis: subscriptions to notifications, and the status of a queue.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use super::RedisStore;
 use super::reply::Reply;
 use super::script::QUEUE_STATUS;
 use crate::domain::{QueueId, Rank};
-use crate::storage::watch::Source;
-use crate::storage::{Error, Sight, Watch, WatchStore};
+use crate::storage::watchers::NotificationSource;
+use crate::storage::{Error, QueueStatus, Watch, WatchStore};
 
 #[async_trait]
 impl WatchStore for RedisStore {
     async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
-        self.subscriber.watchers().enter(self, queue).await
+        self.subscriber.watchers().join(self, queue).await
     }
 
-    fn looked(&self, queue: &QueueId) {
-        self.subscriber.watchers().looked(queue);
+    fn query_finished(&self, queue: &QueueId) {
+        self.subscriber.watchers().query_finished(queue);
     }
 
-    async fn sight(&self, queue: &QueueId) -> Result<Sight, Error> {
-        let (_status, mut reply) = self.run_settled(&QUEUE_STATUS, queue, &[]).await?;
-        let (now_us, last, free) = (reply.number()?, rank(&mut reply)?, reply.number()?);
+    async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        let (_status, mut reply) = self.run_applying_due(&QUEUE_STATUS, queue, &[]).await?;
+        let (now_us, last, available) = (reply.number()?, rank(&mut reply)?, reply.number()?);
         let next_due = match reply.number()? {
             0 => None,
             due_us => Some(Duration::from_micros(due_us.saturating_sub(now_us))),
         };
-        Ok(Sight { now_us, last, free, next_due })
+        Ok(QueueStatus { now_us, last, available, next_due })
     }
 }
 
 impl RedisStore {
-    /// Notifies the waiters of this process when all messages that were next have become dead letters: there may be others
-    /// behind these.
-    pub(super) fn notify_behind_dead_letters(&self, queue: &QueueId) {
-        self.subscriber.watchers().tell_all(queue);
+    /// Notifies the waiters of this process when all the next messages have become dead letters,
+    /// because others may follow them.
+    pub(super) fn notify_after_dead_letters(&self, queue: &QueueId) {
+        self.subscriber.watchers().notify_all(queue);
     }
 }
 
 fn rank(reply: &mut Reply) -> Result<Rank, Error> {
     let number = reply.number()?;
-    Rank::new(number).ok_or_else(|| Error::Corrupt(format!("{number} is no rank")))
+    Rank::new(number).ok_or_else(|| Error::Corrupt(format!("{number} is not a rank")))
 }
 
 #[async_trait]
-impl Source for RedisStore {
+impl NotificationSource for RedisStore {
     async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
         self.subscriber.subscribe(queue).await
     }
@@ -55,7 +55,7 @@ impl Source for RedisStore {
         self.subscriber.unsubscribe(queue).await;
     }
 
-    async fn see(&self, queue: &QueueId) -> Result<Sight, Error> {
-        self.sight(queue).await
+    async fn apply_due_changes(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        self.queue_status(queue).await
     }
 }

@@ -1,4 +1,4 @@
-"""Posts a message with a client that was generated from openapi.yaml, and reads it back.
+"""Posts a message with a client generated from openapi.yaml, and reads it back.
 
 Usage: python -m post URL PROJECT
 """

@@ -1,5 +1,5 @@
-//! Files that cannot be used, because another process has them, or another version or nobody wrote them: refused in
-//! one line, and left as they are.
+//! Files that cannot be used because another process has them open, or because they have another
+//! version or are no store. They are refused with one line, and left unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
-use sukkal::storage::{ClaimStore, QueueStore, Upkeep};
+use sukkal::storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
 
 use super::super::process::{Program, refused};
-use super::{assert_whole, metadata, post, queue};
+use super::{assert_consistent, metadata, post, queue};
 
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
 const CONTENTS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("contents");
-/// Where in a key of `contents` its part stands: see `storage/embedded/keys.rs`.
+/// The index of the part in a key of `contents`: see `storage/embedded/rows/keys.rs`.
 const PART: usize = 8;
 
 fn open(folder: &TempDir) -> Result<EmbeddedStore, OpenError> {
@@ -31,19 +31,19 @@ fn uri(folder: &Path) -> String {
 }
 
 #[tokio::test]
-async fn one_process_at_a_time_has_a_store() {
+async fn only_one_process_at_a_time_can_open_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let first = open(&folder).unwrap();
 
     let second = open(&folder);
 
-    assert!(matches!(second, Err(OpenError::Taken(_))));
+    assert!(matches!(second, Err(OpenError::InUse(_))));
     drop(first);
     assert!(open(&folder).is_ok());
 }
 
 #[test]
-fn a_second_process_is_told_so_in_one_line() {
+fn a_second_process_reports_the_lock_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let store = uri(folder.path());
     let arguments = ["serve", "--bind", "127.0.0.1:0", "--store", &store];
@@ -60,7 +60,7 @@ fn a_second_process_is_told_so_in_one_line() {
 
 #[cfg(unix)]
 #[test]
-fn nobody_but_the_owner_can_read_a_store() {
+fn only_the_owner_can_read_a_store() {
     use std::os::unix::fs::PermissionsExt;
 
     let parent = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_file_of_another_format_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_refused_and_left_alone() {
+fn a_file_that_is_no_store_is_refused_and_unchanged() {
     let store = {
         let folder = tempfile::tempdir().unwrap();
         drop(open(&folder).unwrap());
@@ -110,7 +110,7 @@ fn a_file_that_is_no_store_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_of_the_same_engine_that_is_no_store_is_refused_and_keeps_what_it_has() {
+fn a_foreign_file_of_the_same_engine_is_refused_and_unchanged() {
     const ACCOUNTS: TableDefinition<'static, u64, u64> = TableDefinition::new("accounts");
     let folder = tempfile::tempdir().unwrap();
     let database = Database::create(file(&folder)).unwrap();
@@ -129,7 +129,7 @@ fn a_file_of_the_same_engine_that_is_no_store_is_refused_and_keeps_what_it_has()
 }
 
 #[tokio::test]
-async fn a_check_tells_a_whole_store_from_a_damaged_one() {
+async fn a_check_distinguishes_an_intact_store_from_a_damaged_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).unwrap();
     store.create_queue(&queue("work"), &metadata(serde_json::json!({}))).await.unwrap();
@@ -154,28 +154,28 @@ async fn a_check_tells_a_whole_store_from_a_damaged_one() {
 async fn a_check_finds_each_kind_of_damage() {
     const STATE: u8 = 0;
     for (part, becomes, finding) in [
-        (1, None, "a set has a message that is not there"),
-        (2, None, "is in no set or in two"),
+        (1, None, "a set has an entry without a message"),
+        (2, None, "is not in exactly one set"),
         (4, Some(Vec::new()), "an entry has 12 bytes"),
-        (4, None, "is in no set or in two"),
-        (5, None, "a claim never ends"),
-        (6, None, "is under a claim that does not have it"),
-        (7, None, "never ends"),
+        (4, None, "is not in exactly one set"),
+        (5, None, "a claim has no lease"),
+        (6, None, "has a claim that does not list it"),
+        (7, None, "has no expiration"),
         (
             STATE,
             Some([[0; 48].as_slice(), &[0xff; 8], &[0; 28]].concat()),
-            "something is due before anybody looks for it",
+            "a change is due before the stored time of the next one",
         ),
-        (STATE, None, "is counted"),
+        (STATE, None, "the stored counts are"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let (store, work) = (open(&folder).unwrap(), queue("work"));
         store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
         let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
         post(&store, &work, seen, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
-        let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
+        let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
         store.create_claim(&work, &claim).await.unwrap().unwrap();
-        assert_whole(&store).await;
+        assert_consistent(&store).await;
         drop(store);
         let database = Database::open(file(&folder)).unwrap();
         let transaction = database.begin_write().unwrap();

@@ -1,30 +1,31 @@
-//! A disk in memory that keeps what was written apart from what was synced, and can lose power, room and its health.
+//! A disk in memory that keeps written data apart from synced data. It can lose power, run out of
+//! space, or fail.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{DatabaseError, StorageBackend};
 
-use crate::support::chronicle::choices::Choices;
+use crate::support::random::Random;
 
-/// What a disk writes whole or not at all.
+/// Number of bytes that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// A disk. Clones are the same one.
+/// A disk. Clones share the same disk.
 #[derive(Clone, Debug)]
-pub(super) struct Disk(Arc<Mutex<Platters>>);
+pub(super) struct Disk(Arc<Mutex<DiskState>>);
 
 #[derive(Debug)]
-struct Platters {
+struct DiskState {
     durable: Vec<u8>,
-    /// As it is read: with what is not synced.
+    /// The data as it is read, including data that is not synced.
     current: Vec<u8>,
     unsynced: Vec<Change>,
-    /// How often the power was cut: what was connected before is not any more.
+    /// Number of power cuts; connections from before a cut no longer work.
     cuts: u64,
     has_power: bool,
     room: u64,
-    is_ill: bool,
+    is_failing: bool,
     syncs: u64,
 }
 
@@ -43,128 +44,128 @@ struct Connection {
 
 impl Disk {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Platters {
+        Self(Arc::new(Mutex::new(DiskState {
             durable: Vec::new(),
             current: Vec::new(),
             unsynced: Vec::new(),
             cuts: 0,
             has_power: true,
             room: u64::MAX,
-            is_ill: false,
+            is_failing: false,
             syncs: 0,
         })))
     }
 
     /// Connects a store.
     pub(super) fn connect(&self) -> std::result::Result<Box<dyn StorageBackend>, DatabaseError> {
-        let platters = self.platters();
-        if !platters.has_power {
+        let state = self.state();
+        if !state.has_power {
             return Err(Error::new(ErrorKind::NotConnected, "there is no power").into());
         }
-        Ok(Box::new(Connection { disk: self.clone(), cuts: platters.cuts }))
+        Ok(Box::new(Connection { disk: self.clone(), cuts: state.cuts }))
     }
 
-    /// Cuts the power: of what was not synced any sectors may be there, and any may not.
-    pub(super) fn cut(&self, choices: &mut Choices) {
-        let mut platters = self.platters();
-        let luck = choices.within(0..=4);
-        let unsynced = std::mem::take(&mut platters.unsynced);
+    /// Cuts the power: any of the sectors that were not synced may be lost.
+    pub(super) fn cut(&self, random: &mut Random) {
+        let mut state = self.state();
+        let luck = random.within(0..=4);
+        let unsynced = std::mem::take(&mut state.unsynced);
         for change in unsynced {
             match change {
-                Change::Length(length) if choices.within(1..=4) <= luck => resize(&mut platters.durable, length),
+                Change::Length(length) if random.within(1..=4) <= luck => resize(&mut state.durable, length),
                 Change::Length(_) => {}
                 Change::Write(offset, bytes) => {
                     for (number, sector) in bytes.chunks(SECTOR).enumerate() {
-                        if choices.within(1..=4) <= luck {
-                            put(&mut platters.durable, offset + (number * SECTOR) as u64, sector);
+                        if random.within(1..=4) <= luck {
+                            put(&mut state.durable, offset + (number * SECTOR) as u64, sector);
                         }
                     }
                 }
             }
         }
-        let Platters { current, durable, .. } = &mut *platters;
+        let DiskState { current, durable, .. } = &mut *state;
         current.clone_from(durable);
-        platters.cuts += 1;
-        platters.has_power = false;
+        state.cuts += 1;
+        state.has_power = false;
     }
 
     pub(super) fn power_on(&self) {
-        self.platters().has_power = true;
+        self.state().has_power = true;
     }
 
-    /// Lets it be so long and no longer.
+    /// Limits the length of the disk's data.
     pub(super) fn limit(&self, room: u64) {
-        self.platters().room = room;
+        self.state().room = room;
     }
 
     pub(super) fn length(&self) -> u64 {
-        self.platters().current.len() as u64
+        self.state().current.len() as u64
     }
 
-    /// Lets every write fail, or no more.
-    pub(super) fn set_ill(&self, is_ill: bool) {
-        self.platters().is_ill = is_ill;
+    /// Makes every write fail, or succeed again.
+    pub(super) fn set_failing(&self, is_failing: bool) {
+        self.state().is_failing = is_failing;
     }
 
     pub(super) fn syncs(&self) -> u64 {
-        self.platters().syncs
+        self.state().syncs
     }
 
-    fn platters(&self) -> MutexGuard<'_, Platters> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Connection {
-    fn platters(&self) -> Result<MutexGuard<'_, Platters>> {
-        let platters = self.disk.platters();
-        if platters.cuts == self.cuts && platters.has_power { Ok(platters) } else { Err(failed()) }
+    fn state(&self) -> Result<MutexGuard<'_, DiskState>> {
+        let state = self.disk.state();
+        if state.cuts == self.cuts && state.has_power { Ok(state) } else { Err(failed()) }
     }
 
-    fn healthy(&self) -> Result<MutexGuard<'_, Platters>> {
-        self.platters().and_then(|platters| if platters.is_ill { Err(failed()) } else { Ok(platters) })
+    fn healthy(&self) -> Result<MutexGuard<'_, DiskState>> {
+        self.state().and_then(|state| if state.is_failing { Err(failed()) } else { Ok(state) })
     }
 }
 
 impl StorageBackend for Connection {
     fn len(&self) -> Result<u64> {
-        Ok(self.platters()?.current.len() as u64)
+        Ok(self.state()?.current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let platters = self.platters()?;
+        let state = self.state()?;
         let from = usize::try_from(offset).unwrap();
-        let bytes = platters.current.get(from..from + out.len()).ok_or(ErrorKind::UnexpectedEof)?;
+        let bytes = state.current.get(from..from + out.len()).ok_or(ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        let mut platters = self.healthy()?;
-        if len > platters.room {
+        let mut state = self.healthy()?;
+        if len > state.room {
             return Err(ErrorKind::StorageFull.into());
         }
-        resize(&mut platters.current, len);
-        platters.unsynced.push(Change::Length(len));
+        resize(&mut state.current, len);
+        state.unsynced.push(Change::Length(len));
         Ok(())
     }
 
     fn sync_data(&self) -> Result<()> {
-        let mut platters = self.healthy()?;
-        platters.syncs += 1;
-        for change in std::mem::take(&mut platters.unsynced) {
+        let mut state = self.healthy()?;
+        state.syncs += 1;
+        for change in std::mem::take(&mut state.unsynced) {
             match change {
-                Change::Length(length) => resize(&mut platters.durable, length),
-                Change::Write(offset, bytes) => put(&mut platters.durable, offset, &bytes),
+                Change::Length(length) => resize(&mut state.durable, length),
+                Change::Write(offset, bytes) => put(&mut state.durable, offset, &bytes),
             }
         }
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let mut platters = self.healthy()?;
-        put(&mut platters.current, offset, data);
-        platters.unsynced.push(Change::Write(offset, data.to_vec()));
+        let mut state = self.healthy()?;
+        put(&mut state.current, offset, data);
+        state.unsynced.push(Change::Write(offset, data.to_vec()));
         Ok(())
     }
 }
@@ -177,7 +178,7 @@ fn resize(bytes: &mut Vec<u8>, length: u64) {
     bytes.resize(usize::try_from(length).unwrap(), 0);
 }
 
-/// What is written beyond the end makes it longer, as in a file.
+/// A write beyond the end extends the data, as in a file.
 fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
     let from = usize::try_from(offset).unwrap();
     if bytes.len() < from + data.len() {

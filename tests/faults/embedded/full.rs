@@ -1,12 +1,13 @@
-//! A disk without room, and one that fails for a while: writing is refused, reading goes on, and nothing is lost.
+//! A full disk, and a disk that fails for a while: writes are refused, reads continue, and no
+//! message is lost.
 
 use std::time::Duration;
 
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{Error, MessageStore, Posting, QueueStore};
+use sukkal::storage::{Error, MessageStore, PostOutcome, QueueStore};
 
 use super::disk::Disk;
-use super::{assert_whole, metadata, post, queue, texts_in};
+use super::{assert_consistent, metadata, post, queue, texts_in};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -15,7 +16,7 @@ fn open(disk: &Disk) -> EmbeddedStore {
     EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap()
 }
 
-/// A message that is large and says its number.
+/// Returns a large message that contains its number.
 fn large(number: usize) -> String {
     format!("{number:08}{}", "x".repeat(4_000))
 }
@@ -33,7 +34,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         loop {
             let text = large(there.len());
             match post(&store, &work, seen, std::slice::from_ref(&text)).await {
-                Ok(Posting::Posted(_)) => there.push(text),
+                Ok(PostOutcome::Posted(_)) => there.push(text),
                 Ok(other) => panic!("{other:?}"),
                 Err(Error::DiskFull(_)) => break,
                 Err(error) => panic!("{error}"),
@@ -46,20 +47,20 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
 
         assert_eq!(texts_in(&store, &work).await, there, "round {round}");
         assert_eq!(store.get_stats(&work, false).await.unwrap().total, there.len() as u64);
-        assert_whole(&store).await;
+        assert_consistent(&store).await;
         disk.limit(u64::MAX);
         let text = large(there.len());
-        assert!(matches!(post(&store, &work, seen, std::slice::from_ref(&text)).await, Ok(Posting::Posted(_))));
+        assert!(matches!(post(&store, &work, seen, std::slice::from_ref(&text)).await, Ok(PostOutcome::Posted(_))));
         there.push(text);
     }
     drop(store);
     let store = open(&disk);
     assert_eq!(texts_in(&store, &work).await, there);
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[tokio::test]
-async fn a_store_that_was_closed_while_the_disk_was_full_is_whole() {
+async fn a_store_closed_while_the_disk_was_full_is_consistent() {
     let disk = Disk::new();
     let store = open(&disk);
     let work = queue("work");
@@ -67,7 +68,7 @@ async fn a_store_that_was_closed_while_the_disk_was_full_is_whole() {
     let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
     disk.limit(disk.length() + 1);
     let mut there = Vec::new();
-    while let Ok(Posting::Posted(_)) = post(&store, &work, seen, &[large(there.len())]).await {
+    while let Ok(PostOutcome::Posted(_)) = post(&store, &work, seen, &[large(there.len())]).await {
         there.push(large(there.len()));
     }
 
@@ -75,11 +76,11 @@ async fn a_store_that_was_closed_while_the_disk_was_full_is_whole() {
     let store = open(&disk);
 
     assert_eq!(texts_in(&store, &work).await, there);
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[tokio::test]
-async fn a_store_whose_disk_has_failed_comes_back_when_the_disk_does() {
+async fn a_store_recovers_when_its_failed_disk_recovers() {
     let disk = Disk::new();
     let store = open(&disk);
     let work = queue("work");
@@ -87,40 +88,40 @@ async fn a_store_whose_disk_has_failed_comes_back_when_the_disk_does() {
     let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
     assert!(post(&store, &work, seen, &["before".to_owned()]).await.is_ok());
 
-    disk.set_ill(true);
+    disk.set_failing(true);
     let failed = post(&store, &work, seen, &["during".to_owned()]).await;
     assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
-    disk.set_ill(false);
-    // It is tried once a second.
+    disk.set_failing(false);
+    // The store tries again once a second.
     while post(&store, &work, seen, &["after".to_owned()]).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
 
     let there = texts_in(&store, &work).await;
     assert!(there == ["before", "after"] || there == ["before", "during", "after"], "{there:?}");
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[tokio::test]
-async fn readers_alone_get_a_store_back_whose_disk_has_failed() {
+async fn reads_alone_let_a_store_recover_after_a_disk_failure() {
     let disk = Disk::new();
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
     let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
-    disk.set_ill(true);
+    disk.set_failing(true);
     assert!(post(&store, &work, seen, &["lost".to_owned()]).await.is_err());
-    disk.set_ill(false);
+    disk.set_failing(false);
 
     while store.get_stats(&work, false).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
 
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[tokio::test]
-async fn requests_that_come_side_by_side_share_a_sync_and_looking_takes_none() {
+async fn concurrent_writes_share_a_sync_and_reads_need_none() {
     const POSTS: usize = 200;
     let disk = Disk::new();
     let store = open(&disk);

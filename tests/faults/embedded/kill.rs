@@ -1,6 +1,6 @@
-//! The process is killed again and again under load: what it acknowledged is there.
+//! The process is killed repeatedly under load: acknowledged messages are there.
 //!
-//! `SUKKAL_POWER_CUTS` is how often.
+//! `SUKKAL_POWER_CUTS` sets how often.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +16,22 @@ const POSTS_PER_KILL: usize = 150;
 const MESSAGES: &str = "/v2/queues/work/messages";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_the_death_of_the_process() {
+async fn acknowledged_messages_survive_a_kill_of_the_process() {
     let kills = cuts::count(KILLS);
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
     let mut posted = BTreeSet::new();
     for kill in 0..kills {
         let mut sukkal = Sukkal::start(&store);
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut acknowledged) = tokio::sync::mpsc::unbounded_channel();
         let mut producers = JoinSet::new();
         for number in 0..PRODUCERS {
-            let (api, tell) = (sukkal.project("p"), tell.clone());
-            producers.spawn(async move { produce(api, format!("{kill}/{number}"), tell).await });
+            let (api, sender) = (sukkal.project("p"), sender.clone());
+            producers.spawn(async move { produce(api, format!("{kill}/{number}"), sender).await });
         }
-        drop(tell);
+        drop(sender);
         let mut answers = 0;
-        while let Some(name) = told.recv().await {
+        while let Some(name) = acknowledged.recv().await {
             posted.insert(name);
             answers += 1;
             if answers == POSTS_PER_KILL {
@@ -47,12 +47,12 @@ async fn what_was_acknowledged_survives_the_death_of_the_process() {
     assert!(posted.len() as u64 >= kills * POSTS_PER_KILL as u64);
 }
 
-/// Posts until nobody answers.
-async fn produce(api: Api, name: String, tell: tokio::sync::mpsc::UnboundedSender<String>) {
+/// Posts until the server does not respond.
+async fn produce(api: Api, name: String, sender: tokio::sync::mpsc::UnboundedSender<String>) {
     for number in 0.. {
         let text = format!("{name}/{number}");
         match api.post(MESSAGES, &json!({ "messages": [{ "body": text }] })).send().await {
-            Ok(answer) if answer.status() == 201 => tell.send(text).expect("somebody listens"),
+            Ok(answer) if answer.status() == 201 => sender.send(text).expect("a receiver exists"),
             Ok(answer) => panic!("{}", answer.status()),
             Err(_) => return,
         }

@@ -1,4 +1,5 @@
-//! The embedded store when its disk fails it: power cuts, no room, failures, other files and other processes.
+//! The embedded store when its disk fails: power cuts, no space, write errors, foreign files and
+//! other processes.
 
 mod damage;
 mod disk;
@@ -8,8 +9,10 @@ mod power_cut;
 mod size;
 
 use serde_json::json;
-use sukkal::domain::{Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision};
-use sukkal::storage::{Driver, Error, Listing, Post, Posting, Scope, Upkeep};
+use sukkal::domain::{
+    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision, Scope,
+};
+use sukkal::storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome};
 
 /// Much longer than any of these tests takes.
 const TTL_S: u32 = 1_000_000;
@@ -35,20 +38,25 @@ fn metadata(keys: serde_json::Value) -> Metadata {
     serde_json::from_value(keys).map(Metadata::from_store).unwrap()
 }
 
-/// Posts these texts as one request.
-async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[String]) -> Result<Posting, Error> {
-    let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text), lot: None };
+/// Posts these texts in one request.
+async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[String]) -> Result<PostOutcome, Error> {
+    let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text), assignment: None };
     let messages: Vec<NewMessage> = texts.iter().map(message).collect();
-    store.post_messages(queue, &Post { seen, client: &client(), messages: &messages, once: None }).await
+    store
+        .post_messages(
+            queue,
+            &Post { last_known_revision: seen, client: &client(), messages: &messages, idempotency: None },
+        )
+        .await
 }
 
-/// All that is in the queue, claimed and delayed messages too.
+/// Returns the messages of the queue, including claimed and delayed ones.
 async fn texts_in(store: &dyn Driver, queue: &QueueId) -> Vec<String> {
     let mut texts = Vec::new();
     let mut after: Option<Rank> = None;
     loop {
         let scope = Scope { claimed: true, delayed: true };
-        let listing = Listing { after, limit: 100, not_from: None, scope };
+        let listing = Listing { after, scope, ..Listing::first(100) };
         let page = store.list_messages(queue, &listing).await.unwrap().messages;
         let Some(last) = page.last() else {
             return texts;
@@ -58,8 +66,8 @@ async fn texts_in(store: &dyn Driver, queue: &QueueId) -> Vec<String> {
     }
 }
 
-/// Fails unless the store is what it should be.
-async fn assert_whole(store: &dyn Upkeep) {
+/// Asserts that an integrity check finds nothing.
+async fn assert_consistent(store: &dyn Maintenance) {
     let check = store.check().await.unwrap();
     assert_eq!(check.findings, [""; 0]);
 }

@@ -1,7 +1,9 @@
-//! The power is cut again and again under load, and any part of what was not synced is lost: what was acknowledged
-//! is there once, what was acknowledged as deleted is not, and the store is whole.
+//! The power is cut repeatedly under load, and any part of the data that was not synced is lost.
+//! Acknowledged messages are there once, messages with an acknowledged deletion are not, and the
+//! store passes its integrity check.
 //!
-//! `SUKKAL_POWER_CUTS` is how often, `SUKKAL_SEED` repeats the choices of an earlier test (not its timing).
+//! `SUKKAL_POWER_CUTS` sets how often. `SUKKAL_SEED` repeats the choices of an earlier test, but
+//! not its timing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,39 +13,39 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{ClaimStore, Deletion, GivenClaim, MessageStore, Posting, QueueStore};
+use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, PresentedClaim, QueueStore};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::disk::Disk;
-use super::{assert_whole, metadata, post, queue, text, texts_in};
-use crate::support::chronicle::choices::{self, Choices};
+use super::{assert_consistent, metadata, post, queue, text, texts_in};
+use crate::support::random::{self, Random};
 
 const CUTS: u64 = 40;
-/// Longer than any claim here: by so much the clock goes on with each cut.
+/// The time by which each cut advances the clock, in seconds: longer than any claim here.
 const STEP_S: i64 = 100;
 
-/// What was promised about a message.
+/// The guarantees that responses have given for a message.
 #[derive(Clone, Copy, Default)]
-struct Promise {
+struct Guarantees {
     is_posted: bool,
     is_deleted: bool,
     may_be_deleted: bool,
 }
 
 #[derive(Default)]
-struct Board {
-    promises: Mutex<HashMap<String, Promise>>,
+struct SharedState {
+    guarantees: Mutex<HashMap<String, Guarantees>>,
     answers: AtomicU64,
     answered: Notify,
 }
 
-impl Board {
-    fn note(&self, names: &[String], change: impl Fn(&mut Promise)) {
-        let mut promises = self.promises.lock().unwrap_or_else(PoisonError::into_inner);
+impl SharedState {
+    fn note(&self, names: &[String], change: impl Fn(&mut Guarantees)) {
+        let mut guarantees = self.guarantees.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names {
-            change(promises.entry(name.clone()).or_default());
+            change(guarantees.entry(name.clone()).or_default());
         }
     }
 
@@ -58,26 +60,29 @@ impl Board {
         }
     }
 
-    /// Fails if a promise is broken by what is there.
-    fn judge(&self, there: &[String]) {
+    /// Asserts that the messages that exist keep all guarantees.
+    fn verify(&self, there: &[String]) {
         let unique: HashSet<&String> = there.iter().collect();
-        assert_eq!(unique.len(), there.len(), "a message is there twice");
-        let promises = self.promises.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, promise) in &*promises {
+        assert_eq!(unique.len(), there.len(), "a message exists twice");
+        let guarantees = self.guarantees.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, guarantee) in &*guarantees {
             let is_there = unique.contains(name);
-            assert!(!(promise.is_deleted && is_there), "{name} was deleted and is there");
-            assert!(is_there || !promise.is_posted || promise.may_be_deleted, "{name} was posted and is not there");
+            assert!(!(guarantee.is_deleted && is_there), "{name} was deleted and still exists");
+            assert!(
+                is_there || !guarantee.is_posted || guarantee.may_be_deleted,
+                "{name} was posted and does not exist"
+            );
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_power_cuts() {
-    let seed = choices::seed();
+async fn acknowledged_messages_survive_power_cuts() {
+    let seed = random::seed();
     println!("power cuts of an embedded store: SUKKAL_SEED={seed}");
     let cuts = cuts::count(CUTS);
-    let (disk, board) = (Disk::new(), Arc::new(Board::default()));
-    let mut choices = Choices::of(seed, 3, 0);
+    let (disk, shared) = (Disk::new(), Arc::new(SharedState::default()));
+    let mut random = Random::new(seed, 3, 0);
 
     for cut in 0..=cuts {
         disk.power_on();
@@ -86,32 +91,32 @@ async fn what_was_acknowledged_survives_power_cuts() {
         for name in ["work", "dead"] {
             store.set_clock(&queue(name), i64::try_from(cut).unwrap() * STEP_S * 1_000_000);
         }
-        assert_whole(&store).await;
-        board.judge(&[texts_in(&store, &queue("work")).await, texts_in(&store, &queue("dead")).await].concat());
+        assert_consistent(&store).await;
+        shared.verify(&[texts_in(&store, &queue("work")).await, texts_in(&store, &queue("dead")).await].concat());
         let keys = json!({ "_max_claim_count": 2, "_dead_letter_queue": "dead" });
         store.create_queue(&queue("work"), &metadata(keys)).await.unwrap();
 
         let mut actors = JoinSet::new();
         for number in 0..PRODUCERS {
-            let choices = Choices::of(seed ^ cut, 1, number);
-            actors.spawn(produce(store.clone(), board.clone(), format!("{cut}/{number}"), choices));
+            let random = Random::new(seed ^ cut, 1, number);
+            actors.spawn(produce(store.clone(), shared.clone(), format!("{cut}/{number}"), random));
         }
         for number in 0..WORKERS {
-            actors.spawn(work(store.clone(), board.clone(), Choices::of(seed ^ cut, 2, number)));
+            actors.spawn(work(store.clone(), shared.clone(), Random::new(seed ^ cut, 2, number)));
         }
-        board.wait_for(board.answers.load(Ordering::SeqCst) + choices.within(1..=ANSWERS_PER_CUT)).await;
-        disk.cut(&mut choices);
+        shared.wait_for(shared.answers.load(Ordering::SeqCst) + random.within(1..=ANSWERS_PER_CUT)).await;
+        disk.cut(&mut random);
         actors.join_all().await;
     }
-    let promises = board.promises.lock().unwrap_or_else(PoisonError::into_inner);
-    let deleted = promises.values().filter(|promise| promise.is_deleted).count();
-    println!("{} messages, {deleted} of them deleted, {cuts} cuts", promises.len());
+    let guarantees = shared.guarantees.lock().unwrap_or_else(PoisonError::into_inner);
+    let deleted = guarantees.values().filter(|guarantee| guarantee.is_deleted).count();
+    println!("{} messages, {deleted} of them deleted, {cuts} cuts", guarantees.len());
     assert!(deleted > 0, "nothing was deleted");
 }
 
 #[tokio::test]
-async fn a_cut_loses_the_end_of_what_was_not_to_be_synced_and_nothing_else() {
-    let mut choices = Choices::of(choices::seed(), 4, 0);
+async fn without_syncs_a_power_cut_loses_only_the_latest_changes() {
+    let mut random = Random::new(random::seed(), 4, 0);
     let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     for is_cut in [true, false] {
         let disk = Disk::new();
@@ -128,7 +133,7 @@ async fn a_cut_loses_the_end_of_what_was_not_to_be_synced_and_nothing_else() {
             post(&store, &queue("work"), seen, std::slice::from_ref(name)).await.unwrap();
         }
         if is_cut {
-            disk.cut(&mut choices);
+            disk.cut(&mut random);
             disk.power_on();
         }
         drop(store);
@@ -136,33 +141,33 @@ async fn a_cut_loses_the_end_of_what_was_not_to_be_synced_and_nothing_else() {
         let store = open(Fsync::Group);
         let there = texts_in(&store, &queue("work")).await;
         assert_eq!(there, names[..there.len()]);
-        assert_eq!(there.len() < names.len(), is_cut, "{} of {} are there", there.len(), names.len());
-        assert_whole(&store).await;
+        assert_eq!(there.len() < names.len(), is_cut, "{} of {} exist", there.len(), names.len());
+        assert_consistent(&store).await;
     }
 }
 
 /// Posts until the store fails.
-async fn produce(store: EmbeddedStore, board: Arc<Board>, name: String, mut choices: Choices) {
+async fn produce(store: EmbeddedStore, shared: Arc<SharedState>, name: String, mut random: Random) {
     let work = queue("work");
     let Ok(Some(seen)) = store.get_queue(&work).await else {
         return;
     };
     for number in 0.. {
-        let names: Vec<String> = (0..choices.within(1..=4)).map(|part| format!("{name}/{number}/{part}")).collect();
-        board.note(&names, |_| {});
+        let names: Vec<String> = (0..random.within(1..=4)).map(|part| format!("{name}/{number}/{part}")).collect();
+        shared.note(&names, |_| {});
         match post(&store, &work, seen.revision, &names).await {
-            Ok(Posting::Posted(_)) => board.note(&names, |promise| promise.is_posted = true),
+            Ok(PostOutcome::Posted(_)) => shared.note(&names, |guarantee| guarantee.is_posted = true),
             Ok(other) => panic!("{other:?}"),
             Err(_) => return,
         }
-        board.count_answer();
+        shared.count_answer();
     }
 }
 
-/// Claims and deletes, some of it in vain, until the store fails.
-async fn work(store: EmbeddedStore, board: Arc<Board>, mut choices: Choices) {
+/// Claims and deletes messages, and releases some claims, until the store fails.
+async fn work(store: EmbeddedStore, shared: Arc<SharedState>, mut random: Random) {
     let work = queue("work");
-    let new = NewClaim { limit: 4, term: Term { ttl_s: 60, grace_s: 60 }, prefer: Vec::new() };
+    let new = NewClaim { limit: 4, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
     loop {
         let claim = match store.create_claim(&work, &new).await {
             Ok(Some(claim)) => claim,
@@ -174,18 +179,18 @@ async fn work(store: EmbeddedStore, board: Arc<Board>, mut choices: Choices) {
         };
         for message in &claim.messages {
             let name = [text(message)];
-            if choices.one_in(3) {
+            if random.one_in(3) {
                 continue;
             }
-            board.note(&name, |promise| promise.may_be_deleted = true);
-            match store.delete_message(&work, message.id, Some(GivenClaim::Id(claim.id))).await {
-                Ok(Deletion::Done) => board.note(&name, |promise| promise.is_deleted = true),
+            shared.note(&name, |guarantee| guarantee.may_be_deleted = true);
+            match store.delete_message(&work, message.id, Some(PresentedClaim::Id(claim.id))).await {
+                Ok(DeleteOutcome::Done) => shared.note(&name, |guarantee| guarantee.is_deleted = true),
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => return,
             }
-            board.count_answer();
+            shared.count_answer();
         }
-        if choices.one_in(2) && store.release_claim(&work, claim.id).await.is_err() {
+        if random.one_in(2) && store.release_claim(&work, claim.id).await.is_err() {
             return;
         }
     }

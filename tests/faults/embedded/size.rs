@@ -1,18 +1,18 @@
-//! How long the file is: in proportion to what was in it at once, and short again after a backlog.
+//! The size of the file: in proportion to the largest content, and small again after a backlog.
 
 use std::path::Path;
 
 use serde_json::json;
 use sukkal::domain::{QueueId, Revision};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{MessageStore, Posting, QueueStore};
+use sukkal::storage::{MessageStore, PostOutcome, QueueStore};
 use tempfile::TempDir;
 
 use super::super::process::refused;
-use super::{assert_whole, metadata, post, queue, texts_in};
+use super::{assert_consistent, metadata, post, queue, texts_in};
 
-/// The file's bytes for each byte of messages of 1 KB that are alive at once, as ARCHITECTURE.md says.
-const TIMES_ALIVE: u64 = 6;
+/// Bytes of the file per byte of live messages of 1 KB, as ARCHITECTURE.md says.
+const BYTES_PER_LIVE_BYTE: u64 = 6;
 const KB: usize = 1_024;
 const LARGE: usize = 100_000;
 
@@ -37,7 +37,7 @@ impl Stage {
 
     async fn post(&self, store: &EmbeddedStore, seen: Revision, count: usize, bytes: usize) {
         let posting = post(store, &self.queue, seen, &vec!["x".repeat(bytes); count]).await.unwrap();
-        assert!(matches!(posting, Posting::Posted(_)));
+        assert!(matches!(posting, PostOutcome::Posted(_)));
     }
 
     async fn pop(&self, store: &EmbeddedStore, count: usize) {
@@ -54,34 +54,34 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn under_a_steady_flow_the_file_stays_in_proportion() {
-    const ALIVE: usize = 4_000;
+async fn the_file_stays_in_proportion_under_steady_load() {
+    const LIVE: usize = 4_000;
     const AT_ONCE: usize = 200;
     let stage = Stage::new();
     let store = stage.open();
     let seen = stage.create(&store).await;
 
-    for _ in 0..ALIVE / AT_ONCE {
+    for _ in 0..LIVE / AT_ONCE {
         stage.post(&store, seen, AT_ONCE, KB).await;
     }
-    for _ in 0..10 * ALIVE / AT_ONCE {
+    for _ in 0..10 * LIVE / AT_ONCE {
         stage.post(&store, seen, AT_ONCE, KB).await;
         stage.pop(&store, AT_ONCE).await;
     }
 
-    let (file, alive) = (stage.file_bytes(), ((ALIVE + AT_ONCE) * KB) as u64);
-    assert!(file <= TIMES_ALIVE * alive, "{file} bytes for {alive}");
+    let (file, live) = (stage.file_bytes(), ((LIVE + AT_ONCE) * KB) as u64);
+    assert!(file <= BYTES_PER_LIVE_BYTE * live, "{file} bytes for {live}");
 }
 
 #[tokio::test]
-async fn a_file_that_little_is_left_in_is_short_when_it_is_opened_again() {
+async fn opening_a_nearly_empty_file_shrinks_it() {
     let stage = Stage::new();
     let store = stage.open();
     let seen = stage.create(&store).await;
     for _ in 0..60 {
         stage.post(&store, seen, 10, LARGE).await;
     }
-    // What was posted last is at the end of the file.
+    // The message posted last is at the end of the file.
     stage.pop(&store, 590).await;
     drop(store);
     let before = stage.file_bytes();
@@ -91,11 +91,11 @@ async fn a_file_that_little_is_left_in_is_short_when_it_is_opened_again() {
     let after = stage.file_bytes();
     assert!(before >= 64 << 20 && after < 4 << 20, "{before} bytes before, {after} now");
     assert_eq!(texts_in(&store, &stage.queue).await, vec!["x".repeat(LARGE); 10]);
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[tokio::test]
-async fn a_file_is_as_short_as_it_can_be_once_it_was_compacted() {
+async fn compacting_shrinks_a_file_to_its_minimum() {
     let stage = Stage::new();
     let uri = format!("embedded:{}", stage.folder.path().display());
     let compact = ["compact", "--store", &uri];
@@ -118,7 +118,7 @@ async fn a_file_is_as_short_as_it_can_be_once_it_was_compacted() {
     assert!(after < before / 2, "{before} bytes before, {after} now");
     let store = stage.open();
     assert_eq!(texts_in(&store, &stage.queue).await.len(), 1_000);
-    assert_whole(&store).await;
+    assert_consistent(&store).await;
 }
 
 #[test]

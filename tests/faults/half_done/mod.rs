@@ -1,9 +1,10 @@
-//! The process is killed between any two store calls of a request: what was acknowledged is there, once, and
-//! nothing is stuck or half-done.
+//! The process is killed between any two store calls of a request: acknowledged changes are there,
+//! once, and nothing is stuck or half-done.
 //!
-//! How many calls a request makes is found out, so a new one is covered by itself. At each the process dies
-//! twice: before the call is made, whereupon its client gives up; and when the call was carried out but not
-//! answered, whereupon the client asks another process again.
+//! The number of calls of a request is measured, so new calls are covered automatically. The
+//! process is killed twice at each call. The first kill is before the call, and the client gives
+//! up. The second is after the call was executed but before its reply, and the client repeats the
+//! request at another process.
 
 mod janitor;
 mod operations;
@@ -18,13 +19,13 @@ use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
-/// A janitor that goes round once, before there is anything to see.
+/// A janitor that runs one round, before there is anything to find.
 pub(super) const NO_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "86400");
 const BUSY_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
-/// A janitor that visits all queues each time.
+/// A janitor that visits all queues in each round.
 const BUSY_WALK: (&str, &str) = ("SUKKAL_JANITOR__WALK", "1");
 const OPERATOR: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 
@@ -32,30 +33,30 @@ const PROJECT: &str = "half-done";
 /// More store calls than a request makes.
 const CALLS_MAX: usize = 200;
 
-/// When a process dies; calls are counted from 0.
+/// When a process is killed; calls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Death {
-    /// When it wants to make the call of this number.
+enum KillPoint {
+    /// Before it makes the call with this number.
     BeforeCall(usize),
-    /// When the call of this number was carried out.
+    /// After the call with this number was executed, before its reply.
     BeforeReply(usize),
-    /// When the request is answered.
-    AfterAnswer,
+    /// After the response to the request.
+    AfterResponse,
 }
 
-/// A store whose processes die.
+/// A store whose processes are killed.
 struct Scene {
     redis: RedisServer,
     store: RedisStore,
     project: &'static str,
 }
 
-/// What became of a request.
-struct Crash {
-    death: Death,
-    /// The answer, if there was one: then the client relies on it.
+/// The outcome of a request.
+struct RequestOutcome {
+    kill_point: KillPoint,
+    /// The response, if there was one: then the client relies on it.
     answer: Option<(u16, Value)>,
-    /// A process that has been started since.
+    /// A process that was started afterwards.
     _next: Sukkal,
     api: Api,
 }
@@ -71,65 +72,66 @@ impl Scene {
         Stored { redis: &self.redis, project: self.project }
     }
 
-    /// Makes a request on a new store again and again, each time killing its process at another store call,
-    /// has each outcome judged, and says how many calls it makes.
+    /// Makes a request on a new store repeatedly, and kills its process at another store call each
+    /// time. Has each outcome checked, and returns the number of calls.
     async fn at_each_call<W>(
         &self,
         prepare: impl AsyncFn(&Api) -> W,
         request: impl Fn(&Api, &W) -> RequestBuilder,
-        judge: impl AsyncFn(Crash, W),
+        verify: impl AsyncFn(RequestOutcome, W),
     ) -> usize {
-        // First undisturbed, so that Redis knows the scripts and calls are not made twice for that.
-        let (crash, world) = self.run(Death::AfterAnswer, &prepare, &request).await;
-        assert!(crash.acknowledged(), "{:?}", crash.answer);
-        judge(crash, world).await;
+        // The first run is undisturbed, so that Redis knows the scripts, and no call is repeated
+        // for that reason.
+        let (outcome, contents) = self.run(KillPoint::AfterResponse, &prepare, &request).await;
+        assert!(outcome.acknowledged(), "{:?}", outcome.answer);
+        verify(outcome, contents).await;
         for call in 0..CALLS_MAX {
-            let (crash, world) = self.run(Death::BeforeCall(call), &prepare, &request).await;
-            let finished = crash.death == Death::AfterAnswer;
-            judge(crash, world).await;
+            let (outcome, contents) = self.run(KillPoint::BeforeCall(call), &prepare, &request).await;
+            let finished = outcome.kill_point == KillPoint::AfterResponse;
+            verify(outcome, contents).await;
             if finished {
                 return call;
             }
-            let (crash, world) = self.run(Death::BeforeReply(call), &prepare, &request).await;
-            judge(crash, world).await;
+            let (outcome, contents) = self.run(KillPoint::BeforeReply(call), &prepare, &request).await;
+            verify(outcome, contents).await;
         }
         panic!("it makes more calls than that");
     }
 
     async fn run<W>(
         &self,
-        death: Death,
+        kill_point: KillPoint,
         prepare: &impl AsyncFn(&Api) -> W,
         request: &impl Fn(&Api, &W) -> RequestBuilder,
-    ) -> (Crash, W) {
+    ) -> (RequestOutcome, W) {
         self.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(self.redis.port(), self.project);
         let mut sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR, OPERATOR]);
         let api = sukkal.project(self.project);
-        let world = prepare(&api).await;
+        let contents = prepare(&api).await;
 
-        arm(&gate, death);
+        arm(&gate, kill_point);
         let answer = tokio::select! {
             biased;
             () = reached(&gate) => None,
-            answer = answer_to(request(&api, &world)) => Some(answer),
+            answer = answer_to(request(&api, &contents)) => Some(answer),
         };
-        let death = if gate.has_happened() { death } else { Death::AfterAnswer };
+        let kill_point = if gate.has_happened() { kill_point } else { KillPoint::AfterResponse };
         sukkal.kill();
         self.end_lease();
 
-        self.stored().all_fits_together();
+        self.stored().assert_consistent();
         let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR]);
-        poll_until("the register names just the queues that exist, and no letter is under way", || {
+        block_until("the register names just the queues that exist, and no letter is under way", || {
             let stored = self.stored();
             let (queues, registered) = (stored.queues(), stored.registered());
-            queues == registered && registered.iter().all(|queue| stored.letters_waiting(queue) == 0)
+            queues == registered && registered.iter().all(|queue| stored.outbox_length(queue) == 0)
         });
         let api = next.project(self.project);
-        (Crash { death, answer, _next: next, api }, world)
+        (RequestOutcome { kill_point, answer, _next: next, api }, contents)
     }
 
-    /// Ends the lease of a janitor that was killed, for which the next one would wait some seconds.
+    /// Ends the lease of a killed janitor, for which the next one would wait some seconds.
     fn end_lease(&self) {
         self.redis.command(&["DEL", "sukkal:{janitor}"]);
     }
@@ -142,22 +144,22 @@ impl Scene {
     }
 }
 
-impl Crash {
+impl RequestOutcome {
     fn acknowledged(&self) -> bool {
         self.answer.as_ref().is_some_and(|(status, _)| (200..300).contains(status))
     }
 
-    /// Whether the client asks again; else it has gone.
+    /// Returns whether the client repeats the request; otherwise it has disconnected.
     fn is_repeated(&self) -> bool {
-        matches!(self.death, Death::BeforeReply(_)) && self.answer.is_none()
+        matches!(self.kill_point, KillPoint::BeforeReply(_)) && self.answer.is_none()
     }
 }
 
-fn arm(gate: &Gate, death: Death) {
-    match death {
-        Death::BeforeCall(call) => gate.hold_after(call),
-        Death::BeforeReply(call) => gate.hold_reply_of(call),
-        Death::AfterAnswer => gate.release(),
+fn arm(gate: &Gate, kill_point: KillPoint) {
+    match kill_point {
+        KillPoint::BeforeCall(call) => gate.hold_after(call),
+        KillPoint::BeforeReply(call) => gate.hold_reply_of(call),
+        KillPoint::AfterResponse => gate.release(),
     }
 }
 

@@ -1,11 +1,12 @@
-//! The birth and death of a queue, killed at each store call; and of what comes and goes with it.
+//! The creation and the deletion of a queue, and operations that create one implicitly, killed at
+//! each store call.
 
 use std::collections::BTreeSet;
 
 use reqwest::StatusCode;
 
-use super::work::{Fate, MESSAGES, QUEUE, World, batch, judge};
-use super::{Crash, NO_JANITOR, PROJECT, Scene, answer_to};
+use super::work::{Fate, MESSAGES, QUEUE, QueueContents, batch, verify};
+use super::{NO_JANITOR, PROJECT, RequestOutcome, Scene, answer_to};
 use crate::faults::lost_replies::feed;
 use crate::faults::requests::{ids, message};
 use crate::support::sukkal::{Api, Sukkal};
@@ -20,33 +21,33 @@ async fn a_killed_creation_leaves_no_unlisted_queue() {
         .at_each_call(
             async |_| {},
             |api, ()| api.put("/v2/queues/q"),
-            async |crash, ()| {
+            async |outcome, ()| {
                 let existed = scene.stored().queues().contains("q");
-                assert!(existed || !crash.acknowledged());
-                works_as_if_nothing_had_been(&scene, &crash, existed).await;
+                assert!(existed || !outcome.acknowledged());
+                assert_queue_usable(&scene, &outcome, existed).await;
             },
         )
         .await;
 
-    assert!(calls > 3, "a creation takes more calls than {calls}");
+    assert!(calls > 3, "a creation needs more than {calls} calls");
 }
 
 #[tokio::test]
-async fn a_killed_first_post_leaves_no_unlisted_queue_and_is_whole() {
+async fn a_killed_first_post_leaves_no_unlisted_queue_and_is_atomic() {
     for key in [None, Some("\"new\"")] {
         let scene = Scene::start(PROJECT);
         let calls = kill_posts_at_each_call(&scene, key, async |_| {}).await;
 
-        assert!(calls > 5, "a first post takes more calls than {calls}");
+        assert!(calls > 5, "a first post needs more than {calls} calls");
     }
 }
 
 #[tokio::test]
-async fn a_killed_post_to_a_queue_that_went_away_is_whole() {
+async fn a_killed_post_to_a_deleted_queue_is_atomic() {
     let scene = Scene::start(PROJECT);
     let other = Sukkal::start_with(&scene.redis.url(), &[NO_JANITOR]);
 
-    // The process that posts remembers the queue; another deletes it.
+    // The posting process has cached the queue, and another process deletes it.
     let calls = kill_posts_at_each_call(&scene, None, async |api| {
         let posted = api.post(MESSAGES, &message("before")).send().await.unwrap();
         assert_eq!(posted.status(), StatusCode::CREATED);
@@ -55,11 +56,11 @@ async fn a_killed_post_to_a_queue_that_went_away_is_whole() {
     })
     .await;
 
-    assert!(calls > 5, "a post that creates its queue anew takes more calls than {calls}");
+    assert!(calls > 5, "a post that recreates its queue needs more than {calls} calls");
 }
 
 #[tokio::test]
-async fn a_killed_deletion_leaves_no_half_of_a_queue() {
+async fn a_killed_queue_deletion_leaves_no_partial_queue() {
     let scene = Scene::start(PROJECT);
     let prepare = async |api: &Api| {
         let posted = api.post("/v2/queues/q/messages", &message("last")).send().await.unwrap();
@@ -70,41 +71,41 @@ async fn a_killed_deletion_leaves_no_half_of_a_queue() {
         .at_each_call(
             prepare,
             |api, ()| api.delete("/v2/queues/q"),
-            async |crash, ()| {
+            async |outcome, ()| {
                 let existed = scene.stored().queues().contains("q");
-                assert!(!existed || !crash.acknowledged());
-                works_as_if_nothing_had_been(&scene, &crash, existed).await;
+                assert!(!existed || !outcome.acknowledged());
+                assert_queue_usable(&scene, &outcome, existed).await;
             },
         )
         .await;
 
-    assert!(calls > 1, "a deletion takes more calls than {calls}");
+    assert!(calls > 1, "a deletion needs more than {calls} calls");
 }
 
 #[tokio::test]
 async fn a_killed_deletion_loses_no_dead_letter() {
     let scene = Scene::start(PROJECT);
-    let fate = |name: &str| if name.starts_with("tried") { Fate::Kept } else { Fate::Doomed };
+    let fate = |name: &str| if name.starts_with("tried") { Fate::Kept } else { Fate::Deleted };
 
     let calls = scene
         .at_each_call(
-            async |api| World::prepare_letters(&scene.redis, api).await,
+            async |api| QueueContents::prepare_dead_letters(&scene.redis, api).await,
             |api, _| api.delete(QUEUE),
-            async |crash, world| {
-                if crash.is_repeated() {
-                    let (status, _) = answer_to(crash.api.delete(QUEUE)).await;
+            async |outcome, contents| {
+                if outcome.is_repeated() {
+                    let (status, _) = answer_to(outcome.api.delete(QUEUE)).await;
                     assert_eq!(status, 204);
                 }
-                judge(&scene, &crash, &world, &fate, &[]).await;
+                verify(&scene, &outcome, &contents, &fate, &[]).await;
             },
         )
         .await;
 
-    assert!(calls >= 9, "letters that go to a new queue take more than {calls} calls");
+    assert!(calls >= 9, "dead letters for a new queue need more than {calls} calls");
 }
 
 #[tokio::test]
-async fn a_killed_health_check_leaves_a_whole_queue_at_most() {
+async fn a_killed_health_check_leaves_at_most_a_complete_queue() {
     let scene = Scene::start("sukkal-health");
     let check = |api: &Api| api.get("/v2/health").header("X-Roles", "admin");
 
@@ -112,10 +113,10 @@ async fn a_killed_health_check_leaves_a_whole_queue_at_most() {
         .at_each_call(
             async |_| {},
             |api, ()| check(api),
-            async |crash, ()| {
+            async |outcome, ()| {
                 assert!(scene.stored().queues().len() <= 1);
-                if crash.is_repeated() {
-                    let (status, health) = answer_to(check(&crash.api)).await;
+                if outcome.is_repeated() {
+                    let (status, health) = answer_to(check(&outcome.api)).await;
                     assert_eq!(status, 200, "{health}");
                 }
             },
@@ -125,8 +126,8 @@ async fn a_killed_health_check_leaves_a_whole_queue_at_most() {
     assert!(calls > 15, "a health check does more than {calls} things");
 }
 
-/// Posts a batch to the queue, killed at each call, and checks that its messages are there together, in order
-/// and under the ids of the receipt, as often as they may be.
+/// Posts a batch to the queue, killed at each call. Checks that its messages are adjacent, in
+/// order, under the ids of the receipt, and as often as allowed.
 async fn kill_posts_at_each_call(scene: &Scene, key: Option<&str>, prepare: impl AsyncFn(&Api)) -> usize {
     let post = |api: &Api| {
         let post = api.post(MESSAGES, &batch(&NEW, 0));
@@ -136,18 +137,18 @@ async fn kill_posts_at_each_call(scene: &Scene, key: Option<&str>, prepare: impl
         .at_each_call(
             prepare,
             |api, ()| post(api),
-            async |crash, ()| {
-                let repeated = crash.is_repeated();
-                let answer = if repeated { Some(answer_to(post(&crash.api)).await) } else { crash.answer };
-                let (found, bodies): (Vec<_>, Vec<_>) = feed(&crash.api, MESSAGES).await.into_iter().unzip();
+            async |outcome, ()| {
+                let repeated = outcome.is_repeated();
+                let answer = if repeated { Some(answer_to(post(&outcome.api)).await) } else { outcome.answer };
+                let (found, bodies): (Vec<_>, Vec<_>) = feed(&outcome.api, MESSAGES).await.into_iter().unzip();
 
                 let batches = bodies.len() / NEW.len();
-                assert_eq!(bodies, NEW.repeat(batches), "after {:?}", crash.death);
+                assert_eq!(bodies, NEW.repeat(batches), "after {:?}", outcome.kill_point);
                 let most = if key.is_none() && repeated { 2 } else { 1 };
-                assert!(batches <= most, "{batches} times after {:?}", crash.death);
+                assert!(batches <= most, "{batches} times after {:?}", outcome.kill_point);
                 if let Some((status, receipt)) = answer {
                     assert_eq!(status, 201);
-                    assert!(found.ends_with(&ids(&receipt)), "acknowledged, but not there: {:?}", crash.death);
+                    assert!(found.ends_with(&ids(&receipt)), "acknowledged, but not stored: {:?}", outcome.kill_point);
                 }
             },
         )
@@ -155,11 +156,11 @@ async fn kill_posts_at_each_call(scene: &Scene, key: Option<&str>, prepare: impl
 }
 
 /// Checks that the queue can be created and deleted.
-async fn works_as_if_nothing_had_been(scene: &Scene, crash: &Crash, existed: bool) {
-    let created = crash.api.put("/v2/queues/q").send().await.unwrap();
+async fn assert_queue_usable(scene: &Scene, outcome: &RequestOutcome, existed: bool) {
+    let created = outcome.api.put("/v2/queues/q").send().await.unwrap();
     assert_eq!(created.status(), if existed { 204 } else { 201 });
     assert_eq!(scene.stored().registered(), BTreeSet::from(["q".to_owned()]));
-    let deleted = crash.api.delete("/v2/queues/q").send().await.unwrap();
+    let deleted = outcome.api.delete("/v2/queues/q").send().await.unwrap();
     assert_eq!(deleted.status(), 204);
-    scene.stored().no_queue_is_left();
+    scene.stored().assert_no_queue_left();
 }

@@ -1,4 +1,4 @@
-//! A queue with something of everything in it, and how to find out what has become of that.
+//! A queue with messages in every state, and checks of what has become of them.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,35 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use super::{Crash, PROJECT, Scene, answer_to};
+use super::{PROJECT, RequestOutcome, Scene, answer_to};
 use crate::faults::requests::ids;
-use crate::support::redis::{RedisServer, poll_until};
+use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Api;
 
 pub(in crate::faults) const QUEUE: &str = "/v2/queues/work";
 pub(in crate::faults) const MESSAGES: &str = "/v2/queues/work/messages";
 pub(in crate::faults) const CLAIMS: &str = "/v2/queues/work/claims";
-/// More than it takes to empty a queue.
+/// More claims than are needed to empty a queue.
 const CLAIMS_MAX: usize = 1_000;
 /// Longer than any claim and delay here.
-const ALL_IS_OVER: Duration = Duration::from_secs(1_000);
+const ALL_EXPIRED: Duration = Duration::from_secs(1_000);
 
-/// What the queue holds: messages that were tried too often, that a claim holds, that were given back for
-/// later, that are free, and that are delayed. Each says its name.
-pub(in crate::faults) struct World {
+/// The messages of the queue: dead-letter candidates, claimed ones, ones returned with a delay,
+/// available ones, and delayed ones. The body of each is its name.
+pub(in crate::faults) struct QueueContents {
     pub(in crate::faults) claim: String,
     ids: BTreeMap<String, String>,
 }
 
-/// What may become of a message.
+/// The allowed outcomes for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is there once, as a message or as a dead letter.
+    /// It exists once, as a message or as a dead letter.
     Kept,
-    /// It is what the request deletes: gone if that was acknowledged, else not there twice.
-    Doomed,
-    /// It is what the request posts: there once if that was acknowledged.
+    /// The request deletes it: it is gone if the deletion was acknowledged, and otherwise does not
+    /// exist twice.
+    Deleted,
+    /// The request posts it: it exists once if the post was acknowledged.
     Posted { by_key: bool },
 }
 
@@ -41,35 +42,35 @@ pub(super) fn any_fate(fate: Fate) -> impl Fn(&str) -> Fate {
     move |_| fate
 }
 
-pub(super) fn doomed(names: &'static [&'static str]) -> impl Fn(&str) -> Fate {
-    move |name| if names.contains(&name) { Fate::Doomed } else { Fate::Kept }
+pub(super) fn deletion_fate(names: &'static [&'static str]) -> impl Fn(&str) -> Fate {
+    move |name| if names.contains(&name) { Fate::Deleted } else { Fate::Kept }
 }
 
-impl World {
+impl QueueContents {
     pub(in crate::faults) async fn prepare(api: &Api) -> Self {
         let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead", "_default_message_delay": 1 });
         let created = api.put(QUEUE).json(&keys).send().await.unwrap();
         assert_eq!(created.status(), 201);
-        let mut world = Self { claim: String::new(), ids: BTreeMap::new() };
+        let mut contents = Self { claim: String::new(), ids: BTreeMap::new() };
         let first = ["tried-0", "tried-1", "tried-2", "held-0", "held-1", "held-2", "later-0"];
-        world.post(api, &first, 0).await;
+        contents.post(api, &first, 0).await;
         let claimed = api.post(&format!("{CLAIMS}?limit=7"), &json!({ "ttl": 300, "grace": 60 })).send().await.unwrap();
         assert_eq!(claimed.status(), 201);
         let location = claimed.headers()["Location"].to_str().unwrap();
-        location.rsplit('/').next().unwrap().clone_into(&mut world.claim);
+        location.rsplit('/').next().unwrap().clone_into(&mut contents.claim);
         for name in &first[..3] {
-            world.give_back(api, name, 0).await;
+            contents.return_message(api, name, 0).await;
         }
-        world.give_back(api, "later-0", 300).await;
-        world.post(api, &["free-0", "free-1", "free-2"], 0).await;
-        world.post(api, &["delayed-0", "delayed-1"], 600).await;
-        world
+        contents.return_message(api, "later-0", 300).await;
+        contents.post(api, &["free-0", "free-1", "free-2"], 0).await;
+        contents.post(api, &["delayed-0", "delayed-1"], 600).await;
+        contents
     }
 
-    /// The same, but the messages that were tried too often are on their way to the other queue.
-    pub(super) async fn prepare_letters(redis: &RedisServer, api: &Api) -> Self {
-        let world = Self::prepare(api).await;
-        // A wrong kind of key is in their way.
+    /// Prepares the same queue, but with the dead letters waiting in the outbox.
+    pub(super) async fn prepare_dead_letters(redis: &RedisServer, api: &Api) -> Self {
+        let contents = Self::prepare(api).await;
+        // A key of the wrong type blocks their arrival.
         let noted = format!("sukkal:{{{PROJECT}/dead}}:received");
         redis.command(&["LPUSH", &noted, "in the way"]);
         let nothing = api.post(&format!("{CLAIMS}?limit=3"), &json!({})).send().await.unwrap();
@@ -78,10 +79,10 @@ impl World {
         let deleted = api.delete("/v2/queues/dead").send().await.unwrap();
         assert_eq!(deleted.status(), 204);
         redis.command(&["DEL", &noted]);
-        world
+        contents
     }
 
-    /// Where one of the messages is.
+    /// Returns the path of one of the messages.
     pub(in crate::faults) fn message(&self, name: &str) -> String {
         format!("{MESSAGES}/{}", self.ids[name])
     }
@@ -101,45 +102,56 @@ impl World {
         self.ids.extend(names.iter().map(|name| (*name).to_owned()).zip(ids));
     }
 
-    async fn give_back(&self, api: &Api, name: &str, delay: u32) {
+    async fn return_message(&self, api: &Api, name: &str, delay: u32) {
         let path = format!("{}?delay={delay}", self.held(name));
         let given = api.request(Method::DELETE, &path).send().await.unwrap();
         assert_eq!(given.status(), 204);
     }
 }
 
-/// A request that posts messages with these names.
+/// Returns the body of a request that posts messages with these names.
 pub(in crate::faults) fn batch(names: &[&str], delay: u32) -> Value {
     let message = |name| json!({ "body": name, "delay": delay, "ttl": 86_400 });
     json!({ "messages": names.iter().map(message).collect::<Vec<_>>() })
 }
 
-/// Checks what has become of the messages: all that are left can be claimed when all claims and delays are
-/// over, in the queue or in that for its dead letters.
-pub(super) async fn judge(scene: &Scene, crash: &Crash, world: &World, fate: &impl Fn(&str) -> Fate, new: &[&str]) {
-    scene.set_clock("work", ALL_IS_OVER).await;
-    let mut found = drain(&crash.api, "work").await;
-    poll_until("all letters have arrived", || scene.stored().letters_waiting("work") == 0);
-    found.extend(drain(&crash.api, "dead").await);
-    scene.stored().all_fits_together();
+/// Checks the fate of all messages. When all claims and delays are over, the remaining ones can be
+/// claimed, in the queue or in its dead-letter queue.
+pub(super) async fn verify(
+    scene: &Scene,
+    outcome: &RequestOutcome,
+    contents: &QueueContents,
+    fate: &impl Fn(&str) -> Fate,
+    new: &[&str],
+) {
+    scene.set_clock("work", ALL_EXPIRED).await;
+    let mut found = drain(&outcome.api, "work").await;
+    block_until("all dead letters have arrived", || scene.stored().outbox_length("work") == 0);
+    found.extend(drain(&outcome.api, "dead").await);
+    scene.stored().assert_consistent();
 
-    let acknowledged = crash.acknowledged();
-    for name in world.ids.keys().map(String::as_str).chain(new.iter().copied()) {
+    let acknowledged = outcome.acknowledged();
+    for name in contents.ids.keys().map(String::as_str).chain(new.iter().copied()) {
         let times = found.iter().filter(|body| *body == name).count();
         let expected = match fate(name) {
             Fate::Kept => 1..=1,
-            Fate::Doomed if acknowledged => 0..=0,
+            Fate::Deleted if acknowledged => 0..=0,
             Fate::Posted { .. } if acknowledged => 1..=1,
-            Fate::Posted { by_key: true } if crash.is_repeated() => 1..=1,
-            Fate::Posted { by_key: false } if crash.is_repeated() => 1..=2,
-            Fate::Doomed | Fate::Posted { .. } => 0..=1,
+            Fate::Posted { by_key: true } if outcome.is_repeated() => 1..=1,
+            Fate::Posted { by_key: false } if outcome.is_repeated() => 1..=2,
+            Fate::Deleted | Fate::Posted { .. } => 0..=1,
         };
-        assert!(expected.contains(&times), "{name} is there {times} times, {:?} after {:?}", fate(name), crash.death);
+        assert!(
+            expected.contains(&times),
+            "{name} exists {times} times, {:?} after {:?}",
+            fate(name),
+            outcome.kill_point
+        );
     }
-    assert!(found.iter().all(|name| world.ids.contains_key(name) || new.contains(&name.as_str())), "{found:?}");
+    assert!(found.iter().all(|name| contents.ids.contains_key(name) || new.contains(&name.as_str())), "{found:?}");
 }
 
-/// The names of all messages of a queue, which are claimed and deleted until none is left.
+/// Returns the names of all messages of a queue, by claiming and deleting them until none is left.
 pub(in crate::faults) async fn drain(api: &Api, queue: &str) -> Vec<String> {
     let path = format!("/v2/queues/{queue}");
     let mut names = Vec::new();
@@ -147,7 +159,7 @@ pub(in crate::faults) async fn drain(api: &Api, queue: &str) -> Vec<String> {
         let request = api.post(&format!("{path}/claims?limit=20"), &json!({ "ttl": 300, "grace": 60 }));
         let (status, claim) = answer_to(request).await;
         if status == 204 {
-            // A claim that meets nothing but dead letters has nothing to give either.
+            // A claim that finds only dead letters returns no messages either.
             let (_, counts) = answer_to(api.get(&format!("{path}/stats"))).await;
             if counts["messages"]["total"] == 0 {
                 return names;

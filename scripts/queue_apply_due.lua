@@ -1,0 +1,202 @@
+-- Applies the due changes of a queue, some hundreds at a time, and records when the next one is
+-- due. It expires claims and delays of returned messages, removes expired messages and idempotency
+-- outcomes, and releases delayed messages.
+--
+-- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
+--       number of dead letters to forward}.
+local LEASES_MAX = 100
+local BLOCKS_MAX = 16
+local ENTRIES_MAX = 250
+-- The next rank to visit in a block, and the earliest second in which a message before it expires.
+local VISITED = '>I8I4'
+-- A second in which no message expires.
+local NEVER = 4294967295
+
+-- Ends expired claims and delays of returned messages, and makes the messages that they still hold
+-- available again. Returns whether there may be more.
+local function expire_leases()
+  local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', decimal(now), 'LIMIT', 0, LEASES_MAX)
+  local ids, rows, entries, released = {}, {}, {}, {}
+  for _, lease in ipairs(expired) do
+    if #lease == CLAIM_BYTES then
+      ids[#ids + 1] = lease
+    end
+  end
+  if #ids > 0 then
+    rows = redis.call('HMGET', claims, unpack(ids))
+  end
+  local next_row = 1
+  for _, lease in ipairs(expired) do
+    if #lease == CLAIM_BYTES then
+      local row = rows[next_row]
+      next_row = next_row + 1
+      for _, entry in ipairs(row and split(string.sub(row, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES) or {}) do
+        entries[#entries + 1] = entry
+      end
+    else
+      entries[#entries + 1] = string.sub(lease, #RETURNED + 1)
+    end
+    released[#released + 1] = lease
+    if #entries >= ENTRIES_MAX then
+      break
+    end
+  end
+  if #released > 0 then
+    redis.call('ZREM', leases, unpack(released))
+    if #ids > 0 then
+      redis.call('HDEL', claims, unpack(released))
+    end
+    return_to_ready(still_in_flight(entries), released_entry)
+  end
+  return #expired == LEASES_MAX or #released < #expired
+end
+
+-- Removes the expired messages with these ranks, up to the number of entries that one script may
+-- examine. Returns the last rank examined, the earliest second in which another message expires,
+-- and the number of entries examined.
+local function visit_ranks(first, last, now_s)
+  local found, last_visited = {}, last
+  for i, set in ipairs({ready, in_flight, delayed}) do
+    found[i] = redis.call('ZRANGEBYSCORE', set, decimal(first), decimal(last), 'LIMIT', 0, ENTRIES_MAX)
+    if #found[i] == ENTRIES_MAX then
+      last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
+    end
+  end
+  local examined, earliest = 0, NEVER
+  for i, set in ipairs({ready, in_flight, delayed}) do
+    local expired = {}
+    for _, entry in ipairs(found[i]) do
+      if last_visited < last and rank_of(entry) > last_visited then
+        break
+      end
+      local end_s = end_of(entry)
+      if end_s <= now_s then
+        expired[#expired + 1] = entry
+      else
+        earliest = math.min(earliest, end_s)
+      end
+      examined = examined + 1
+    end
+    remove_messages(set, expired)
+  end
+  return last_visited, earliest, examined
+end
+
+-- Removes the expired messages of a block from rank `first` on. Messages before that rank are known
+-- to expire in second `earliest` or later. If one script cannot examine the whole block, field x of
+-- the queue records the progress for the next one. Returns the number of entries examined, and
+-- whether some are left.
+local function visit_block(block, first, earliest, now_s)
+  local last = (block + 1) * BLOCK_US - 1
+  local last_visited, next_end, examined = visit_ranks(first, last, now_s)
+  earliest = math.min(earliest, next_end)
+  if last_visited < last then
+    -- A message that is added to the block meanwhile lowers this score.
+    redis.call('ZADD', expirations, NEVER, decimal(block))
+    redis.call('HSET', queue, 'x', struct.pack(VISITED, last_visited + 1, earliest))
+    return examined, true
+  end
+  if first > block * BLOCK_US then
+    redis.call('HDEL', queue, 'x')
+    earliest = math.min(earliest, tonumber(redis.call('ZSCORE', expirations, decimal(block))) or NEVER)
+  end
+  if earliest < NEVER then
+    redis.call('ZADD', expirations, earliest, decimal(block))
+  else
+    redis.call('ZREM', expirations, decimal(block))
+  end
+  return examined, false
+end
+
+-- Removes expired messages. Returns whether there may be more.
+local function expire_messages()
+  local now_s, examined = math.floor(now / 1000000), 0
+  local progress = redis.call('HGET', queue, 'x')
+  if progress then
+    local first, earliest = struct.unpack(VISITED, progress)
+    local has_more
+    examined, has_more = visit_block(block_of(first), first, earliest, now_s)
+    if has_more then
+      return true
+    end
+  end
+  local blocks = redis.call('ZRANGEBYSCORE', expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
+  for _, text in ipairs(blocks) do
+    if examined >= ENTRIES_MAX then
+      return true
+    end
+    local block = tonumber(text)
+    local count, has_more = visit_block(block, block * BLOCK_US, NEVER, now_s)
+    if has_more then
+      return true
+    end
+    examined = examined + count
+  end
+  return #blocks == BLOCKS_MAX
+end
+
+-- Releases delayed messages that are due by logical time. A rank that is visible was due once, even
+-- if the clock has stepped back since.
+local function release_due()
+  load_logical_time()
+  if not logical then
+    return false
+  end
+  local may_be_more = release_delayed(math.max(logical.time, last_visible))
+  if redis.call('EXISTS', delayed) == 1 then
+    store_logical_time()
+  else
+    clear_logical_time()
+  end
+  return may_be_more
+end
+
+local function remove_expired_outcomes()
+  local expired = redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, ENTRIES_MAX)
+  if #expired > 0 then
+    redis.call('HDEL', idempotency, unpack(expired))
+    redis.call('ZREM', idempotency_expirations, unpack(expired))
+  end
+  return #expired == ENTRIES_MAX
+end
+
+local function first_score(set)
+  return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge
+end
+
+-- Records when the next change is due: for operations on the queue, and for the janitor, which also
+-- forwards dead letters and removes idempotency outcomes.
+local function schedule_next(outbox_length, has_more, more_expired)
+  -- 0 and not now, because the clock may step back.
+  local time = more_expired and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
+    logical and first_score(delayed) - logical.offset or math.huge)
+  if time < math.huge then
+    redis.call('HSET', queue, 'd', decimal(time))
+  end
+  time = math.min(time, first_score(idempotency_expirations), (outbox_length > 0 or has_more) and now or math.huge)
+  redis.call('ZREM', due, hash_tag())
+  if time < math.huge then
+    redis.call('ZADD', due, decimal(time), hash_tag())
+  end
+end
+
+load_queue()
+local outbox_length = redis.call('LLEN', outbox)
+if not revision then
+  if outbox_length == 0 then
+    redis.call('ZREM', due, hash_tag())
+  end
+  return {'absent', outbox_length}
+end
+-- Comes first, because a full store refuses commands that need memory unless the script has written
+-- before.
+redis.call('HDEL', queue, 'd')
+local more_leases, more_expired = expire_leases(), expire_messages()
+local more_released = release_due()
+local more_outcomes = remove_expired_outcomes()
+if fairness_packed and not fairness() then
+  redis.call('HDEL', queue, 'f')
+end
+local has_more = more_leases or more_expired or more_released
+schedule_next(outbox_length, has_more or more_outcomes, more_expired)
+return {has_more and 'again' or 'done', outbox_length}

@@ -1,0 +1,160 @@
+//! Budgets for memory that clients can make the process hold: request bodies that are arriving, and
+//! events that streams have not delivered.
+//!
+//! A project may hold at most as many bytes as are left for the other projects. So a project alone
+//! gets half of a budget, and clients of one project that never finish leave memory for the others.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ahash::HashMap;
+use tokio::sync::Notify;
+
+use crate::api::wire::body::BudgetExceeded;
+use crate::domain::ProjectId;
+
+/// A number of bytes that all requests share. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryBudget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes_max: usize,
+    held: Mutex<Held>,
+    released: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    by_project: HashMap<ProjectId, usize>,
+}
+
+/// The bytes of a budget that one request holds. Dropping the share releases them.
+#[derive(Debug)]
+pub(super) struct MemoryShare {
+    budget: MemoryBudget,
+    project: ProjectId,
+    bytes: Mutex<usize>,
+}
+
+impl MemoryBudget {
+    /// Creates a budget of `bytes_max` bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Shared { bytes_max, held: Mutex::default(), released: Notify::new() }))
+    }
+
+    /// Creates an empty share for a request of this project.
+    pub(super) fn share(&self, project: &ProjectId) -> MemoryShare {
+        MemoryShare { budget: self.clone(), project: project.clone(), bytes: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn bytes_of(&self, project: &ProjectId) -> usize {
+        self.by_project.get(project).copied().unwrap_or_default()
+    }
+}
+
+impl MemoryShare {
+    /// Takes more bytes of the budget. Fails if the project may not hold as many now.
+    pub(super) fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let mut held = self.budget.held();
+        let (of_project, all) = (held.bytes_of(&self.project) + bytes, held.bytes + bytes);
+        // A share that is alone gets all it asks for. Otherwise a request larger than the budget
+        // would never be served.
+        if of_project > self.budget.0.bytes_max.saturating_sub(all) && held.bytes > 0 {
+            return Err(BudgetExceeded);
+        }
+        held.bytes = all;
+        held.by_project.insert(self.project.clone(), of_project);
+        *self.held_bytes() += bytes;
+        Ok(())
+    }
+
+    /// Waits until the project may hold the bytes, and takes them.
+    pub(super) async fn take_when_possible(&self, bytes: usize) {
+        loop {
+            let mut released = pin!(self.budget.0.released.notified());
+            released.as_mut().enable();
+            if self.take(bytes).is_ok() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Returns the number of bytes that the share holds.
+    pub(super) fn bytes(&self) -> usize {
+        *self.held_bytes()
+    }
+
+    /// Releases all bytes of the share.
+    pub(super) fn release(&self) {
+        let bytes = std::mem::take(&mut *self.held_bytes());
+        if bytes == 0 {
+            return;
+        }
+        let mut held = self.budget.held();
+        held.bytes -= bytes;
+        match held.bytes_of(&self.project) - bytes {
+            0 => held.by_project.remove(&self.project),
+            left => held.by_project.insert(self.project.clone(), left),
+        };
+        drop(held);
+        self.budget.0.released.notify_waiters();
+    }
+
+    fn held_bytes(&self) -> MutexGuard<'_, usize> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_project_holds_at_most_what_is_left_for_the_others() {
+        let budget = MemoryBudget::new(100);
+        let [greedy, other] = ["greedy", "other"].map(|name| budget.share(&ProjectId::new(name).unwrap()));
+
+        greedy.take(50).unwrap();
+        greedy.take(1).unwrap_err();
+        other.take(25).unwrap();
+        other.take(1).unwrap_err();
+        drop(greedy);
+        other.take(1).unwrap();
+        drop(other);
+
+        assert_eq!(budget.held().bytes, 0);
+        assert!(budget.held().by_project.is_empty());
+    }
+
+    #[test]
+    fn a_waiting_share_is_served_when_another_share_is_released() {
+        let budget = MemoryBudget::new(100);
+        let project = ProjectId::new("p").unwrap();
+        let (first, second) = (budget.share(&project), budget.share(&project));
+        first.take(200).unwrap();
+
+        let mut waiting = pin!(second.take_when_possible(10));
+        assert_eq!(waiting.as_mut().now_or_never(), None);
+        first.release();
+
+        assert_eq!(waiting.now_or_never(), Some(()));
+        assert_eq!(budget.held().bytes, 10);
+    }
+}

@@ -1,0 +1,130 @@
+//! Checks what every request must have, in the order that the API defines, and identifies the
+//! caller and the queue.
+
+use std::borrow::Cow;
+
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::{HeaderMap, Method, Version, header};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
+
+use super::body_drain::RequestBody;
+use super::{identity, signature};
+use crate::api::Error;
+use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
+use crate::api::http::content_negotiation::{self, accepts_events};
+use crate::api::http::service::{Service, Settings};
+use crate::api::http::warnings::Warnings;
+use crate::api::wire::query::Query;
+use crate::auth::Client;
+use crate::domain::{QueueId, Warning};
+
+/// Size in bytes of the colon, the space and the line break of a header.
+const HEADER_FRAME_BYTES: usize = 4;
+/// Number of segments in the longest path of the API.
+const SEGMENTS_MAX: usize = 7;
+
+/// What a route requires of a request, besides a valid head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::api::http) enum Access {
+    /// A caller, a valid signature if there is one, and acceptable media types.
+    Caller,
+    /// Acceptable media types and no signature: URLs are not signed for resources that everybody
+    /// may read.
+    Public,
+    /// Nothing.
+    Unchecked,
+}
+
+/// The client of an admitted request and the queue of its path, if the path has one.
+#[derive(Clone)]
+pub(in crate::api::http) struct Admitted {
+    /// The client that sent the request.
+    pub(in crate::api::http) client: Client,
+    /// The queue.
+    pub(in crate::api::http) queue: Option<QueueId>,
+}
+
+/// Calls the handler of a request that meets [`Access::Caller`].
+pub(super) async fn admit<T, H: Handler<T, Service>>(
+    mut request: Request,
+    body: Option<&RequestBody>,
+    service: &Service,
+    handler: H,
+) -> Result<Response, Error> {
+    let (admitted, warning) = check(&request, &service.settings)?;
+    if let Some(body) = body {
+        body.charge_to(service.request_bodies.share(&admitted.client.project));
+    }
+    request.extensions_mut().insert(admitted);
+    let response = handler.call(request, service.clone()).await;
+    Ok(match warning {
+        None => response,
+        Some(warning) => (Warnings(vec![warning]), response).into_response(),
+    })
+}
+
+fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<Warning>), Error> {
+    let mut segments = Vec::with_capacity(SEGMENTS_MAX);
+    segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
+    // With an encoded slash, the decoded path is another one, which no route has.
+    if segments.iter().any(|segment| segment.contains('/')) {
+        return Err(Error::NoRoute);
+    }
+    signature::check(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
+    let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
+    if !is_stream {
+        content_negotiation::check(request.headers())?;
+    }
+    // The EventSource of a browser cannot set headers.
+    let query = is_stream.then(|| Query::parse(request.uri().query()));
+    let (client, warning) = identity::caller(request.headers(), query.as_ref(), settings)?;
+    let queue = match &segments[..] {
+        [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
+        _ => None,
+    };
+    Ok((Admitted { client, queue }, warning))
+}
+
+/// Returns whether a request reads the messages of a queue.
+fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
+    matches!(segments, [_v2, queues, _name, messages] if queues == "queues" && messages == "messages")
+        && method == Method::GET
+}
+
+/// Checks a request against [`Access::Public`].
+pub(super) fn admit_without_caller(headers: &HeaderMap) -> Result<(), Error> {
+    if signature::is_signed(headers) {
+        return Err(Error::NotSigned);
+    }
+    content_negotiation::check(headers)
+}
+
+/// Decodes a segment of a path. Bytes that are not UTF-8 become a character that no name and no id
+/// contains.
+pub(in crate::api::http) fn decode_segment(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return segment.into();
+    }
+    percent_decode_str(segment).decode_utf8_lossy()
+}
+
+/// Checks the size of the URL and the headers, and the `Host` header.
+pub(super) fn check_head(request: &Request) -> Result<(), Error> {
+    let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
+    if url_bytes > URL_BYTES_MAX {
+        return Err(Error::UrlTooLong(url_bytes));
+    }
+    let head_bytes =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_FRAME_BYTES);
+    let head_bytes = url_bytes + head_bytes.sum::<usize>();
+    if head_bytes > HEAD_BYTES_MAX {
+        return Err(Error::HeadTooLarge);
+    }
+    // RFC 9112, section 3.2.
+    if request.version() == Version::HTTP_11 && request.headers().get_all(header::HOST).iter().count() != 1 {
+        return Err(Error::Host);
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Identifies the caller of a request by its headers, or by the query of an event stream.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::api::Error;
+use crate::api::http::service::Settings;
+use crate::api::wire::query::Query;
+use crate::auth::Client;
+use crate::domain::{ClientId, ClientIdRule, ProjectId, Warning};
+
+static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
+/// The headers that can name the project, in order of precedence.
+static PROJECT_ID: [HeaderName; 3] = [
+    HeaderName::from_static("x-project-id"),
+    HeaderName::from_static("x-tenant-id"),
+    HeaderName::from_static("x-tenant"),
+];
+/// The spelling of these headers in error messages and warnings.
+const PROJECT_ID_SPELLING: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
+static ROLES: HeaderName = HeaderName::from_static("x-roles");
+/// Query parameters of event streams, for clients that cannot set headers.
+const CLIENT_PARAMETER: &str = "client_id";
+const PROJECT_PARAMETER: &str = "project_id";
+
+/// Returns the client that sent a request. `query` is the query of an event stream, which may name
+/// the client and the project if the headers do not.
+pub(super) fn caller(
+    headers: &HeaderMap,
+    query: Option<&Query>,
+    settings: &Settings,
+) -> Result<(Client, Option<Warning>), Error> {
+    let id = client(headers, query, &settings.client_id)?;
+    let (project, warning) = match (project(headers)?, query.and_then(|query| query.last(PROJECT_PARAMETER))) {
+        (Some(named), _) => named,
+        // A header cannot contain line breaks either.
+        (None, Some(project)) if project.contains(char::is_control) => return Err(Error::ProjectInvalid),
+        (None, Some(project)) => (ProjectId::new(project).ok_or(Error::ProjectEmpty)?, None),
+        (None, None) => return Err(Error::ProjectMissing { is_stream: query.is_some() }),
+    };
+    let roles = single(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
+    let roles = roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect();
+    Ok((Client { project, id, roles }, warning))
+}
+
+/// Returns the project that the headers name, if they name one.
+///
+/// Published clients send several of the headers with different values. The first header of
+/// [`PROJECT_ID`] counts, and the response gets a warning.
+pub(super) fn project(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+    let (mut used, mut differ) = (None, false);
+    for (name, spelling) in PROJECT_ID.iter().zip(PROJECT_ID_SPELLING) {
+        if let Some(project) = single(headers, name, spelling)? {
+            let (_, first) = used.get_or_insert((spelling, project));
+            differ |= *first != project;
+        }
+    }
+    let Some((used, project)) = used else { return Ok(None) };
+    // A lossy conversion could turn two different ids that are not UTF-8 into the same project.
+    let project = str::from_utf8(project.as_bytes()).map_err(|_| Error::ProjectInvalid)?;
+    let project = ProjectId::new(project).ok_or(Error::ProjectEmpty)?;
+    Ok(Some((project, differ.then_some(Warning::ProjectsDiffer { used }))))
+}
+
+fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Result<ClientId, Error> {
+    let (carrier, client) = match single(headers, &CLIENT_ID, "Client-ID")? {
+        Some(client) => ("The header Client-ID", client.as_bytes()),
+        None => match query.and_then(|query| query.last(CLIENT_PARAMETER)) {
+            Some(client) => ("The parameter client_id", client.as_bytes()),
+            None => return Err(Error::ClientIdMissing { is_stream: query.is_some() }),
+        },
+    };
+    let client = str::from_utf8(client).ok().filter(|client| !client.contains(char::is_control));
+    let client = client.and_then(|client| rule.parse(client));
+    client.ok_or_else(|| Error::ClientIdInvalid { carrier, accepted: rule.clone() })
+}
+
+/// Returns the value of a header that identifies the caller.
+///
+/// A repeated header is refused. A proxy may append its own value to that of its client, and the
+/// proxy and Sukkal could then identify different callers.
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    spelling: &'static str,
+) -> Result<Option<&'a HeaderValue>, Error> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() { Err(Error::RepeatedHeader(spelling)) } else { Ok(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::wire::checksum::Checksums;
+
+    #[test]
+    fn ids_that_are_not_utf_8_are_refused_instead_of_converted() {
+        let settings = Settings {
+            admin_mode: false,
+            client_id: ClientIdRule::Text(1..=36),
+            client_timeout: Duration::MAX,
+            signer: None,
+            checksums: Checksums::Hidden,
+            stream_heartbeat: Duration::MAX,
+        };
+        let call = |project: &[u8], client: &[u8]| {
+            let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
+            let headers = [(PROJECT_ID[0].clone(), header(project)), (CLIENT_ID.clone(), header(client))];
+            caller(&HeaderMap::from_iter(headers), None, &settings)
+        };
+
+        assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");
+        assert!(matches!(call(b"caf\xe9", b"me"), Err(Error::ProjectInvalid)));
+        assert!(matches!(call(b"p", b"caf\xe9"), Err(Error::ClientIdInvalid { .. })));
+    }
+}

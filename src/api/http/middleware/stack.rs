@@ -1,0 +1,109 @@
+//! Wraps a handler in all the middleware.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::HttpBody;
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+
+use super::admission::{self, Access};
+use super::body_drain::RequestBody;
+use super::outage::{self, Outage};
+use super::request_log;
+use crate::api::Error;
+use crate::api::error::internal;
+use crate::api::http::server::connections::Connection;
+use crate::api::http::service::Service;
+
+/// A handler that is called only for admitted requests, and whose requests are counted and logged.
+///
+/// This is a handler and not a layer of the router, because a layer costs every request several
+/// allocations and copies.
+#[derive(Clone)]
+pub(in crate::api::http) struct WithMiddleware<H> {
+    handler: H,
+    access: Access,
+    outage: Outage,
+}
+
+impl<H> WithMiddleware<H> {
+    /// Wraps a handler.
+    pub(in crate::api::http) fn new(access: Access, outage: Outage, handler: H) -> Self {
+        Self { handler, access, outage }
+    }
+}
+
+impl<T: 'static, H: Handler<T, Service>> Handler<T, Service> for WithMiddleware<H> {
+    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    fn call(self, request: Request, service: Service) -> Self::Future {
+        Box::pin(handle(request, service, self))
+    }
+}
+
+async fn handle<T, H: Handler<T, Service>>(
+    mut request: Request,
+    service: Service,
+    wrapped: WithMiddleware<H>,
+) -> Response {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
+    let call_handler = |request| {
+        let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
+        response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
+    };
+    let respond = async |request| {
+        let response = service.meters.measure(request, body.as_ref(), call_handler).await;
+        if let Some(body) = &body {
+            body.drain().await;
+        }
+        response
+    };
+    let mut response = request_log::log(request, respond).await;
+    let is_stream = response.body().size_hint().exact().is_none();
+    if let Some(connection) = connection
+        && connection.begin_response(is_stream)
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Calls the handler if the request has what the access rule of its route requires.
+async fn call<T, H: Handler<T, Service>>(
+    request: Request,
+    body: Option<&RequestBody>,
+    service: &Service,
+    WithMiddleware { handler, access, outage }: WithMiddleware<H>,
+) -> Result<Response, Error> {
+    admission::check_head(&request)?;
+    match access {
+        Access::Caller => {
+            let description = outage.description(request.method(), request.uri().query());
+            let response = admission::admit(request, body, service, handler).await.into_response();
+            Ok(outage::describe(response, description))
+        }
+        Access::Public => {
+            admission::admit_without_caller(request.headers())?;
+            Ok(handler.call(request, service.clone()).await)
+        }
+        Access::Unchecked => Ok(handler.call(request, service.clone()).await),
+    }
+}
+
+/// Logs the panic of a handler and returns the response to its request.
+#[expect(clippy::needless_pass_by_value, reason = "map_or_else passes it by value")]
+fn log_panic(panic: Box<dyn Any + Send>) -> Response {
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    tracing::error!(panic = message, "a handler panicked");
+    internal()
+}

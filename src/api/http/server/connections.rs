@@ -1,0 +1,183 @@
+//! The open connections of a listener: how many there may be, and which one is closed for a new
+//! one.
+//!
+//! A connection is idle from when its last response has been written until the head of the next
+//! request has arrived. Only a connection that has been idle for a second is closed at once,
+//! because a request may be on its way on the others. If no connection has been idle for so long,
+//! another one is closed after its next response, which announces that to the client.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::delivery::PendingDeliveries;
+
+/// All connections of a listener.
+pub(super) struct Connections {
+    permits: Arc<Semaphore>,
+    open: Arc<OpenConnections>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+struct OpenConnections {
+    by_number: Mutex<HashMap<u64, Arc<Connection>>>,
+    /// The start of the clock for idle times.
+    start: Instant,
+}
+
+/// A connection, as its requests see it.
+pub(in crate::api::http) struct Connection {
+    /// The return guards of the messages that the connection is writing.
+    pub(super) pending_deliveries: PendingDeliveries,
+    open: Arc<OpenConnections>,
+    /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
+    /// connection is idle, in microseconds since the start of the clock.
+    state: AtomicU64,
+    /// Whether the connection is closed after its next response.
+    closes_after_response: AtomicBool,
+    close: CancellationToken,
+}
+
+/// The connection has a request without a response.
+const PROCESSING: u64 = u64::MAX;
+/// The last response has not been written completely.
+const RESPONDING: u64 = u64::MAX - 1;
+/// The response is a stream, which continues until the client ends it.
+const STREAMING: u64 = u64::MAX - 2;
+
+/// Minimum idle time of a connection that is closed at once for a new one.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+
+impl Connections {
+    /// Creates the set of connections of a listener, with at most `max` connections.
+    pub(super) fn new(max: usize) -> Self {
+        let open = OpenConnections { by_number: Mutex::default(), start: Instant::now() };
+        let permits = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        Self { permits, open: Arc::new(open), tasks: TaskTracker::new(), closing: CancellationToken::new() }
+    }
+
+    /// Waits until one more connection may be open. If there are too many, it closes one as soon as
+    /// possible.
+    pub(super) async fn acquire(&self) -> OwnedSemaphorePermit {
+        loop {
+            if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+                return permit;
+            }
+            self.open.close_one();
+            if let Ok(permit) = timeout(IDLE_MIN / 4, self.permits.clone().acquire_owned()).await {
+                return permit.expect("the semaphore is never closed");
+            }
+        }
+    }
+
+    /// Serves a connection in a task of its own.
+    pub(super) fn serve<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        number: u64,
+        permit: OwnedSemaphorePermit,
+        serve: impl FnOnce(Arc<Connection>, CancellationToken) -> F,
+    ) {
+        let close = self.closing.child_token();
+        let connection = Arc::new(Connection {
+            pending_deliveries: PendingDeliveries::default(),
+            open: self.open.clone(),
+            state: AtomicU64::new(self.open.now_us()),
+            closes_after_response: AtomicBool::new(false),
+            close: close.clone(),
+        });
+        self.open.lock().insert(number, connection.clone());
+        let (open, serve) = (self.open.clone(), serve(connection, close));
+        self.tasks.spawn(async move {
+            serve.await;
+            open.lock().remove(&number);
+            drop(permit);
+        });
+    }
+
+    /// Closes each connection as soon as it has no request, and returns when all are closed.
+    pub(super) async fn close(self) {
+        self.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl OpenConnections {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
+        self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(STREAMING - 1)
+    }
+
+    /// Closes the connection that has been idle for longest, if it has been idle for [`IDLE_MIN`].
+    /// Otherwise lets another connection close after its next response, preferably one that has a
+    /// request.
+    fn close_one(&self) {
+        let open = self.lock();
+        let state = |connection: &&Arc<Connection>| connection.state.load(Ordering::SeqCst);
+        let idle_before = self.now_us().saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
+        let is_idle =
+            |connection: &&Arc<Connection>| state(connection) <= idle_before && !connection.close.is_cancelled();
+        if let Some(connection) = open.values().filter(is_idle).min_by_key(state) {
+            connection.close.cancel();
+            return;
+        }
+        let can_close_later = |connection: &&Arc<Connection>| {
+            state(connection) != STREAMING && !connection.closes_after_response.load(Ordering::SeqCst)
+        };
+        if let Some(connection) = open.values().filter(can_close_later).max_by_key(state) {
+            connection.closes_after_response.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Connection {
+    /// Records that a request has arrived.
+    pub(super) fn begin_request(&self) {
+        self.state.store(PROCESSING, Ordering::SeqCst);
+    }
+
+    /// Records that the response to the request is ready to be written. Returns whether the
+    /// connection is closed after it, which the response must announce.
+    pub(in crate::api::http) fn begin_response(&self, is_stream: bool) -> bool {
+        self.state.store(if is_stream { STREAMING } else { RESPONDING }, Ordering::SeqCst);
+        self.closes_after_response.load(Ordering::SeqCst)
+    }
+
+    /// Records that all responses so far have been written.
+    pub(super) fn written(&self) {
+        self.pending_deliveries.confirm();
+        if self.state.load(Ordering::SeqCst) == RESPONDING {
+            self.state.store(self.open.now_us(), Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether the connection has no request and nothing to write.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.load(Ordering::SeqCst) < STREAMING
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for PendingDeliveries {
+    type Rejection = Infallible;
+
+    /// Returns the deliveries of the connection of a request. A request without a connection, as in
+    /// unit tests, has deliveries that are never confirmed.
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let connection = parts.extensions.get::<Arc<Connection>>();
+        Ok(connection.map(|connection| connection.pending_deliveries.clone()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,87 @@
+//! Returns claimed and popped messages to their queue if the client of a waiting request
+//! disconnects before the whole response is written.
+//!
+//! The body of a response hands its [`ReturnGuard`] to the connection together with its last byte.
+//! The connection checks before each write that the client is still connected, and confirms the
+//! guards when everything is written. In all other cases the guard is dropped, which returns the
+//! messages. After that, it is up to the client: a claim lasts until its TTL ends.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+
+use crate::broker::undelivered::ReturnGuard;
+
+/// The return guards of the messages that a connection has been given to write. Clones are the
+/// same.
+#[derive(Clone, Debug, Default)]
+pub(in crate::api::http) struct PendingDeliveries(Arc<Mutex<Vec<ReturnGuard>>>);
+
+impl PendingDeliveries {
+    fn guards(&self) -> MutexGuard<'_, Vec<ReturnGuard>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether there are no guards.
+    pub(super) fn is_empty(&self) -> bool {
+        self.guards().is_empty()
+    }
+
+    /// Confirms the delivery of all messages, because everything is written.
+    pub(super) fn confirm(&self) {
+        std::mem::take(&mut *self.guards()).into_iter().for_each(ReturnGuard::delivered);
+    }
+}
+
+/// Returns the response with a guard that returns its messages unless the response is written to
+/// the connection of these deliveries.
+pub(in crate::api::http) fn with_return_guard(
+    response: Response,
+    return_guard: ReturnGuard,
+    deliveries: PendingDeliveries,
+) -> Response {
+    if !return_guard.is_armed() {
+        return response;
+    }
+    response.map(|body| Body::new(GuardedBody { body, return_guard: Some(return_guard), deliveries }))
+}
+
+/// A response body whose messages are delivered if all of it is written.
+struct GuardedBody {
+    body: Body,
+    return_guard: Option<ReturnGuard>,
+    deliveries: PendingDeliveries,
+}
+
+impl HttpBody for GuardedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        // With this frame the connection has the whole body, and writes it before anything else.
+        if (matches!(frame, Poll::Ready(Some(Ok(_)))) && self.body.is_end_stream())
+            || matches!(frame, Poll::Ready(None))
+        {
+            let return_guard = self.return_guard.take();
+            self.deliveries.guards().extend(return_guard);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,79 @@
+//! The state that all handlers share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRef;
+
+use super::memory_budget::MemoryBudget;
+use super::middleware::metering::Meters;
+use crate::api::wire::checksum::Checksums;
+use crate::auth::signed_url::Signer;
+use crate::broker::Broker;
+use crate::domain::ClientIdRule;
+use crate::metrics::Metrics;
+
+/// Maximum size in bytes of the received parts of all request bodies in progress.
+const REQUEST_BODIES_BYTES_MAX: usize = 256 << 20;
+/// Maximum size in bytes of the events that all streams hold because their clients do not read. The
+/// buffers of the connections are not included.
+const STREAM_EVENTS_BYTES_MAX: usize = 64 << 20;
+
+/// The state that all handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    /// Executes the operations of callers.
+    pub broker: Broker,
+    /// Configuration of the API.
+    pub settings: Arc<Settings>,
+    /// Metrics of the process.
+    pub metrics: Arc<Metrics>,
+    /// Metrics of each route.
+    pub(super) meters: Arc<Meters>,
+    /// Memory for request bodies.
+    pub(super) request_bodies: MemoryBudget,
+    /// Memory for events of streams.
+    pub(super) stream_events: MemoryBudget,
+}
+
+/// Configuration of the API.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether the routes for operators are served.
+    pub admin_mode: bool,
+    /// Which client ids are accepted.
+    pub client_id: ClientIdRule,
+    /// Maximum pause of a client that sends a request.
+    pub client_timeout: Duration,
+    /// Signs URLs. Without it, signed URLs are neither issued nor accepted.
+    pub signer: Option<Signer>,
+    /// Whether message documents have checksums.
+    pub checksums: Checksums,
+    /// Time without events after which a stream sends a heartbeat.
+    pub stream_heartbeat: Duration,
+}
+
+impl Service {
+    /// Creates the state of a service that meters the routes with these paths.
+    pub(super) fn new(
+        broker: Broker,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        paths: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        Self {
+            broker,
+            settings: Arc::new(settings),
+            meters: Arc::new(Meters::new(&metrics, paths)),
+            metrics,
+            request_bodies: MemoryBudget::new(REQUEST_BODIES_BYTES_MAX),
+            stream_events: MemoryBudget::new(STREAM_EVENTS_BYTES_MAX),
+        }
+    }
+}
+
+impl FromRef<Service> for Broker {
+    fn from_ref(service: &Service) -> Self {
+        service.broker.clone()
+    }
+}

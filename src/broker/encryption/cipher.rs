@@ -1,0 +1,137 @@
+//! The cipher of message bodies: AES-256-GCM-SIV (RFC 8452). Its key is the SHA-256 of the
+//! operator's passphrase.
+//!
+//! An encrypted body consists of the key's id (8 bytes), a random nonce (12 bytes) and the
+//! ciphertext. The tag makes the ciphertext 16 bytes longer than the plaintext. The project is
+//! authenticated with it, so a body that was encrypted for one project cannot be decrypted for
+//! another. If a nonce ever repeats, this mode reveals only whether two plaintexts are equal.
+
+use aes_gcm_siv::aead::{Aead, Generate, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
+use sha2::{Digest, Sha256};
+
+use crate::domain::ProjectId;
+
+const KEY_ID_BYTES: usize = 8;
+const NONCE_BYTES: usize = 12;
+/// Separates the hash that is a key's id from every other use of the key.
+const KEY_ID_PURPOSE: &[u8] = b"sukkal: the id of a message key";
+
+/// A key that encrypts and decrypts. It has no `Debug`, so that it cannot be logged.
+pub struct Cipher {
+    aead: Aes256GcmSiv,
+    key_id: [u8; KEY_ID_BYTES],
+}
+
+/// The reason why a body cannot be decrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The body was encrypted with another key.
+    OtherKey,
+    /// The body was changed, or was encrypted for another project.
+    Damaged,
+}
+
+impl Cipher {
+    /// Creates the cipher of this passphrase.
+    #[must_use]
+    pub fn new(passphrase: &str) -> Self {
+        let key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
+        let mut key_id = [0; KEY_ID_BYTES];
+        key_id
+            .copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(key).finalize()[..KEY_ID_BYTES]);
+        Self { aead: Aes256GcmSiv::new(&key), key_id }
+    }
+
+    /// Encrypts a body of this project.
+    #[must_use]
+    pub fn encrypt(&self, project: &ProjectId, plaintext: &[u8]) -> Vec<u8> {
+        let nonce = Nonce::generate();
+        let payload = Payload { msg: plaintext, aad: project.as_str().as_bytes() };
+        let ciphertext = self.aead.encrypt(&nonce, payload).expect("no body is longer than 64 GiB");
+        [&self.key_id[..], &nonce, &ciphertext].concat()
+    }
+
+    /// Decrypts a body of this project.
+    pub fn decrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
+        let (key_id, rest) = encrypted.split_at_checked(KEY_ID_BYTES).ok_or(Failure::Damaged)?;
+        if key_id != self.key_id {
+            return Err(Failure::OtherKey);
+        }
+        let (nonce, ciphertext) = rest.split_at_checked(NONCE_BYTES).ok_or(Failure::Damaged)?;
+        let nonce = Nonce::try_from(nonce).map_err(|_| Failure::Damaged)?;
+        let payload = Payload { msg: ciphertext, aad: project.as_str().as_bytes() };
+        self.aead.decrypt(&nonce, payload).map_err(|_| Failure::Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn project(name: &str) -> ProjectId {
+        ProjectId::new(name).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_is_decrypted_with_the_same_passphrase(plaintext: Vec<u8>, passphrase: String) {
+            let encrypted = Cipher::new(&passphrase).encrypt(&project("p"), &plaintext);
+
+            prop_assert_eq!(Cipher::new(&passphrase).decrypt(&project("p"), &encrypted), Ok(plaintext));
+        }
+
+        #[test]
+        fn a_changed_or_truncated_body_is_not_decrypted(plaintext: Vec<u8>, at: prop::sample::Index, change in 1..=255u8) {
+            let cipher = Cipher::new("secret");
+            let encrypted = cipher.encrypt(&project("p"), &plaintext);
+            let mut changed = encrypted.clone();
+            let at = at.index(encrypted.len());
+            changed[at] ^= change;
+
+            let failure = if at < KEY_ID_BYTES { Failure::OtherKey } else { Failure::Damaged };
+            prop_assert_eq!(cipher.decrypt(&project("p"), &changed), Err(failure));
+            prop_assert_eq!(cipher.decrypt(&project("p"), &encrypted[..at]), Err(Failure::Damaged));
+        }
+    }
+
+    #[test]
+    fn another_passphrase_is_recognized() {
+        let encrypted = Cipher::new("secret").encrypt(&project("p"), b"hello");
+
+        assert_eq!(Cipher::new("Secret").decrypt(&project("p"), &encrypted), Err(Failure::OtherKey));
+    }
+
+    #[test]
+    fn a_body_of_one_project_is_not_decrypted_for_another() {
+        let cipher = Cipher::new("secret");
+        let encrypted = cipher.encrypt(&project("p"), b"hello");
+
+        assert_eq!(cipher.decrypt(&project("q"), &encrypted), Err(Failure::Damaged));
+    }
+
+    #[test]
+    fn equal_bodies_are_encrypted_differently() {
+        let cipher = Cipher::new("secret");
+
+        assert_ne!(cipher.encrypt(&project("p"), b"hello"), cipher.encrypt(&project("p"), b"hello"));
+    }
+
+    #[test]
+    fn a_body_that_another_implementation_encrypted_is_decrypted() {
+        // Made by pyca/cryptography over OpenSSL from the same passphrase, project and plaintext.
+        let encrypted = [
+            0xa162_152c_6827_786b_u64,
+            0x0001_0203_0405_0607,
+            0x0809_0a0b_77ac_db96,
+            0xf27f_d218_18a6_6e31,
+            0x7d5e_43ee_1809_f999,
+            0x5300_0000_0000_0000,
+        ];
+        let encrypted = encrypted.map(u64::to_be_bytes).concat();
+
+        assert_eq!(Cipher::new("secret").decrypt(&project("p"), &encrypted[..41]), Ok(b"hello".to_vec()));
+    }
+}

@@ -1,0 +1,65 @@
+//! Deleting messages by their ids.
+
+use crate::auth::Caller;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::{ClaimId, MessageId, QueueId};
+use crate::storage::{DeleteOutcome, PresentedClaim};
+
+impl Broker {
+    /// Deletes the message with this id, if it exists. Deleting a claimed message requires its
+    /// claim id; deleting one that is not claimed requires that no claim id is given.
+    pub async fn delete_message(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        claim: Option<&str>,
+    ) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::DeleteMessage, &queue)?.admit().await?;
+        let Some(id) = MessageId::parse(id, &queue) else {
+            return Ok(store.ping().await?);
+        };
+        let claim = claim.map(|claim| ClaimId::parse(claim).map_or(PresentedClaim::Malformed, PresentedClaim::Id));
+        let deletion = self.run_to_completion(async move { store.delete_message(&queue, id, claim).await }).await?;
+        outcome(deletion)
+    }
+
+    /// Deletes the messages with these ids, as far as they exist.
+    ///
+    /// The claims are ignored unless the operator has set `message_delete_with_claim_id`. Then each
+    /// message must be under one of them, or nothing is deleted.
+    pub async fn delete_messages(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        ids: &[String],
+        claims: &[String],
+    ) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::DeleteMessages, &queue)?;
+        let ids = self.parse_ids(&queue, ids)?;
+        let requires_claims = self.limits.message_delete_with_claim_id;
+        if requires_claims && claims.is_empty() {
+            return Err(Error::Limit(
+                "this server deletes \"ids\" only with \"claim_ids\"; name the claims of the messages".to_owned(),
+            ));
+        }
+        let store = access.admit().await?;
+        if ids.is_empty() {
+            return Ok(store.ping().await?);
+        }
+        if !requires_claims {
+            return self.run_to_completion(async move { Ok(store.delete_messages(&queue, &ids).await?) }).await;
+        }
+        let claims: Vec<ClaimId> = claims.iter().filter_map(|claim| ClaimId::parse(claim)).collect();
+        outcome(self.run_to_completion(async move { store.delete_claimed(&queue, &ids, &claims).await }).await?)
+    }
+}
+
+fn outcome(deletion: DeleteOutcome) -> Result<(), Error> {
+    match deletion {
+        DeleteOutcome::Done => Ok(()),
+        DeleteOutcome::ClaimRequired | DeleteOutcome::ClaimedByAnother => Err(Error::Claimed),
+        DeleteOutcome::NotClaimed => Err(Error::NotClaimed),
+        DeleteOutcome::UnknownClaim => Err(Error::UnknownClaim),
+    }
+}

@@ -1,0 +1,10 @@
+//! Operations on messages.
+
+mod deleting;
+mod popping;
+mod posting;
+mod reading;
+
+pub use self::posting::{Delay, Draft, PostRequest, TenantDraft};
+pub(super) use self::reading::Start;
+pub use self::reading::{Listed, MessageQuery, Since};

@@ -1,0 +1,69 @@
+//! Popping messages: returning them and deleting them in the same step.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::auth::Caller;
+use crate::broker::access::AdmittedStore;
+use crate::broker::encryption::DecryptedPop;
+use crate::broker::range::check_range;
+use crate::broker::undelivered::{ReturnGuard, Undelivered};
+use crate::broker::{Action, Broker, Error};
+use crate::domain::{Message, QueueId};
+
+/// How long a pop waits until messages that cannot be decrypted are restored.
+const RESTORE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+impl Broker {
+    /// Pops up to `count` of the next available messages. If there is none, waits up to `wait_s`
+    /// seconds for one.
+    pub async fn pop_messages(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        count: i64,
+        wait_s: Option<i64>,
+    ) -> Result<Undelivered<Vec<Message>>, Error> {
+        let access = self.store.authorize(caller, Action::PopMessages, &queue)?;
+        let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
+        let wait = self.waiting.check_duration(wait_s)?;
+        let pop = |store| {
+            let (this, queue) = (self.clone(), queue.clone());
+            self.run_to_completion(async move { this.pop_once(&store, &queue, limit as usize, !wait.is_zero()).await })
+        };
+        let popped = self.waiting.take_within(&access, &queue, wait, pop).await?;
+        Ok(popped.unwrap_or_else(|| Undelivered { value: Vec::new(), return_guard: ReturnGuard::none() }))
+    }
+
+    async fn pop_once(
+        &self,
+        store: &AdmittedStore,
+        queue: &QueueId,
+        limit: usize,
+        is_returnable: bool,
+    ) -> Result<Option<Undelivered<Vec<Message>>>, Error> {
+        let limit = self.encryption.claimable(store, queue, limit).await?;
+        let popped = store.pop_messages(queue, limit).await?;
+        if popped.is_empty() {
+            return Ok(None);
+        }
+        let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
+        if let Some((unreadable, error)) = failed {
+            let restored = self.writes.spawn(self.clone().restore_until_stored(queue.clone(), unreadable));
+            // The task continues by itself if it takes longer.
+            let _finished = timeout(RESTORE_WAIT_MAX, restored).await;
+            if value.is_empty() {
+                return Err(error);
+            }
+            tracing::error!(%error, "a popped message cannot be decrypted and was returned to its queue");
+        }
+        let return_guard = if is_returnable {
+            ReturnGuard::of_popped(self, queue, readable)
+        } else {
+            self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
+            ReturnGuard::none()
+        };
+        Ok(Some(Undelivered { value, return_guard }))
+    }
+}

@@ -1,0 +1,228 @@
+//! Posts messages: checks them against the queue's metadata, and stores all of them or none.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::auth::{Caller, Client};
+use crate::broker::access::{AdmittedStore, require_client};
+use crate::broker::range::check_range;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::limits::MESSAGE_TTL_S_MIN;
+use crate::domain::{
+    Body, ClientId, IdempotencyKey, MessageId, Metadata, NewMessage, QueueId, Revision, ShardAssignment, Sharding,
+    Tenant, Warning, WithWarnings,
+};
+use crate::storage::{self, Post, PostOutcome};
+
+/// Maximum number of attempts of a post whose queue changes at the same time.
+const ATTEMPTS_MAX: usize = 32;
+/// Maximum number of tenants that one request to a fair queue may name.
+const TENANTS_PER_POST_MAX: usize = 64;
+
+/// A message as its poster describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Time to live in seconds; `None` for the queue's default.
+    pub ttl_s: Option<i64>,
+    /// The time before the message becomes available.
+    pub delay: Delay,
+    /// The tenant that the message belongs to.
+    pub tenant: TenantDraft,
+    /// The content of the message.
+    pub body: Body,
+}
+
+/// The delay that a poster names. Only queues that delay messages check it, so it may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delay {
+    /// The queue's default.
+    #[default]
+    Unset,
+    /// This number of seconds.
+    Seconds(i64),
+    /// A value that is not an integer.
+    Malformed,
+}
+
+/// The tenant that a poster names. Only fair queues check it, so it may be anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TenantDraft {
+    /// The client that posts.
+    #[default]
+    Unset,
+    /// This tenant.
+    Named(Tenant),
+    /// A value that is not a tenant.
+    Malformed,
+}
+
+/// A request to post messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostRequest {
+    /// The messages.
+    pub drafts: Vec<Draft>,
+    /// Size of the request in bytes, which a queue may limit.
+    pub bytes: u64,
+    /// The key by which the store recognizes a repetition of the request.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+impl Broker {
+    /// Posts all the messages or none, and creates the queue if it does not exist. Returns the ids
+    /// of the messages in the order given.
+    pub async fn post_messages(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        request: PostRequest,
+    ) -> Result<WithWarnings<Vec<MessageId>>, Error> {
+        let client = require_client(caller)?;
+        let access = self.store.authorize(caller, Action::PostMessages, &queue)?;
+        let (count, max) = (request.drafts.len(), self.limits.max_messages_per_post);
+        if !(1..=max as usize).contains(&count) {
+            return Err(Error::Limit(format!("the request has {count} messages; it must have between 1 and {max}")));
+        }
+        // A queue at its last known revision takes one operation, which a store completes by
+        // itself.
+        let store = access.admit().await?;
+        let known = self.known_queues.get(&queue);
+        if let Some(known) = &known
+            && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
+        {
+            match self.try_to_post(&store, client, &queue, known.revision, &messages, &request).await? {
+                PostOutcome::Posted(ids) => return Ok(with_warnings(ids, &known.metadata, &request)),
+                PostOutcome::Stale(_) => {}
+                PostOutcome::KeyReused => return Err(Error::OtherContent),
+            }
+        }
+        let this = self.clone();
+        let client = client.clone();
+        self.run_to_completion(async move { this.post_at_current_revision(&store, &client, queue, &request).await })
+            .await
+    }
+
+    /// Posts to a queue that has changed since its last known revision, or is not known yet.
+    async fn post_at_current_revision(
+        &self,
+        store: &AdmittedStore,
+        client: &Client,
+        queue: QueueId,
+        request: &PostRequest,
+    ) -> Result<WithWarnings<Vec<MessageId>>, Error> {
+        let mut known = store.get_queue(&queue).await?;
+        let unset = Metadata::default();
+        for _ in 0..ATTEMPTS_MAX {
+            let metadata = known.as_ref().map_or(&unset, |queue| &queue.metadata);
+            // Before the queue is created, because a refused request changes nothing.
+            let messages = self.prepare(client, &queue, metadata, request)?;
+            let Some(current) = known else {
+                store.create_queue(&queue, &unset).await?;
+                known = store.get_queue(&queue).await?;
+                continue;
+            };
+            match self.try_to_post(store, client, &queue, current.revision, &messages, request).await? {
+                PostOutcome::Posted(ids) => {
+                    let posted = with_warnings(ids, &current.metadata, request);
+                    self.known_queues.insert(queue, Arc::new(current));
+                    return Ok(posted);
+                }
+                PostOutcome::Stale(now) => known = now,
+                PostOutcome::KeyReused => return Err(Error::OtherContent),
+            }
+        }
+        Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
+    }
+
+    async fn try_to_post(
+        &self,
+        store: &AdmittedStore,
+        client: &Client,
+        queue: &QueueId,
+        seen: Revision,
+        messages: &[NewMessage],
+        request: &PostRequest,
+    ) -> Result<PostOutcome, Error> {
+        let idempotency =
+            request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
+        Ok(store
+            .post_messages(queue, &Post { last_known_revision: seen, client: &client.id, messages, idempotency })
+            .await?)
+    }
+
+    /// Returns the messages as a queue with this metadata stores them.
+    fn prepare(
+        &self,
+        client: &Client,
+        queue: &QueueId,
+        metadata: &Metadata,
+        request: &PostRequest,
+    ) -> Result<Vec<NewMessage>, Error> {
+        let mut messages = self.check_drafts(metadata, request)?;
+        if let Some(sharding) = metadata.sharding() {
+            assign_shards(sharding, &client.id, &request.drafts, &mut messages)?;
+        }
+        self.encryption.encrypt(queue, metadata, messages)
+    }
+
+    /// Checks the messages against the metadata of their queue, and fills in its defaults.
+    fn check_drafts(&self, metadata: &Metadata, request: &PostRequest) -> Result<Vec<NewMessage>, Error> {
+        let (bytes, max) = (request.bytes, metadata.post_bytes_max(&self.limits));
+        if bytes > max {
+            return Err(Error::Limit(format!("the request has {bytes} bytes; at most {max} are allowed")));
+        }
+        let default_ttl_s = metadata.default_message_ttl_s(&self.limits);
+        let default_delay_s = metadata.default_message_delay_s();
+        if default_delay_s.is_some() && request.drafts.iter().any(|draft| draft.delay == Delay::Malformed) {
+            return Err(Error::DelayType);
+        }
+        let check = |draft: &Draft| {
+            let ttl_s = match draft.ttl_s {
+                Some(ttl) => check_range("ttl", ttl, MESSAGE_TTL_S_MIN, self.limits.max_message_ttl)?,
+                None => default_ttl_s,
+            };
+            let delay_s = match (default_delay_s, draft.delay) {
+                (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
+                (default, _) => default.unwrap_or(0),
+            };
+            Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone(), assignment: None })
+        };
+        request.drafts.iter().map(check).collect()
+    }
+}
+
+/// Gives each message the shard assignment of its tenant, which is the client if the draft names
+/// none.
+fn assign_shards(
+    sharding: Sharding,
+    client: &ClientId,
+    drafts: &[Draft],
+    messages: &mut [NewMessage],
+) -> Result<(), Error> {
+    let unnamed = Tenant::of_client(client);
+    let tenant_of = |draft: &Draft| match &draft.tenant {
+        TenantDraft::Unset => Ok(unnamed.clone()),
+        TenantDraft::Named(tenant) => Ok(tenant.clone()),
+        TenantDraft::Malformed => Err(Error::TenantType),
+    };
+    let tenants: Vec<Tenant> = drafts.iter().map(tenant_of).collect::<Result<_, _>>()?;
+    let count = tenants.iter().collect::<HashSet<_>>().len();
+    if count > TENANTS_PER_POST_MAX {
+        return Err(Error::Limit(format!(
+            "the request names {count} tenants; in a fair queue it may name at most {TENANTS_PER_POST_MAX}"
+        )));
+    }
+    let mut assignments: HashMap<&Tenant, Arc<ShardAssignment>> = HashMap::new();
+    for (tenant, message) in tenants.iter().zip(messages) {
+        message.assignment =
+            Some(assignments.entry(tenant).or_insert_with(|| Arc::new(sharding.assign(tenant))).clone());
+    }
+    Ok(())
+}
+
+/// Returns the ids with a warning if the request names delays that the queue ignores. A delay of 0
+/// does not count.
+fn with_warnings(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> WithWarnings<Vec<MessageId>> {
+    let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
+    let is_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
+    WithWarnings { value: ids, warnings: is_ignored.then_some(Warning::DelayIgnored).into_iter().collect() }
+}

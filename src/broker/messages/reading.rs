@@ -1,0 +1,179 @@
+//! Reading messages: pages of the feed, and messages by their ids.
+
+use std::collections::HashMap;
+
+use tokio::time::Instant;
+
+use crate::auth::Caller;
+use crate::broker::access::{Access, AdmittedStore};
+use crate::broker::range::check_range;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::{Message, MessageId, QueueId, Rank, Scope};
+use crate::storage::{Listing, Page};
+
+/// A query for messages of a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageQuery {
+    /// Only messages behind the one with this id, which need not exist any more.
+    pub marker: Option<String>,
+    /// Only messages that are posted from this time on.
+    pub since: Option<Since>,
+    /// Number of seconds to wait for a message if there is none.
+    pub wait_s: Option<i64>,
+    /// Maximum number of messages; `None` for the service's default.
+    pub limit: Option<i64>,
+    /// Whether the caller's own messages are listed too.
+    pub echo: bool,
+    /// Which messages are listed besides the available ones.
+    pub scope: Scope,
+}
+
+/// A time at which reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// The time of the query, by the store's clock.
+    Now,
+    /// The first position that is not before this time, in microseconds since 1970.
+    Time(u64),
+}
+
+/// The position at which reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::broker) enum Start {
+    Oldest,
+    Behind(Rank),
+    Now,
+}
+
+/// A page of a feed with its position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The page.
+    pub page: Page,
+    /// The position of the page's end; `None` if that is before the oldest message.
+    pub position: Option<Rank>,
+}
+
+impl Start {
+    /// Returns the position behind which reading starts; `None` to start at the oldest message.
+    pub(in crate::broker) async fn position(
+        self,
+        store: &AdmittedStore,
+        queue: &QueueId,
+    ) -> Result<Option<Rank>, Error> {
+        Ok(match self {
+            Self::Oldest => None,
+            Self::Behind(rank) => Some(rank),
+            Self::Now => Some(store.queue_status(queue).await?.position()),
+        })
+    }
+}
+
+impl MessageQuery {
+    /// Returns where reading starts; `None` if the marker cannot be a message id of this queue.
+    pub(in crate::broker) fn start(&self, queue: &QueueId) -> Result<Option<Start>, Error> {
+        match (&self.marker, self.since) {
+            (Some(_), Some(_)) => {
+                Err(Error::Limit("\"marker\" and \"since\" cannot be combined; give one of them".to_owned()))
+            }
+            (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::Behind(id.rank()))),
+            (None, Some(Since::Now)) => Ok(Some(Start::Now)),
+            (None, Some(Since::Time(0)) | None) => Ok(Some(Start::Oldest)),
+            (None, Some(Since::Time(time_us))) => Ok(Some(Start::Behind(Rank::new(time_us - 1).unwrap_or(Rank::MAX)))),
+        }
+    }
+}
+
+impl Broker {
+    /// Returns a page of the feed. It is empty only if the query matches no message, and none that
+    /// matches arrives while the caller waits.
+    pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Listed, Error> {
+        let access = self.store.authorize(caller, Action::ListMessages, queue)?;
+        let limit = self.check_page_limit(query.limit)?;
+        let wait = self.waiting.check_duration(query.wait_s)?;
+        // No message is behind a marker that cannot be an id of this queue.
+        let Some(start) = query.start(queue)? else {
+            return Ok(Listed::default());
+        };
+        let store = access.admit().await?;
+        let after = start.position(&store, queue).await?;
+        let own = caller.as_client().map(|client| client.id.clone());
+        let listing = Listing { after, limit, not_from: own.filter(|_| !query.echo), scope: query.scope };
+        let page = if wait.is_zero() {
+            store.list_messages(queue, &listing).await?
+        } else {
+            drop(store);
+            self.waiting.read_until(&access, queue, &listing, Instant::now() + wait).await?
+        };
+        let page = self.encryption.decrypt_page(queue, page)?;
+        let position = page.messages.last().map(|message| message.id.rank()).or(after);
+        Ok(Listed { page, position })
+    }
+
+    /// Checks the number of messages that a page may have; without one it is the service's default.
+    pub(in crate::broker) fn check_page_limit(&self, limit: Option<i64>) -> Result<usize, Error> {
+        let limit = match limit {
+            Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
+            None => self.limits.messages_per_page(),
+        };
+        Ok(limit as usize)
+    }
+
+    /// Returns the message with this id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMessage`] if it does not exist.
+    pub async fn get_message(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Message, Error> {
+        let access = self.store.authorize(caller, Action::GetMessage, queue)?;
+        let ids: Vec<MessageId> = MessageId::parse(id, queue).into_iter().collect();
+        let found = self.find_messages(&access, queue, &ids).await?;
+        found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))
+    }
+
+    /// Returns the messages with these ids, in their order and as often as they are named. Ids of
+    /// messages that do not exist are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMessage`] if none of the messages exists.
+    pub async fn get_messages(&self, caller: &Caller, queue: &QueueId, ids: &[String]) -> Result<Vec<Message>, Error> {
+        let access = self.store.authorize(caller, Action::GetMessages, queue)?;
+        let wanted = self.parse_ids(queue, ids)?;
+        let mut unique = wanted.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        let found = self.find_messages(&access, queue, &unique).await?;
+        let found: HashMap<MessageId, Message> = found.into_iter().map(|message| (message.id, message)).collect();
+        if found.is_empty() {
+            return Err(no_message(queue, ids));
+        }
+        Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn find_messages(&self, access: &Access, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        let store = access.admit().await?;
+        if ids.is_empty() {
+            store.ping().await?;
+            return Ok(Vec::new());
+        }
+        self.encryption.decrypt_all(queue, store.get_messages(queue, ids).await?)
+    }
+
+    /// Returns those of the ids that can be ids of this queue. The others cannot name a message.
+    pub(super) fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
+        let max = self.limits.max_messages_per_page;
+        if ids.is_empty() || ids.len() > max as usize {
+            return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {max}", ids.len())));
+        }
+        Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
+    }
+}
+
+fn no_message(queue: &QueueId, ids: &[String]) -> Error {
+    let (name, project) = (queue.name(), queue.project());
+    Error::NoMessage(format!(
+        "No messages with IDs: ['{}'] found in the queue {name} for project {project}.",
+        ids.join("', '")
+    ))
+}

@@ -1,0 +1,72 @@
+//! Claims, which are leases on messages: the trait and its results.
+
+use async_trait::async_trait;
+
+use super::error::Error;
+use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+
+/// Maximum number of consecutive claims of a queue that are served from their preferred shards.
+pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
+
+/// Stores claims. At any time, a message is under at most one claim.
+#[async_trait]
+pub trait ClaimStore: Send + Sync {
+    /// Claims up to `new.limit` of the next available messages in one atomic step, and fewer if
+    /// they are large.
+    ///
+    /// Returns `None` if no message is available. When the claim expires or is released, the
+    /// messages that it still holds become available again at their original positions. A message
+    /// that would expire before the claim lives until the claim's time to live and grace have
+    /// passed.
+    ///
+    /// The next messages are the oldest ones. In a fair queue, the shards are served in rotation,
+    /// one message from each, its oldest. The rotation continues behind the shard that was served
+    /// last, whichever client it was served for. Messages without a shard, posted when the queue
+    /// was not fair, take turns like a shard.
+    ///
+    /// A claim with preferred shards is served from these alone as long as they have messages, and
+    /// does not advance the rotation. After [`PREFERRED_IN_A_ROW_MAX`] such claims in a row, the
+    /// next one is served as if it had no preference.
+    ///
+    /// Messages that were already delivered as often as the queue allows become dead letters
+    /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
+    /// crashes in between.
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
+
+    /// Returns the claim with the messages that it still holds, or `None` if it is not live.
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
+
+    /// Restarts a live claim with this term, for all messages that it still holds.
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error>;
+
+    /// Returns one message of a live claim to the queue. Has no effect on a message that the claim
+    /// does not hold.
+    ///
+    /// Without a delay, the message becomes available at once. With a delay in seconds, it stays
+    /// unavailable for that time: it belongs to no claim, but counts as claimed. The delay does not
+    /// extend the message's life.
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimOutcome, Error>;
+
+    /// Releases the claim. Releasing an expired or unknown claim has no effect.
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
+
+    /// Releases a claim that its client never received, and undoes its effect on the messages'
+    /// delivery state: the claim does not count as a delivery. Withdrawing an expired or unknown
+    /// claim has no effect.
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
+}
+
+/// The result of an operation on an existing claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// The claim is live, and the operation was applied to it.
+    Done,
+    /// The claim is expired or unknown. Nothing was changed.
+    Gone,
+}

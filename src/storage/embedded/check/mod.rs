@@ -1,0 +1,70 @@
+//! Verifies a store's integrity: each message is in one set and is counted once.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Buf;
+
+use crate::storage::embedded::check::findings::Findings;
+use crate::storage::embedded::engine::error::damaged;
+use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::rows::keys::{self, DISCARDED, EXPIRIES, QUEUES, kept_until};
+use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
+use crate::storage::embedded::transaction::read::View;
+use crate::storage::{Check, Error};
+
+mod findings;
+mod queue;
+mod scan;
+mod shards;
+
+impl<T: Table> View<T> {
+    /// Verifies the whole store, which takes as long as reading it.
+    pub(super) fn check(&self) -> Result<Check, Error> {
+        let mut check = Check::default();
+        let mut numbers = HashMap::new();
+        let mut projects: HashMap<Vec<u8>, u64> = HashMap::new();
+        for (key, row) in self.all_with(&[QUEUES])? {
+            let queue = keys::decode_queue(&key).ok_or_else(|| damaged("a queue's name"))?;
+            let mut findings = Findings { check: &mut check, subject: queue.to_string() };
+            findings.check.queues += 1;
+            match (QueueRow::decode(&row), read_queue(&row)) {
+                (Ok((row, _)), Ok(_)) => {
+                    let other = numbers.insert(row.number, queue.clone());
+                    findings.expect(other.is_none(), "its contents number belongs to another queue too");
+                    match self.check_queue(&queue, &row, &mut findings) {
+                        // The rest of this queue is not verified.
+                        Err(Error::Corrupt(reason)) => findings.expect(false, reason),
+                        outcome => outcome?,
+                    }
+                }
+                (Err(error), _) | (_, Err(error)) => findings.expect(false, error),
+            }
+            *projects.entry(keys::project_count(queue.project())).or_default() += 1;
+        }
+        let mut findings = Findings { check: &mut check, subject: "the registry".to_owned() };
+        let counted: HashMap<Vec<u8>, u64> = self
+            .all_with(&keys::project_counts_prefix())?
+            .into_iter()
+            .map(|(key, count)| (key, (&*count).try_get_u64().unwrap_or(0)))
+            .collect();
+        findings.expect(counted == projects, "the stored numbers of queues are wrong");
+        let discarded: HashSet<u64> =
+            self.all_with(&[DISCARDED])?.iter().filter_map(|(key, _)| keys::discarded_number(key)).collect();
+        for number in self.numbers()? {
+            let is_known = numbers.contains_key(&number) != discarded.contains(&number);
+            findings.expect(
+                is_known,
+                format_args!("contents {number} belong to no queue, or to a queue although they are discarded"),
+            );
+        }
+        for (expiry, _) in self.all_with(&[EXPIRIES])? {
+            let kept = self.registry.get(keys::expiring_key(&expiry))?;
+            let until = kept.and_then(|kept| kept_until(kept.value()));
+            findings.expect(
+                keys::expiry(until.unwrap_or(0), keys::expiring_key(&expiry)) == expiry,
+                "an expiry differs from that of its row",
+            );
+        }
+        Ok(check)
+    }
+}

@@ -1,0 +1,126 @@
+//! Claim operations of the store: create, get, renew, return, release, withdraw. See
+//! `scripts/shared/claims.lua`.
+
+use async_trait::async_trait;
+
+use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::storage::embedded::rows::keys::Part;
+use crate::storage::embedded::rows::lease::{Lease, lease_key};
+use crate::storage::embedded::rows::located::Located;
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::transaction::read::show;
+use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::entry::{Delivery, Entry, UNDELIVERED};
+use crate::storage::key::key_of;
+use crate::storage::{ClaimOutcome, ClaimStore, Error};
+
+mod leases;
+
+#[async_trait]
+impl ClaimStore for EmbeddedStore {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+        let (of, new) = (queue.clone(), new.clone());
+        self.write_up_to_date_in_steps(queue, None, move |store, row, now_us| {
+            let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
+            if given.is_empty() {
+                return Ok(Step::Done(None));
+            }
+            let id = ClaimId::random();
+            // Deliveries are counted only where their number is limited.
+            let count = u32::from(row.policy.dead_letters.is_some());
+            let mut messages = Vec::with_capacity(given.len());
+            for found in &given {
+                let before = found.located.entry;
+                let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
+                let delivery = before.delivery_state();
+                let count = delivery.count.saturating_add(count).min(UNDELIVERED - 1);
+                entry.delivery = Some(Delivery { count, is_undelivered: false, ..delivery });
+                let entry = store.prolong(row.number, entry, new.term, now_us)?;
+                let claimed = Located { set: Part::InFlight, entry, ..found.located };
+                store.move_to(row.number, &found.located, &claimed)?;
+                messages.push(show(&of, &claimed, &found.record, now_us)?);
+            }
+            let keys = given.iter().map(|found| *found.located.key()).collect();
+            store.put_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
+            let pickup_delays = given
+                .iter()
+                .zip(&messages)
+                .filter_map(|(found, message)| found.pickup_delay(message, now_us))
+                .collect();
+            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, pickup_delays })))
+        })
+        .await
+    }
+
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
+        let of = queue.clone();
+        let claim = self.read_up_to_date(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
+        Ok(claim.await?.flatten())
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
+            let Some(row) = store.view.claim(number, id)? else {
+                return Ok(ClaimOutcome::Gone);
+            };
+            let still = store.view.held_messages(number, Lease::Claim(id), &row.keys)?;
+            for located in &still {
+                let entry = store.prolong(number, located.entry, term, now_us)?;
+                store.put_entry(number, &Located { entry, ..*located })?;
+            }
+            let keys = still.iter().map(|located| *located.key()).collect();
+            store.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
+            store.put_claim(number, id, term.ttl_s, keys, now_us)?;
+            store.notify(number, 0);
+            Ok(ClaimOutcome::Done)
+        })
+        .await
+    }
+
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimOutcome, Error> {
+        let key = id.is_of(queue).then(|| key_of(id));
+        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
+            if store.view.claim(number, claim)?.is_none() {
+                return Ok(ClaimOutcome::Gone);
+            }
+            // An id of another queue has a key that this claim holds only by an unlikely
+            // coincidence.
+            for located in store.view.held_messages(number, Lease::Claim(claim), key.as_slice())? {
+                match delay_s {
+                    0 => store.make_available(number, &located)?,
+                    delay_s => store.return_with_delay(number, &located, delay_s, now_us)?,
+                }
+            }
+            Ok(ClaimOutcome::Done)
+        })
+        .await
+    }
+
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                store.release(number, Lease::Claim(id), row.end_us)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                for located in store.end_lease(number, Lease::Claim(id), row.end_us)? {
+                    store.restore_delivery(number, &located)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}

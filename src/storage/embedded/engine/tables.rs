@@ -1,0 +1,21 @@
+//! The tables of the file, and the version of their format.
+
+use redb::{ReadableTable, TableDefinition};
+
+pub(crate) type Slice = &'static [u8];
+
+/// Version of the stored format. Other versions of Sukkal may have another one.
+pub(crate) const FORMAT_VERSION: u32 = 3;
+
+pub(crate) const FORMAT: &[u8] = b"format";
+
+pub(crate) const REGISTRY: TableDefinition<'static, Slice, Slice> = TableDefinition::new("registry");
+pub(crate) const CONTENTS: TableDefinition<'static, Slice, Slice> = TableDefinition::new("contents");
+
+/// Exists only within a write transaction that reserves space: see `transaction/write.rs`.
+pub(crate) const SPACE_RESERVATION: TableDefinition<'static, Slice, Slice> = TableDefinition::new("room");
+
+/// A table in a read transaction or in a write transaction.
+pub(crate) trait Table: ReadableTable<Slice, Slice> {}
+
+impl<T: ReadableTable<Slice, Slice>> Table for T {}

@@ -1,0 +1,78 @@
+//! Lists messages of a feed in steps, so that a long feed does not block other tasks.
+
+use tokio::task::yield_now;
+
+use crate::domain::{ClientId, QueueId, Rank};
+use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::rows::keys::Part;
+use crate::storage::embedded::rows::located::Merged;
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::transaction::budget::RecordBudget;
+use crate::storage::embedded::transaction::read::View;
+use crate::storage::key::rank_of;
+use crate::storage::{Error, Listing, Page};
+
+/// Maximum number of entries examined in one step. Between steps, other tasks run.
+pub(crate) const EXAMINED_PER_STEP: usize = 1_000;
+
+pub(crate) async fn list_messages(store: &EmbeddedStore, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
+    let mut listing = listing.clone();
+    loop {
+        let (of, step) = (queue.clone(), listing.clone());
+        let page = store.read_up_to_date_with_row(queue, move |view, row, state, now_us| {
+            // In a queue that no longer delays messages, the delayed ones that are left are not
+            // listed.
+            let delayed = step.scope.delayed && row.policy.delays;
+            let (page, last) = view.list_messages(&of, row.number, &step, delayed, now_us)?;
+            Ok((Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page }, last))
+        });
+        let Some((page, examined_to)) = page.await? else {
+            return Ok(Page { reached: listing.after, ..Page::default() });
+        };
+        if page.is_last || !page.messages.is_empty() {
+            let last = page.messages.last().map(|message| message.id.rank());
+            return Ok(Page { reached: last.or(examined_to), ..page });
+        }
+        listing.after = examined_to;
+        yield_now().await;
+    }
+}
+
+impl<T: Table> View<T> {
+    /// Returns the page that one step finds, and the position that the step reached.
+    pub(crate) fn list_messages(
+        &self,
+        queue: &QueueId,
+        number: u64,
+        listing: &Listing,
+        delayed: bool,
+        now_us: u64,
+    ) -> Result<(Page, Option<Rank>), Error> {
+        let not_from = listing.not_from.as_ref().map(ClientId::poster);
+        let from = listing.after.map_or(0, |after| after.micros() + 1);
+        let scope = [(Part::Ready, true), (Part::InFlight, listing.scope.claimed), (Part::Delayed, delayed)];
+        let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
+        let (mut listed, mut budget, mut is_last, mut examined_to) =
+            (Vec::new(), RecordBudget::default(), true, listing.after);
+        let feed = Merged::new(wanted.map(|set| self.entries(number, set, from)).collect::<Result<_, _>>()?)?;
+        for (examined, located) in feed.enumerate() {
+            let located = located?;
+            if listed.len() == listing.limit || examined >= EXAMINED_PER_STEP.max(listing.limit) {
+                is_last = false;
+                break;
+            }
+            if not_from != Some(located.entry.poster) {
+                // A message that does not fit starts the next page. No later message may come
+                // before it.
+                if !budget.try_add(&located) {
+                    is_last = false;
+                    break;
+                }
+                listed.push(located);
+            }
+            examined_to = Rank::new(rank_of(located.key()));
+        }
+        let messages = self.messages(queue, number, listed, now_us)?;
+        Ok((Page { messages, delays: delayed, is_fair: false, is_last, reached: None }, examined_to))
+    }
+}

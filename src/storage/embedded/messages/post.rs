@@ -1,0 +1,158 @@
+//! Posts the messages of a request, in order and after every visible message, or none of them. A
+//! post does not apply due changes first, because it only adds messages. In a fair queue it does,
+//! because the messages in each shard decide the assignment of new ones.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use redb::ReadableTable;
+
+use crate::domain::client::Poster;
+use crate::domain::message::Nonce;
+use crate::domain::{QueueId, Revision, ShardAssignment};
+use crate::storage::embedded::engine::clock::{self, end_s};
+use crate::storage::embedded::messages::ranks::NewRecord;
+use crate::storage::embedded::rows::keys::{self, Key, kept_until};
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::transaction::write::WriteTransaction;
+use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::entry::SizeClass;
+use crate::storage::key::{KEY_BYTES, id_of, nonce_bytes};
+use crate::storage::{Error, Post, PostOutcome, record};
+
+/// A request in the form that the writer thread needs.
+struct Request {
+    queue: QueueId,
+    last_known_revision: Revision,
+    poster: Poster,
+    messages: Vec<NewMessage>,
+    idempotency: Option<Idempotency>,
+}
+
+struct NewMessage {
+    nonce: [u8; 5],
+    delay_s: u32,
+    ttl_s: u32,
+    size: SizeClass,
+    record: Bytes,
+    assignment: Option<Arc<ShardAssignment>>,
+}
+
+struct Idempotency {
+    name: [u8; 16],
+    digest: [u8; 16],
+    kept_s: u32,
+}
+
+/// Position of the digest in a stored result, after the time until which it is kept.
+const DIGEST: std::ops::Range<usize> = 8..24;
+
+pub(crate) async fn post_messages(
+    store: &EmbeddedStore,
+    queue: &QueueId,
+    post: &Post<'_>,
+) -> Result<PostOutcome, Error> {
+    let request = Request::new(queue, post);
+    let bytes = request.messages.iter().map(|message| message.record.len()).sum();
+    store.write(bytes, move |store| store.post_request(&request)).await
+}
+
+impl Request {
+    fn new(queue: &QueueId, post: &Post<'_>) -> Self {
+        let messages = post.messages.iter().map(|message| {
+            let record = record::new(message);
+            NewMessage {
+                nonce: nonce_bytes(Nonce::random()),
+                delay_s: message.delay_s,
+                ttl_s: message.ttl_s,
+                size: SizeClass::of(record.len()),
+                record,
+                assignment: message.assignment.clone(),
+            }
+        });
+        let idempotency = post.idempotency.map(|(idempotency, kept_s)| Idempotency {
+            name: idempotency.name(post.client),
+            digest: idempotency.digest(post.client),
+            kept_s,
+        });
+        let poster = post.client.poster();
+        Self {
+            queue: queue.clone(),
+            last_known_revision: post.last_known_revision,
+            poster,
+            messages: messages.collect(),
+            idempotency,
+        }
+    }
+}
+
+impl WriteTransaction<'_> {
+    fn post_request(&mut self, request: &Request) -> Result<Step<PostOutcome>, Error> {
+        let row = self.row(&request.queue)?;
+        if let (Some(idempotency), Some(row)) = (&request.idempotency, &row)
+            && let Some(kept) = self.kept_answer(&request.queue, row.number, idempotency)?
+        {
+            return Ok(Step::Done(kept));
+        }
+        let Some(row) = row.filter(|row| row.revision == request.last_known_revision) else {
+            return Ok(Step::Done(PostOutcome::Stale(self.view.queue(&request.queue)?)));
+        };
+        let now_us = self.now_us(&request.queue);
+        if self.is_fair(&row)? && self.apply_due_changes(&row, now_us)? {
+            return Ok(Step::Again);
+        }
+        if self.is_fair(&row)? {
+            let assignments = request.messages.iter().filter_map(|message| message.assignment.as_ref());
+            self.count_tenants(row.number, now_us, assignments.map(|assignment| &assignment.tenant))?;
+        }
+        let records = request.messages.iter().map(|message| NewRecord {
+            nonce: message.nonce,
+            delay_s: message.delay_s,
+            record: message.record.clone(),
+            end_s: end_s(now_us, message.ttl_s),
+            poster: request.poster,
+            size: message.size,
+            delivery: None,
+            assignment: message.assignment.clone(),
+        });
+        let keys = self.post(&row, now_us, &records.collect::<Vec<_>>())?;
+        if let Some(idempotency) = &request.idempotency {
+            self.put_answer(row.number, idempotency, &keys)?;
+        }
+        posted(&request.queue, &keys).map(Step::Done)
+    }
+
+    /// Returns the result that is stored for a request's idempotency key. It is stored under the
+    /// number of the queue's contents, so that it ends with them.
+    fn kept_answer(
+        &self,
+        queue: &QueueId,
+        number: u64,
+        idempotency: &Idempotency,
+    ) -> Result<Option<PostOutcome>, Error> {
+        let Some(kept) = self.view.registry.get(&*keys::answer(number, idempotency.name))? else {
+            return Ok(None);
+        };
+        let kept = kept.value();
+        if kept_until(kept) <= Some(clock::now_us()) {
+            return Ok(None);
+        }
+        if kept.get(DIGEST) != Some(&idempotency.digest) {
+            return Ok(Some(PostOutcome::KeyReused));
+        }
+        posted(queue, kept[DIGEST.end..].as_chunks::<KEY_BYTES>().0).map(Some)
+    }
+
+    fn put_answer(&mut self, number: u64, idempotency: &Idempotency, keys: &[Key]) -> Result<(), Error> {
+        let end_us = clock::now_us() + u64::from(idempotency.kept_s) * 1_000_000;
+        let mut answer = Vec::with_capacity(DIGEST.end + KEY_BYTES * keys.len());
+        answer.put_u64(end_us);
+        answer.extend_from_slice(&idempotency.digest);
+        answer.extend(keys.iter().flatten());
+        self.put_registry_until(end_us, &keys::answer(number, idempotency.name), &answer)
+    }
+}
+
+fn posted(queue: &QueueId, keys: &[Key]) -> Result<PostOutcome, Error> {
+    keys.iter().map(|key| id_of(queue, key)).collect::<Result<_, _>>().map(PostOutcome::Posted)
+}

@@ -1,0 +1,273 @@
+//! Every key that Sukkal stores, in two tables.
+//!
+//! Table `registry` is ordered by name. `Q` stands for the project, with `0xff` after each zero
+//! byte, then two zero bytes and the queue's name. So keys sort by project and name, and no two
+//! queue ids have the same key.
+//!
+//! | key | value |
+//! |---|---|
+//! | `format` | version of this format: see `engine/tables.rs` |
+//! | `n` | last contents number that was assigned |
+//! | `p` project | number of queues in the project |
+//! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata |
+//! | `g` Q | tombstone of a deleted queue, for a day: the last rank that it may have assigned |
+//! | `o` number name | result of a post with an idempotency key: expiry, digest, keys of its messages |
+//! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
+//! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
+//! | `t` number | nothing: the contents with this number are discarded |
+//!
+//! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
+//! number, and a purge and a deletion discard the old one. A key is the number, the part, and then:
+//!
+//! | part | rest of the key | value |
+//! |---|---|---|
+//! | `STATE` | | assigned ranks, message counts, time of the next due change: see `state.rs` |
+//! | `MESSAGE` | key | the message's record |
+//! | `READY`, `DELAYED`, `IN_FLIGHT` | key | the entry, in exactly one of the three: see `storage/entry.rs`, and `located.rs` |
+//! | `LEASE` | end (µs), lease | nothing: the lease ends at this time |
+//! | `CLAIM` | claim | time to live, start, end, keys of the claimed messages |
+//! | `EXPIRATION` | second, key | nothing: the message ends then; there is one for each message |
+//! | `TURN` | shard, key | entry of an available message with a shard, or a passed one: see `shard_counts.rs` |
+//! | `SHARD` | block | counts of the shards of a block, and their passed entries; absent if all are 0 |
+//! | `TENANTS` | | the tenants that posted most recently: see `tenants.rs` |
+
+use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
+use crate::storage::key::KEY_BYTES;
+use crate::storage::key::key_of;
+
+pub(in crate::storage::embedded) use crate::storage::key::Key;
+
+pub(crate) const LAST_NUMBER: &[u8] = b"n";
+pub(crate) const QUEUES: u8 = b'q';
+pub(crate) const EXPIRIES: u8 = b'x';
+pub(crate) const DISCARDED: u8 = b't';
+const PROJECTS: u8 = b'p';
+const TOMBSTONES: u8 = b'g';
+const ANSWERS: u8 = b'o';
+const RESTORED: u8 = b'r';
+
+/// The kinds of rows that are stored under a contents number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Part {
+    State = 0,
+    Message = 1,
+    Ready = 2,
+    Delayed = 3,
+    InFlight = 4,
+    Lease = 5,
+    Claim = 6,
+    Expiration = 7,
+    Turn = 8,
+    Shard = 9,
+    Tenants = 10,
+}
+
+const PROJECT_END: [u8; 2] = [0, 0];
+const TIME_BYTES: usize = 8;
+const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
+
+/// Returns the key of the number of queues in a project.
+pub(crate) fn project_count(project: &ProjectId) -> Vec<u8> {
+    [&[PROJECTS], project.as_str().as_bytes()].concat()
+}
+
+/// Returns the common prefix of the keys of all those numbers.
+pub(crate) fn project_counts_prefix() -> [u8; 1] {
+    [PROJECTS]
+}
+
+/// Returns the common prefix of the keys of a project's queues.
+pub(crate) fn queues_prefix(project: &ProjectId) -> Vec<u8> {
+    named(QUEUES, project, "")
+}
+
+/// Returns the key of a queue.
+pub(crate) fn queue(queue: &QueueId) -> Vec<u8> {
+    named(QUEUES, queue.project(), queue.name().as_str())
+}
+
+/// Returns the key of a queue's tombstone.
+pub(crate) fn tombstone(queue: &QueueId) -> Vec<u8> {
+    named(TOMBSTONES, queue.project(), queue.name().as_str())
+}
+
+/// Returns the key of the stored result for an idempotency key of that name.
+pub(crate) fn answer(number: u64, name: [u8; 16]) -> Vec<u8> {
+    [&[ANSWERS][..], &number.to_be_bytes(), &name].concat()
+}
+
+/// Returns the key that records that a message of this pop was restored.
+pub(crate) fn restored(number: u64, pop: [u8; 16], key: &Key) -> Vec<u8> {
+    [&[RESTORED][..], &number.to_be_bytes(), &pop, key].concat()
+}
+
+/// Returns the key that records until when (µs) another key of the registry is kept.
+pub(crate) fn expiry(end_us: u64, key: &[u8]) -> Vec<u8> {
+    [&[EXPIRIES][..], &end_us.to_be_bytes(), key].concat()
+}
+
+/// Returns the key that an expiry key refers to.
+pub(crate) fn expiring_key(expiry: &[u8]) -> &[u8] {
+    expiry.get(1 + TIME_BYTES..).unwrap_or_default()
+}
+
+/// Returns the key that marks a contents number as discarded.
+pub(crate) fn discarded(number: u64) -> Vec<u8> {
+    [&[DISCARDED][..], &number.to_be_bytes()].concat()
+}
+
+/// Returns the contents number of such a key.
+pub(crate) fn discarded_number(discarded: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(discarded.get(1..)?.try_into().ok()?))
+}
+
+/// Returns the queue with this key.
+pub(crate) fn decode_queue(key: &[u8]) -> Option<QueueId> {
+    let mut project = Vec::new();
+    let mut rest = key.strip_prefix(&[QUEUES])?;
+    loop {
+        match rest {
+            [0, 0xff, more @ ..] => {
+                project.push(0);
+                rest = more;
+            }
+            [0, 0, name @ ..] => {
+                let name: QueueName = str::from_utf8(name).ok()?.parse().ok()?;
+                let project = ProjectId::new(str::from_utf8(&project).ok()?)?;
+                return QueueId::new(project, name).ok();
+            }
+            [byte, more @ ..] => {
+                project.push(*byte);
+                rest = more;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// Returns the first key after all keys with this prefix.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// Returns the common prefix of all keys of a part.
+pub(crate) fn part_prefix(number: u64, part: Part) -> Vec<u8> {
+    content(number, part, &[])
+}
+
+/// Returns a key of `contents`.
+pub(crate) fn content(number: u64, part: Part, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(TIME_BYTES + 1 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(rest);
+    key
+}
+
+/// Returns a key of `contents` for a message.
+pub(crate) fn message(number: u64, part: Part, key: &Key) -> [u8; MESSAGE_KEY_BYTES] {
+    let mut of = [0; MESSAGE_KEY_BYTES];
+    of[..TIME_BYTES].copy_from_slice(&number.to_be_bytes());
+    of[TIME_BYTES] = part as u8;
+    of[TIME_BYTES + 1..].copy_from_slice(key);
+    of
+}
+
+/// Returns a key of `contents` with a time before the rest.
+pub(crate) fn timed(number: u64, part: Part, time: u64, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(2 * TIME_BYTES + 1 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(&time.to_be_bytes());
+    key.extend_from_slice(rest);
+    key
+}
+
+/// Returns a key of `contents` with a shard before the rest.
+pub(crate) fn shard(number: u64, part: Part, shard: u16, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(TIME_BYTES + 1 + 2 + rest.len());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(part as u8);
+    key.extend_from_slice(&shard.to_be_bytes());
+    key.extend_from_slice(rest);
+    key
+}
+
+/// Returns the shard and the rest of a key that has a shard.
+pub(crate) fn shard_and_rest(key: &[u8]) -> Option<(u16, &[u8])> {
+    let (shard, rest) = rest(key).split_first_chunk()?;
+    Some((u16::from_be_bytes(*shard), rest))
+}
+
+/// Returns the rest of a key of `contents`, after number and part.
+pub(crate) fn rest(key: &[u8]) -> &[u8] {
+    key.get(TIME_BYTES + 1..).unwrap_or_default()
+}
+
+/// Returns the time and the rest of a key that has a time.
+pub(crate) fn time_and_rest(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (time, rest) = rest(key).split_first_chunk()?;
+    Some((u64::from_be_bytes(*time), rest))
+}
+
+fn named(kind: u8, project: &ProjectId, name: &str) -> Vec<u8> {
+    let project = project.as_str().as_bytes();
+    let mut key = Vec::with_capacity(3 + project.len() + name.len());
+    key.push(kind);
+    for byte in project {
+        key.push(*byte);
+        if *byte == 0 {
+            key.push(u8::MAX);
+        }
+    }
+    key.extend_from_slice(&PROJECT_END);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// Returns the time (µs) until which an entry of the registry is kept. Its value begins with it.
+pub(crate) fn kept_until(value: &[u8]) -> Option<u64> {
+    value.first_chunk().map(|end| u64::from_be_bytes(*end))
+}
+
+/// Returns the keys of those ids that can belong to this queue. A key does not contain the
+/// fingerprint of the queue, so ids of other queues must be filtered out here.
+pub(crate) fn own_keys(queue: &QueueId, ids: &[MessageId]) -> Vec<Key> {
+    ids.iter().copied().filter(|id| id.is_of(queue)).map(key_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(project: &str, name: &str) -> QueueId {
+        QueueId::new(ProjectId::new(project).unwrap(), name.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn keys_sort_like_queues_and_decode_to_them() {
+        let projects = ["a", "a\0", "a\0b", "a\u{1}", "ab", "a/b", "ä", "\0", "\0\0", "b"];
+        let mut queues: Vec<QueueId> =
+            projects.iter().flat_map(|project| ["-", "a", "a.b", "b"].map(|name| id(project, name))).collect();
+
+        queues.sort();
+        let keys: Vec<Vec<u8>> = queues.iter().map(queue).collect();
+
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        for (queue, key) in queues.iter().zip(&keys) {
+            assert_eq!(decode_queue(key).as_ref(), Some(queue));
+            let of = queues_prefix(queue.project());
+            let same: Vec<_> = keys.iter().filter(|key| key.starts_with(&of)).collect();
+            assert_eq!(same.len(), 4, "{queue:?}");
+            assert!(*key < prefix_end(&of));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The row of a queue: what its owner has set.
+
+use bytes::{BufMut, Bytes};
+
+use crate::domain::{Queue, QueueName, Revision, Sharding};
+use crate::storage::embedded::engine::error::damaged;
+use crate::storage::{Error, record};
+
+const POLICY_HEAD: usize = 9;
+const ROW_HEAD: usize = 18;
+
+/// A queue in the registry, without its metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueueRow {
+    /// The number under which the contents of the queue are stored.
+    pub(crate) number: u64,
+    pub(crate) revision: Revision,
+    pub(crate) policy: Policy,
+}
+
+/// The part of a queue's metadata that the store itself applies: see `record::policy`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Policy {
+    /// Whether the queue delays messages.
+    pub(crate) delays: bool,
+    pub(crate) dead_letters: Option<DeadLetters>,
+    /// How the queue is divided into shards, if it is fair.
+    pub(crate) sharding: Option<Sharding>,
+}
+
+/// What happens to messages that reached the maximum number of deliveries.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DeadLetters {
+    pub(crate) count_max: u32,
+    /// Time to live in seconds after the move; 0 keeps the original expiration.
+    pub(crate) ttl_s: u32,
+    pub(crate) target: QueueName,
+}
+
+impl QueueRow {
+    /// Encodes a row from the encoded policy and metadata.
+    pub(crate) fn encode(number: u64, revision: Revision, policy: &Bytes, metadata: &Bytes) -> Vec<u8> {
+        let mut row = Vec::with_capacity(ROW_HEAD + policy.len() + metadata.len());
+        row.put_u64(number);
+        row.put_u64(revision.0);
+        row.put_u16(u16::try_from(policy.len()).expect("a queue's name is short"));
+        row.put_slice(policy);
+        row.put_slice(metadata);
+        row
+    }
+
+    /// Returns an encoded row with another contents number.
+    pub(crate) fn renumbered(row: &[u8], number: u64) -> Vec<u8> {
+        [&number.to_be_bytes()[..], row.get(8..).unwrap_or_default()].concat()
+    }
+
+    /// Returns the row and the encoded metadata.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
+        let row = || {
+            let (number, rest) = bytes.split_first_chunk()?;
+            let (revision, rest) = rest.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (policy, metadata) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+            let revision = Revision(u64::from_be_bytes(*revision));
+            Some((Self { number: u64::from_be_bytes(*number), revision, policy: Policy::decode(policy)? }, metadata))
+        };
+        row().ok_or_else(|| damaged("a queue"))
+    }
+}
+
+impl Policy {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::default());
+        }
+        let (head, rest) = bytes.split_at_checked(POLICY_HEAD)?;
+        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let is_set = |flag| head[0] & flag != 0;
+        let (sharding, target) = if is_set(record::FAIR) {
+            let (shards, rest) = rest.split_first_chunk()?;
+            let (per_tenant, target) = rest.split_first_chunk()?;
+            (Some(Sharding::new(u16::from_be_bytes(*shards), u16::from_be_bytes(*per_tenant))?), target)
+        } else {
+            (None, rest)
+        };
+        let dead_letters = match target {
+            [] => None,
+            target => Some(DeadLetters {
+                count_max: number(1),
+                ttl_s: number(5),
+                target: str::from_utf8(target).ok()?.parse().ok()?,
+            }),
+        };
+        Some(Self { delays: is_set(record::DELAYS), dead_letters, sharding })
+    }
+}
+
+/// Decodes the queue with its metadata.
+pub(crate) fn read_queue(row: &[u8]) -> Result<Queue, Error> {
+    let (row, metadata) = QueueRow::decode(row)?;
+    Ok(Queue { metadata: record::metadata(metadata)?, revision: row.revision })
+}

@@ -1,0 +1,58 @@
+//! Unit tests that need a whole store, and the functions that they share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::domain::{
+    Body, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Sharding, Tenant, Term,
+};
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::{ClaimStore, MessageStore, Post, QueueStore};
+
+mod check;
+mod due_changes;
+mod list;
+mod read_ahead;
+mod shards;
+mod writer;
+
+pub(crate) fn poster() -> ClientId {
+    ClientIdRule::Text(1..=9).parse("a client").unwrap()
+}
+
+/// Creates a queue with this metadata.
+pub(crate) async fn queue(store: &EmbeddedStore, name: &str, keys: Value) -> QueueId {
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();
+    let metadata = Metadata::from_store(keys.as_object().cloned().unwrap_or_default());
+    store.create_queue(&queue, &metadata).await.unwrap();
+    queue
+}
+
+/// Posts messages with bodies of about this size.
+pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, bytes: usize) {
+    let seen = store.get_queue(queue).await.unwrap().unwrap().revision;
+    let body = Body::from_msgpack(rmp_serde::to_vec(&"x".repeat(bytes)).unwrap().into());
+    let messages = vec![NewMessage { ttl_s: 300, delay_s: 0, body, assignment: None }; count];
+    let post = Post { last_known_revision: seen, client: &poster(), messages: &messages, idempotency: None };
+    store.post_messages(queue, &post).await.unwrap();
+}
+
+/// Creates a fair queue with messages in one shard, and claims the first of them.
+pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId, ClaimId) {
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), "work".parse().unwrap()).unwrap();
+    let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
+    let metadata = Metadata::from_store(keys.as_object().unwrap().clone());
+    store.create_queue(&queue, &metadata).await.unwrap();
+    let seen = store.get_queue(&queue).await.unwrap().unwrap().revision;
+    let assignment = Arc::new(Sharding::new(2, 1).unwrap().assign(&Tenant::new("a").unwrap()));
+    let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
+    let message = NewMessage { ttl_s: 60, delay_s: 0, body, assignment: Some(assignment) };
+    let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
+    let post = Post { last_known_revision: seen, client: &client, messages: &vec![message; posted], idempotency: None };
+    store.post_messages(&queue, &post).await.unwrap();
+    let claim = NewClaim { limit: 1, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+    let claim = store.create_claim(&queue, &claim).await.unwrap().unwrap().id;
+    (queue, claim)
+}

@@ -1,0 +1,25 @@
+//! The maximum size of an answer.
+
+use crate::storage::embedded::rows::located::Located;
+
+/// Maximum number of bytes of records in an answer. One message always fits.
+const ANSWER_BYTES_MAX: usize = 512 * 1024;
+
+/// The bytes of records so far in an answer, or in what one step moves.
+#[derive(Debug, Default)]
+pub(crate) struct RecordBudget {
+    bytes: usize,
+}
+
+impl RecordBudget {
+    /// Adds a message, by its size class, and returns true; or returns false if it does not fit.
+    /// The first message always fits.
+    pub(crate) fn try_add(&mut self, located: &Located) -> bool {
+        let bytes = self.bytes + located.entry.size.bytes_max();
+        if self.bytes > 0 && bytes > ANSWER_BYTES_MAX {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+}

@@ -1,0 +1,342 @@
+//! Sends every command to the server that has its slot, with a timeout for each attempt, and
+//! retries commands that may be repeated. Nothing outside `storage/redis` uses `fred`.
+//!
+//! A server of a cluster that no longer has the slot replies so. That counts as a failed attempt,
+//! and the next attempt goes to the server that the cluster then names. A server that is handing
+//! the slot over (`ASK`) is retried until it is done.
+
+mod cluster_slots;
+mod failure;
+mod health;
+mod layout;
+mod listener;
+mod pool;
+mod servers;
+mod startup;
+mod subscriber;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fred::clients::Client;
+use fred::error::Error as FredError;
+use fred::interfaces::{ClientLike, LuaInterface};
+use fred::types::{ClusterHash, CustomCommand, Key, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+pub(super) use self::failure::error_from_reply;
+pub(super) use self::servers::Servers;
+pub(super) use self::subscriber::Subscriber;
+
+use self::failure::{error_from_failure, has_not_run, is_permanent, no_server_known};
+use self::layout::Layout;
+use super::keys::{self, QueueKeys};
+use super::reply::Reply;
+use super::script::{QUEUE_APPLY_DUE, Script};
+use crate::storage::{Admission, Error, Load};
+
+/// How long a command is attempted. The last attempt may outlast it by its own timeout; together
+/// they stay below two seconds.
+const RETRY_TIMEOUT: Duration = Duration::from_millis(1_300);
+const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(30);
+
+/// Kind of the reply of a script if due changes must be applied to its queue first.
+const DUE: &str = "due";
+
+/// Connections to a Redis server, a Sentinel group or a cluster. Clones share them.
+#[derive(Clone)]
+pub(super) struct Connection {
+    servers: Servers,
+    layout: Layout,
+}
+
+impl Connection {
+    /// Uses these servers, if they have the supported layout.
+    pub(super) fn new(servers: Servers) -> Self {
+        let this = Self { servers, layout: Layout::unknown() };
+        tokio::spawn(this.clone().verify_layout());
+        tokio::spawn(this.clone().warn_about_eviction());
+        this
+    }
+
+    /// Completes with a message if the store turns out to have a layout that this release does not
+    /// support.
+    pub(super) async fn unsupported_layout(&self) -> String {
+        self.layout.unsupported().await
+    }
+
+    /// Notifies of each connection to a server, and of slots that have moved.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.servers.changes()
+    }
+
+    /// Returns all slots by the server that has them, without the slots that no server has. The
+    /// list is empty while the cluster is not known.
+    pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
+        self.servers.slots_by_server()
+    }
+
+    /// Returns the admission that bounds the operations on a key.
+    pub(super) fn admission_of(&self, key: impl FnOnce() -> String) -> Arc<Admission> {
+        // The key is not needed for the only slot of a single server, and costs more than the rest
+        // of this function.
+        let slot = if self.servers.are_clustered() { self.slot(&key()) } else { 0 };
+        self.servers.admission(slot)
+    }
+
+    /// Returns the load of all servers together.
+    pub(super) fn load(&self) -> Load {
+        self.servers.load()
+    }
+
+    /// Returns the slot of a key: one script can use all keys of a slot.
+    pub(super) fn slot(&self, key: &str) -> u16 {
+        self.servers.slot(key)
+    }
+
+    /// Runs a script on a queue. The script must be idempotent, because it is repeated if its reply
+    /// is lost.
+    pub(super) async fn run(&self, script: &Script, queue: &QueueKeys, args: &[Bytes]) -> Result<Reply, Error> {
+        self.evaluate(script, self.keys(script, queue), args.to_vec(), always).await
+    }
+
+    /// The same for keys that do not belong to a queue.
+    pub(super) async fn run_on(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
+        self.evaluate(script, keys, args, always).await
+    }
+
+    /// Runs a script on a queue. If due changes must be applied first, applies them in steps and
+    /// runs the script again. Returns the kind of the reply, and the rest of it.
+    pub(super) async fn run_applying_due(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+    ) -> Result<(String, Reply), Error> {
+        self.evaluate_applying_due(script, queue, args, always).await
+    }
+
+    /// The same for a script that must not run twice. It is repeated only if it has certainly not
+    /// run. If its reply is lost, so is the result of the script.
+    pub(super) async fn run_at_most_once(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+    ) -> Result<(String, Reply), Error> {
+        self.evaluate_applying_due(script, queue, args, has_not_run).await
+    }
+
+    async fn evaluate_applying_due(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+        may_repeat: fn(&FredError) -> bool,
+    ) -> Result<(String, Reply), Error> {
+        loop {
+            let mut reply = self.evaluate(script, self.keys(script, queue), args.to_vec(), may_repeat).await?;
+            let kind = reply.text()?;
+            if kind != DUE {
+                return Ok((kind, reply));
+            }
+            self.apply_due(queue).await?;
+        }
+    }
+
+    /// Applies the due changes of a queue, some hundreds of messages per script, so that other
+    /// commands run in between.
+    pub(super) async fn apply_due(&self, queue: &QueueKeys) -> Result<(), Error> {
+        while self.run(&QUEUE_APPLY_DUE, queue, &[]).await?.text()? == "again" {}
+        Ok(())
+    }
+
+    /// Returns the keys of a queue that a script gets.
+    fn keys(&self, script: &Script, queue: &QueueKeys) -> Vec<String> {
+        queue.named(script.keys, self.slot(queue.prefix()))
+    }
+
+    async fn evaluate(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        args: Vec<Bytes>,
+        may_repeat: fn(&FredError) -> bool,
+    ) -> Result<Reply, Error> {
+        let slot = keys.first().map_or(0, |key| self.slot(key));
+        let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
+        let args: Vec<Value> = args.into_iter().map(Value::from).collect();
+        let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
+        self.require_layout(script.name).await?;
+        self.retry(script.name, slot, may_repeat, attempt).await
+    }
+
+    /// Runs a command on the slot of `key`. The command must be idempotent.
+    pub(super) async fn command(&self, name: &'static str, key: &str, args: &[&str]) -> Result<Reply, Error> {
+        let args = args.iter().map(|arg| Value::from(*arg));
+        self.command_with(name, key, args).await
+    }
+
+    /// The same with arguments of any kind.
+    pub(super) async fn command_with(
+        &self,
+        name: &'static str,
+        key: &str,
+        args: impl IntoIterator<Item = Value>,
+    ) -> Result<Reply, Error> {
+        self.require_layout(name).await?;
+        self.command_unchecked(name, key, args).await
+    }
+
+    /// Runs a command without a key on the server that has the slot. The command must be
+    /// idempotent.
+    pub(super) async fn command_on(&self, slot: u16, name: &'static str, args: &[&str]) -> Result<Reply, Error> {
+        self.require_layout(name).await?;
+        self.send_command(name, slot, args.iter().map(|word| Value::from(*word)).collect()).await
+    }
+
+    /// The same as `command_with`, whatever layout the store has.
+    async fn command_unchecked(
+        &self,
+        name: &'static str,
+        key: &str,
+        args: impl IntoIterator<Item = Value>,
+    ) -> Result<Reply, Error> {
+        let args = [Value::from(key)].into_iter().chain(args).collect();
+        self.send_command(name, self.slot(key), args).await
+    }
+
+    async fn send_command(&self, name: &'static str, slot: u16, args: Vec<Value>) -> Result<Reply, Error> {
+        // The command goes to a client of one server, so the hash policy is not used.
+        let command = CustomCommand::new_static(name, ClusterHash::Random, false);
+        self.retry(name, slot, always, |client| send(client, command.clone(), args.clone())).await
+    }
+
+    /// Succeeds if Redis answers. In a cluster it asks a server that is connected.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        self.command_on(self.servers.connected_slot(), "PING", &[]).await.map(|_pong| ())
+    }
+
+    /// Succeeds if Redis answers and can write. In a cluster it asks a server whose disk was full,
+    /// or else one that is connected. Deleting a key works even if Redis has no memory left.
+    pub(super) async fn probe(&self) -> Result<(), Error> {
+        let slot = self.servers.slot_with_full_disk().unwrap_or_else(|| self.servers.connected_slot());
+        let deleted = self.command_on(slot, "DEL", &[&keys::probe(slot)]).await;
+        if deleted.is_ok()
+            && let Some(server) = self.servers.of_slot(slot)
+        {
+            server.pool.health.note_write(None);
+        }
+        deleted.map(|_none| ())
+    }
+
+    /// Records that the server of a slot has refused a command.
+    pub(super) fn note_refusal(&self, slot: u16, error: &Error) {
+        let Some(server) = self.servers.of_slot(slot) else {
+            return;
+        };
+        match error {
+            Error::DiskFull(reason) => server.pool.health.note_write(Some(reason)),
+            Error::Unavailable(reason) | Error::MemoryFull(reason) => server.pool.health.note_refusal(reason),
+            Error::Overloaded | Error::Corrupt(_) => {}
+        }
+    }
+
+    pub(super) fn has_full_disk(&self) -> bool {
+        self.servers.slot_with_full_disk().is_some()
+    }
+
+    /// Waits until the store is known to have the supported layout.
+    async fn require_layout(&self, what: &str) -> Result<(), Error> {
+        if self.layout.is_supported() {
+            return Ok(());
+        }
+        let slot = self.slot(keys::LAYOUT);
+        let wait_max = RETRY_TIMEOUT.saturating_sub(self.disconnected_for(slot));
+        self.layout.wait_until_supported(wait_max).await.map_err(|error| match error {
+            Error::Unavailable(reason) => self.unavailable(what, slot, &reason),
+            error => error,
+        })
+    }
+
+    /// Returns how long the server of a slot has been known to have no connection.
+    fn disconnected_for(&self, slot: u16) -> Duration {
+        self.servers.of_slot(slot).map_or(Duration::ZERO, |server| server.pool.disconnected_for())
+    }
+
+    /// Repeats an attempt until it succeeds, fails permanently, must not be repeated, or the time
+    /// is up.
+    async fn retry<F>(
+        &self,
+        what: &str,
+        slot: u16,
+        may_repeat: fn(&FredError) -> bool,
+        attempt: impl Fn(Client) -> F,
+    ) -> Result<Reply, Error>
+    where
+        F: Future<Output = Result<Value, FredError>>,
+    {
+        // Earlier commands have already waited for this server as long as they may.
+        if self.disconnected_for(slot) > RETRY_TIMEOUT {
+            self.servers.refresh_soon();
+            return Err(self.unavailable(what, slot, "there is no connection"));
+        }
+        let began = Instant::now();
+        loop {
+            let server = self.servers.of_slot(slot);
+            let answer = match &server {
+                // Boxed, because the futures of the operations around it are moved, and this one is
+                // large.
+                Some(server) => Box::pin(server.pool.select().attempt(&attempt)).await,
+                None => Err(no_server_known()),
+            };
+            let failure = match answer {
+                Ok(value) => return Ok(Reply::new(value)),
+                Err(error) if is_permanent(&error) => {
+                    let error = error_from_failure(what, &error);
+                    self.note_refusal(slot, &error);
+                    return Err(error);
+                }
+                Err(error) => error,
+            };
+            self.servers.refresh_soon();
+            let is_timed_out = began.elapsed() >= RETRY_TIMEOUT;
+            if is_timed_out || !may_repeat(&failure) {
+                let is_silent = server.as_ref().is_none_or(|server| server.pool.is_silent_since(began));
+                if let Some(server) = server.filter(|_| is_timed_out && is_silent) {
+                    server.pool.health.note_silence();
+                }
+                let error = self.unavailable(what, slot, &failure.to_string());
+                if is_timed_out && is_silent {
+                    self.servers.admission(slot).refuse_waiting(&error);
+                }
+                return Err(error);
+            }
+            sleep(PAUSE_BETWEEN_ATTEMPTS).await;
+        }
+    }
+
+    /// Returns the error of a command that could not run: the problem of its server if known, else
+    /// that of the command.
+    fn unavailable(&self, what: &str, slot: u16, reason: &str) -> Error {
+        Error::Unavailable(self.servers.unavailable_reason(slot).unwrap_or_else(|| format!("{what}: {reason}")))
+    }
+}
+
+async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
+    match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
+        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text(), keys, args).await,
+        answer => answer,
+    }
+}
+
+async fn send(client: Client, command: CustomCommand, args: Vec<Value>) -> Result<Value, FredError> {
+    client.custom(command, args).await
+}
+
+fn always(_failure: &FredError) -> bool {
+    true
+}

@@ -1,0 +1,85 @@
+//! What a process verifies when it has connected: the layout of the store, and a setting of Redis
+//! under which messages are lost.
+
+use std::time::Duration;
+
+use fred::types::Value;
+use tokio::time::{sleep, timeout};
+use tracing::{error, warn};
+
+use super::Connection;
+use super::layout::{KEY_OF_LAYOUT_1, LAYOUT};
+use crate::storage::Error;
+use crate::storage::redis::keys;
+
+const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
+/// Pause between two reads of the layout if it was supported before the connection was lost.
+const PAUSE_BETWEEN_LAYOUT_CHECKS: Duration = Duration::from_secs(1);
+const PAUSE_BETWEEN_INFO_ATTEMPTS: Duration = Duration::from_secs(5);
+
+impl Connection {
+    /// Reads the layout of the store now and after each connection.
+    pub(super) async fn verify_layout(self) {
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            match self.read_layout().await {
+                Ok(version) => {
+                    self.layout.set_version(version.as_deref());
+                    if changes.changed().await.is_err() {
+                        return;
+                    }
+                }
+                Err(_away) if self.layout.is_supported() => sleep(PAUSE_BETWEEN_LAYOUT_CHECKS).await,
+                Err(error) => {
+                    let reason = error.reason();
+                    // Problems of the server itself have already been logged.
+                    let is_logged_already = self.servers.unavailable_reason(self.slot(keys::LAYOUT)).is_some();
+                    if self.layout.set_unknown(reason) && !is_logged_already {
+                        error!(reason, "the store cannot be used");
+                    }
+                    sleep(PAUSE_BETWEEN_LAYOUT_READS).await;
+                }
+            }
+        }
+    }
+
+    /// Reads the version of the layout, and writes it if the store is empty. Returns `None` for a
+    /// store that is not empty and has no version.
+    async fn read_layout(&self) -> Result<Option<String>, Error> {
+        let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
+        if version.is_some() {
+            return Ok(version);
+        }
+        // The order matters: another process may be writing the version, which it does before
+        // anything else.
+        let is_layout_1 = self.command_unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
+        let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
+        if version.is_some() || is_layout_1 {
+            return Ok(version);
+        }
+        self.command_unchecked("SET", keys::LAYOUT, [LAYOUT, "NX"].map(Value::from)).await?;
+        self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()
+    }
+
+    /// Logs a warning if Redis may evict keys, because it would drop messages that were
+    /// acknowledged.
+    pub(super) async fn warn_about_eviction(self) {
+        let mut changes = self.changes();
+        let memory = loop {
+            let slot = self.servers.connected_slot();
+            if let Ok(mut reply) = self.send_command("INFO", slot, vec![Value::from("memory")]).await {
+                break reply.text().unwrap_or_default();
+            }
+            let _either_way = timeout(PAUSE_BETWEEN_INFO_ATTEMPTS, changes.changed()).await;
+        };
+        let policy =
+            memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
+        if policy != "noeviction" {
+            warn!(
+                policy,
+                "Redis evicts keys when it is full and so loses messages: set maxmemory-policy to noeviction"
+            );
+        }
+    }
+}

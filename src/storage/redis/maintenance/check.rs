@@ -1,0 +1,176 @@
+//! Verifies the integrity of the store, a limited number of messages per script, so that other
+//! operations are hardly delayed.
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+
+use super::walk::UnreachableServers;
+use crate::domain::{ClaimId, QueueId};
+use crate::storage::key::id_of;
+use crate::storage::redis::RedisStore;
+use crate::storage::redis::arguments;
+use crate::storage::redis::keys::{self, QueueKeys};
+use crate::storage::redis::reply::{self, Reply};
+use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_CLAIMS, Script};
+use crate::storage::{Check, Error, QueueStore};
+
+/// Approximate number of keys that one `SCAN` visits.
+const KEYS_PER_SCAN: u32 = 1_000;
+const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, and the janitor does not find it";
+/// Number of messages or claims that one script checks.
+const CHECKED_PER_STEP: u64 = 100;
+const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
+const CLAIM_PARTS: [&str; 3] = ["leases", "claims", "shards"];
+
+impl RedisStore {
+    /// Checks all queues, and repairs what can be repaired if `repairs` is set.
+    pub(super) async fn check_all(&self, repairs: bool) -> Result<Check, Error> {
+        let mut check = Check::default();
+        // Comes first, so that the loop below finds the queues that it registers.
+        let unregistered = self.check_registrations(repairs, &mut check).await?;
+        for queue in &unregistered {
+            self.check_readable(queue, &mut check).await?;
+        }
+        let mut unreachable = UnreachableServers::new();
+        let mut queues = self.queues_after(None, &mut unreachable).await?;
+        while let Some(last) = queues.last() {
+            for queue in &queues {
+                self.check_readable(queue, &mut check).await?;
+            }
+            queues = self.queues_after(Some(last), &mut unreachable).await?;
+        }
+        if !unreachable.is_empty() {
+            return Err(Error::Unavailable("a server of the cluster does not answer".to_owned()));
+        }
+        Ok(check)
+    }
+
+    async fn check_readable(&self, queue: &QueueId, check: &mut Check) -> Result<(), Error> {
+        match self.check_queue(queue, check).await {
+            Err(Error::Corrupt(reason)) => check.add_finding(queue, reason),
+            outcome => outcome?,
+        }
+        Ok(())
+    }
+
+    /// Finds queues that exist and are not registered, and registers them if `repairs` is set.
+    /// Returns those that are still not registered.
+    async fn check_registrations(&self, repairs: bool, check: &mut Check) -> Result<Vec<QueueId>, Error> {
+        let mut unregistered = Vec::new();
+        for slots in self.connection.slots_by_server() {
+            let mut cursor = "0".to_owned();
+            loop {
+                let count = KEYS_PER_SCAN.to_string();
+                let args = [&cursor, "MATCH", keys::ANY_QUEUE, "COUNT", &count];
+                let mut reply = self.connection.command_on(slots[0], "SCAN", &args).await?;
+                cursor = reply.text()?;
+                let mut found = reply.list()?;
+                let mut queues = Vec::new();
+                while !found.is_empty() {
+                    queues.extend(keys::queue_of_key(&found.text()?));
+                }
+                let versions = try_join_all(queues.iter().map(|queue| self.registered_version(queue))).await?;
+                let unregistered_queues = queues.into_iter().zip(versions).filter(|(_, version)| version.is_none());
+                for (queue, _) in unregistered_queues {
+                    if repairs && self.confirm_registration(&queue).await? {
+                        check.add_repair(&queue, NOT_REGISTERED);
+                    } else if !self.is_registered_or_absent(&queue).await? {
+                        check.add_finding(&queue, NOT_REGISTERED);
+                        unregistered.push(queue);
+                    }
+                }
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(unregistered)
+    }
+
+    /// Returns whether an apparently unregistered queue is being created or deleted at this moment.
+    /// A queue is registered before it exists, and does not exist any more when its registration is
+    /// removed.
+    async fn is_registered_or_absent(&self, queue: &QueueId) -> Result<bool, Error> {
+        Ok(self.get_queue(queue).await?.is_none() || self.registered_version(queue).await?.is_some())
+    }
+
+    /// Checks one queue.
+    pub(super) async fn check_queue(&self, queue: &QueueId, check: &mut Check) -> Result<(), Error> {
+        for set in SETS {
+            self.check_messages(queue, set, check).await?;
+        }
+        for part in CLAIM_PARTS {
+            self.check_claims(queue, part, check).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks the messages of a set.
+    async fn check_messages(&self, queue: &QueueId, set: &'static str, check: &mut Check) -> Result<(), Error> {
+        let mut from = Some(arguments::number(0));
+        let mut is_first = set == SETS[0];
+        while let Some(rank) = from {
+            let args = [Bytes::from_static(set.as_bytes()), rank, arguments::number(CHECKED_PER_STEP)];
+            let (kind, mut reply) = self.run_check(&QUEUE_CHECK, queue, &args).await?;
+            match kind.as_str() {
+                "checked" => {}
+                // The queue was deleted in the meantime, or its name is registered and it does not
+                // exist yet.
+                "absent" => return Ok(()),
+                kind => return Err(reply::unknown_kind(QUEUE_CHECK.name, kind)),
+            }
+            let (records, entries) = (reply.number()?, reply.number()?);
+            let last = reply.bytes()?;
+            check.messages += reply.number()?;
+            while !reply.is_empty() {
+                let (key, finding) = (reply.bytes()?, reply.text()?);
+                add_message_finding(queue, &key, &finding, check);
+            }
+            if is_first {
+                is_first = false;
+                check.queues += 1;
+                if records != entries {
+                    check.add_finding(queue, format_args!("{records} messages are stored, {entries} are in the feed"));
+                }
+            }
+            from = Some(last).filter(|last| !last.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Checks the leases, the claims or the shards.
+    async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
+        let mut from = Some(arguments::number(0));
+        while let Some(place) = from {
+            let args = [Bytes::from_static(part.as_bytes()), place, arguments::number(CHECKED_PER_STEP)];
+            let (kind, mut reply) = self.run_check(&QUEUE_CHECK_CLAIMS, queue, &args).await?;
+            if kind != "checked" {
+                return Err(reply::unknown_kind(QUEUE_CHECK_CLAIMS.name, &kind));
+            }
+            from = Some(reply.bytes()?).filter(|next| !next.is_empty());
+            while !reply.is_empty() {
+                let (name, finding) = (reply.bytes()?, reply.text()?);
+                match <[u8; 16]>::try_from(&*name) {
+                    Ok(claim) => {
+                        check.add_finding(queue, format_args!("claim {} {finding}", ClaimId::from_bytes(claim)));
+                    }
+                    Err(_) => add_message_finding(queue, &name, &finding, check),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a script on a queue. Returns the kind of the reply, and the rest of it.
+    async fn run_check(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<(String, Reply), Error> {
+        let mut reply = self.connection.run(script, &QueueKeys::of(queue), args).await?;
+        Ok((reply.text()?, reply))
+    }
+}
+
+fn add_message_finding(queue: &QueueId, key: &[u8], finding: &str, check: &mut Check) {
+    match id_of(queue, key) {
+        Ok(id) => check.add_finding(queue, format_args!("message {id} {finding}")),
+        Err(error) => check.add_finding(queue, error),
+    }
+}

@@ -1,0 +1,102 @@
+//! The index of due queues: one sorted set in each slot, with the queues in which something will be
+//! due, by that time. Scripts write it. `queue_apply_due` updates or removes the queues that it has
+//! visited.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::storage::Error;
+use crate::storage::redis::RedisStore;
+use crate::storage::redis::keys;
+
+/// Number of slots that are read at a time, in a cluster.
+const SLOTS_PER_STEP: usize = 64;
+/// Number of due queues of a slot that are read at a time.
+const QUEUES_PER_STEP: usize = 64;
+/// Pause between two steps, which leaves the store to other operations.
+const STEP_PAUSE: Duration = Duration::from_millis(5);
+
+impl RedisStore {
+    /// Applies the due changes of all queues in the index. Skips a server of a cluster that does
+    /// not answer. Returns the number of queues visited.
+    pub(super) async fn apply_all_due(&self) -> Result<u64, Error> {
+        let servers = self.connection.slots_by_server();
+        if servers.is_empty() {
+            return Err(Error::Unavailable("the servers of the cluster are not known".to_owned()));
+        }
+        let is_only_one = servers.len() == 1;
+        let mut visited = 0;
+        for slots in servers {
+            match self.apply_due_on_server(&slots, &mut visited).await {
+                Err(Error::Unavailable(reason)) if !is_only_one => {
+                    warn!(reason, "the janitor skips the queues of a server that does not answer");
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(visited)
+    }
+
+    /// The same in these slots, which are all of one server.
+    async fn apply_due_on_server(&self, slots: &[u16], visited: &mut u64) -> Result<(), Error> {
+        for step in slots.chunks(SLOTS_PER_STEP) {
+            let mut time = self.connection.command_on(step[0], "TIME", &[]).await?;
+            let now_us = time.number()? * 1_000_000 + time.number()?;
+            let due = try_join_all(step.iter().map(|slot| self.due_queues(*slot, now_us, 0))).await?;
+            for (slot, tags) in step.iter().zip(due) {
+                if !tags.is_empty() {
+                    *visited += self.apply_due_in_slot(*slot, now_us, tags).await?;
+                }
+            }
+            sleep(STEP_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Visits each due queue of a slot once. A queue that stays due, for instance because its dead
+    /// letters cannot be forwarded, is skipped afterwards.
+    async fn apply_due_in_slot(&self, slot: u16, now_us: u64, first: Vec<String>) -> Result<u64, Error> {
+        let (mut seen, mut skipped, mut tags) = (HashSet::new(), 0, first);
+        while !tags.is_empty() {
+            let read = tags.len();
+            tags.retain(|tag| seen.insert(tag.clone()));
+            skipped += read - tags.len();
+            for tag in &tags {
+                self.apply_due_in_queue(slot, tag).await?;
+            }
+            sleep(STEP_PAUSE).await;
+            tags = self.due_queues(slot, now_us, skipped).await?;
+        }
+        Ok(seen.len() as u64)
+    }
+
+    async fn apply_due_in_queue(&self, slot: u16, tag: &str) -> Result<(), Error> {
+        let Some(queue) = keys::queue_of_hash_tag(tag) else {
+            warn!(tag, "the index of due queues has a member that is not a queue; it is removed");
+            return self.connection.command("ZREM", &keys::due(slot), &[tag]).await.map(drop);
+        };
+        match self.maintain_queue(&queue).await {
+            // One queue that cannot be read must not keep the janitor from the others.
+            Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor skips a queue that cannot be read"),
+            outcome => outcome?,
+        }
+        Ok(())
+    }
+
+    /// Returns the hash tags of some due queues of a slot, after skipping the first ones.
+    async fn due_queues(&self, slot: u16, now_us: u64, skipped: usize) -> Result<Vec<String>, Error> {
+        let (key, now, skipped, limit) =
+            (keys::due(slot), now_us.to_string(), skipped.to_string(), QUEUES_PER_STEP.to_string());
+        let args = ["-inf", &now, "LIMIT", &skipped, &limit];
+        let mut reply = self.connection.command("ZRANGEBYSCORE", &key, &args).await?;
+        let mut tags = Vec::new();
+        while !reply.is_empty() {
+            tags.push(reply.text()?);
+        }
+        Ok(tags)
+    }
+}

@@ -1,0 +1,90 @@
+//! Maintenance of the store: it reclaims what expires in queues that nobody uses, and repairs what
+//! crashes have left. Health checks are here too.
+
+mod check;
+pub(super) mod confirmer;
+mod due;
+mod janitor;
+mod walk;
+
+use async_trait::async_trait;
+use tracing::warn;
+
+use self::walk::UnreachableServers;
+use super::RedisStore;
+use super::arguments;
+use super::keys::QueueKeys;
+use super::script::QUEUE_APPLY_DUE;
+use crate::domain::QueueId;
+use crate::storage::{Check, Error, Maintenance, Schedule};
+
+/// Maximum number of scripts that one visit to a queue runs, each for some hundreds of messages.
+/// The next visit continues.
+const APPLY_STEPS_MAX: usize = 10_000;
+
+#[async_trait]
+impl Maintenance for RedisStore {
+    async fn ping(&self) -> Result<(), Error> {
+        self.connection.ping().await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        self.connection.probe().await
+    }
+
+    fn has_full_disk(&self) -> bool {
+        self.connection.has_full_disk()
+    }
+
+    async fn becomes_unusable(&self) -> String {
+        self.connection.unsupported_layout().await
+    }
+
+    async fn check(&self) -> Result<Check, Error> {
+        self.check_all(false).await
+    }
+
+    async fn repair(&self) -> Result<Check, Error> {
+        self.check_all(true).await
+    }
+
+    async fn maintain(&self, schedule: &Schedule) -> Result<u64, Error> {
+        // Boxed, because it is large and runs seldom.
+        Box::pin(self.run_janitor(schedule)).await
+    }
+
+    async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        self.walk_step(after, &mut UnreachableServers::new()).await.map(|(_visited, last)| last)
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        for _ in 0..APPLY_STEPS_MAX {
+            let mut reply = self.connection.run(&QUEUE_APPLY_DUE, &QueueKeys::of(queue), &[]).await?;
+            match (reply.text()?.as_str(), reply.number()?) {
+                ("again", _) => {}
+                ("absent", _) => return self.remove_orphaned_registration(queue).await,
+                (_done, 0) => break,
+                (_done, _dead_letters) => {
+                    // Once per visit: the receiving queue may be unreachable, and the janitor's
+                    // other work must go on.
+                    if let Err(error) = self.forward_dead_letters(queue).await {
+                        warn!(%queue, %error, "cannot forward dead letters; the janitor tries again later");
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the registration of a name whose queue was never created, or whose deletion was
+    /// interrupted.
+    async fn remove_orphaned_registration(&self, queue: &QueueId) -> Result<(), Error> {
+        match self.registered_version(queue).await? {
+            Some(version) => self.delete_and_unregister(queue, arguments::number(version)).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Reads the records of messages whose entries a script has returned, with plain commands.
+//!
+//! Lua in Redis hashes every byte of every string that it gets, so message bodies do not pass
+//! through scripts.
+
+use bytes::Bytes;
+use fred::types::Value;
+
+use super::RedisStore;
+use super::keys::QueueKeys;
+use super::reply::Reply;
+use crate::domain::{Message, QueueId};
+use crate::storage::entry::Entry;
+use crate::storage::key::{KEY_BYTES, id_of};
+use crate::storage::{ANSWER_BYTES_MAX, Error, record};
+
+impl RedisStore {
+    /// Returns the messages of the entries that are left in a reply, with ages as of `now_us`;
+    /// `None` for a message that has been deleted since.
+    pub(super) async fn read_messages(
+        &self,
+        queue: &QueueId,
+        now_us: u64,
+        reply: Reply,
+    ) -> Result<Vec<Option<Message>>, Error> {
+        let entries = read_entries(reply)?;
+        self.messages_of(queue, now_us, &entries).await
+    }
+
+    /// Returns the messages of these entries, with ages as of `now_us`; `None` for a message that
+    /// has been deleted since.
+    pub(super) async fn messages_of(
+        &self,
+        queue: &QueueId,
+        now_us: u64,
+        entries: &[Entry],
+    ) -> Result<Vec<Option<Message>>, Error> {
+        let mut messages = Vec::with_capacity(entries.len());
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let (next, rest_after) = rest.split_at(fitting_count(rest));
+            let mut records = self.records(queue, next).await?;
+            for entry in next {
+                let read = |record: Bytes| record::message(id_of(queue, &entry.key)?, entry, &record, now_us);
+                messages.push(records.bytes_or_nil().map(read).transpose()?);
+            }
+            rest = rest_after;
+        }
+        Ok(messages)
+    }
+
+    /// Returns the record of each entry, nil for one that has been deleted.
+    async fn records(&self, queue: &QueueId, entries: &[Entry]) -> Result<Reply, Error> {
+        let keys: Bytes = entries.iter().flat_map(|entry| entry.key).collect();
+        let keys = (0..entries.len()).map(|at| Value::Bytes(keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES)));
+        self.connection.command_with("HMGET", &QueueKeys::of(queue).messages(), keys).await
+    }
+}
+
+/// Reads the entries that are left in a reply.
+pub(super) fn read_entries(mut reply: Reply) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::with_capacity(reply.len());
+    while !reply.is_empty() {
+        entries.push(Entry::decode(&reply.bytes()?)?);
+    }
+    Ok(entries)
+}
+
+/// Returns how many of the first entries have records that fit into one reply together: at least
+/// one.
+fn fitting_count(entries: &[Entry]) -> usize {
+    let mut bytes = 0;
+    let too_large = entries.iter().position(|entry| {
+        bytes += entry.size.bytes_max();
+        bytes > ANSWER_BYTES_MAX
+    });
+    too_large.unwrap_or(entries.len()).max(1)
+}

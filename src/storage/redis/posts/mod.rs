@@ -1,0 +1,239 @@
+//! Group commit: requests that arrive while posting scripts are in flight are posted together in
+//! the next script.
+//!
+//! A request is sent at once if no script is in flight. Otherwise it waits for the next script; a
+//! second script starts beside the first when it would be full. A task that has finished its script
+//! takes all requests that wait by then. In a cluster a
+//! script has one slot, and so have its requests. Plain requests to one queue are one part of the
+//! script, which costs Redis little more than their messages.
+
+mod request;
+mod retry_slots;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ahash::HashMap;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use self::request::{DUE_FIRST, Request, answer_part, encode_head, into_parts};
+use self::retry_slots::RetrySlots;
+use super::arguments;
+use super::connection::Connection;
+use super::keys::{self, QueueKeys};
+use super::script::MESSAGE_POST;
+use crate::domain::QueueId;
+use crate::storage::{Error, Post, PostOutcome};
+
+/// How long Redis keeps an answer, in milliseconds: much longer than a request is retried.
+const ANSWER_LIFETIME_MS: &str = "30000";
+
+/// Number of keys of a queue that every post needs. They are the first ones of the script.
+const PLAIN_KEYS: usize = 6;
+/// Maximum number of tenants of the requests in one script.
+const TENANTS_MAX: usize = 64;
+
+/// Maximum number of requests that wait in a slot. Admission allows fewer; the others belong to
+/// clients that have disconnected.
+const WAITING_MAX: usize = 1_024;
+
+/// Limits for batches of posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Maximum number of messages in a script, unless it has only one request.
+    pub messages_max: usize,
+    /// Maximum size in bytes of the records in a script, unless it has only one request.
+    pub bytes_max: usize,
+    /// Maximum number of scripts in flight, in a cluster for each slot. A second script starts only
+    /// when it would be full.
+    pub in_flight_max: usize,
+}
+
+impl BatchLimits {
+    /// Every request has its own script, and none waits.
+    pub const UNBATCHED: Self = Self { messages_max: 1, bytes_max: 0, in_flight_max: usize::MAX };
+}
+
+impl Default for BatchLimits {
+    /// These are measured values. With one script in flight, batches are large, which saves a fifth
+    /// of the processor time of the store and of the service; more messages per script gain little.
+    /// The second script is for stores with a long round trip.
+    fn default() -> Self {
+        Self { messages_max: 64, bytes_max: 256 * 1024, in_flight_max: 2 }
+    }
+}
+
+/// Posts the messages of this process. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct PostBatcher {
+    connection: Connection,
+    retry_slots: RetrySlots,
+    limits: BatchLimits,
+    groups: Arc<Mutex<HashMap<u16, Group>>>,
+}
+
+/// The requests to one slot.
+#[derive(Default)]
+struct Group {
+    waiting: VecDeque<Request>,
+    in_flight: usize,
+}
+
+impl PostBatcher {
+    pub(super) fn new(connection: Connection, limits: BatchLimits) -> Self {
+        Self { connection, retry_slots: RetrySlots::new(), limits, groups: Arc::default() }
+    }
+
+    /// Posts to one queue. A post that has begun is completed even if the caller is dropped.
+    pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
+        let (sender, receiver) = oneshot::channel();
+        let request = Request::new(queue, post, sender);
+        let slot = self.connection.slot(request.keys.prefix());
+        if self.groups().get(&slot).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
+            return Err(Error::Overloaded);
+        }
+        self.enqueue(slot, request);
+        let outcome = receiver.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was dropped".to_owned())));
+        // The answer to a batch has this error for each of its requests.
+        if let Err(error @ (Error::DiskFull(_) | Error::MemoryFull(_))) = &outcome {
+            self.connection.note_refusal(slot, error);
+        }
+        outcome
+    }
+
+    /// Adds a request to those that wait, and starts a task if fewer are running than allowed.
+    fn enqueue(&self, slot: u16, request: Request) {
+        if self.push(slot, request) {
+            // Boxed, because a task is moved several times before it runs, and this one is large.
+            tokio::spawn(Box::pin(self.clone().post_batches(slot)));
+        }
+    }
+
+    /// Adds a request to those that wait. Returns whether a task must be started for it.
+    fn push(&self, slot: u16, request: Request) -> bool {
+        let mut groups = self.groups();
+        let group = groups.entry(slot).or_default();
+        group.waiting.push_back(request);
+        let fills_another_batch =
+            group.in_flight < self.limits.in_flight_max && group.waiting.len() >= self.limits.messages_max;
+        let needs_task = group.in_flight == 0 || fills_another_batch;
+        group.in_flight += usize::from(needs_task);
+        needs_task
+    }
+
+    /// Posts batches until no request waits.
+    async fn post_batches(self, slot: u16) {
+        while let Some(batch) = self.next_batch(slot) {
+            let outcomes = self.run(&batch).await;
+            if let Err(error @ Error::Unavailable(_)) = &outcomes {
+                // These requests would wait for the same unavailable store, one batch after the
+                // other.
+                for request in self.take_waiting(slot) {
+                    request.answer(Err(error.clone()));
+                }
+            }
+            match outcomes {
+                Ok(outcomes) => {
+                    let mut blocked = Vec::new();
+                    for (part, outcome) in batch.into_iter().zip(outcomes) {
+                        if *outcome == [DUE_FIRST] {
+                            blocked.extend(part);
+                        } else {
+                            answer_part(part, &outcome);
+                        }
+                    }
+                    if !blocked.is_empty() {
+                        // In a separate task, because other queues need this one.
+                        tokio::spawn(self.clone().apply_due_and_retry(slot, blocked));
+                    }
+                }
+                Err(error) => batch.into_iter().flatten().for_each(|request| request.answer(Err(error.clone()))),
+            }
+        }
+    }
+
+    /// Applies the due changes of the queues of these requests, and posts the requests again.
+    async fn apply_due_and_retry(self, slot: u16, requests: Vec<Request>) {
+        let mut applied: HashMap<QueueKeys, Result<(), Error>> = HashMap::default();
+        for request in requests {
+            if !applied.contains_key(&request.keys) {
+                applied.insert(request.keys.clone(), self.connection.apply_due(&request.keys).await);
+            }
+            match applied[&request.keys].clone() {
+                Ok(()) => self.enqueue(slot, request),
+                Err(error) => request.answer(Err(error)),
+            }
+        }
+    }
+
+    /// Takes the requests of the next script, grouped into parts. The task must end if there are
+    /// none.
+    fn next_batch(&self, slot: u16) -> Option<Vec<Vec<Request>>> {
+        let mut groups = self.groups();
+        let group = groups.get_mut(&slot)?;
+        let (mut batch, mut messages, mut bytes, mut tenants) = (Vec::new(), 0, 0, 0);
+        while let Some(request) = group.waiting.front() {
+            messages += request.records.len();
+            bytes += request.records.iter().map(Bytes::len).sum::<usize>();
+            tenants += request.tenants.len();
+            let is_full = messages > self.limits.messages_max || bytes > self.limits.bytes_max;
+            if !batch.is_empty() && (is_full || tenants > TENANTS_MAX) {
+                break;
+            }
+            batch.extend(group.waiting.pop_front());
+        }
+        if batch.is_empty() {
+            group.in_flight -= 1;
+            if group.in_flight == 0 {
+                groups.remove(&slot);
+            }
+            return None;
+        }
+        Some(into_parts(batch))
+    }
+
+    fn take_waiting(&self, slot: u16) -> VecDeque<Request> {
+        self.groups().get_mut(&slot).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
+    }
+
+    /// Runs the script for a batch. Returns the outcome of each part.
+    async fn run(&self, batch: &[Vec<Request>]) -> Result<Vec<Bytes>, Error> {
+        let retry_slot = self.retry_slots.acquire();
+        let first = &batch[0][0].keys;
+        let slot = self.connection.slot(first.prefix());
+        let is_plain =
+            batch.iter().flatten().all(|request| request.tenants.is_empty() && request.idempotency.is_none());
+        // The last key of the script is the index of due queues, which all queues share.
+        let names = &MESSAGE_POST.keys[..if is_plain { PLAIN_KEYS } else { MESSAGE_POST.keys.len() - 1 }];
+        let mut keys = Vec::new();
+        let mut numbers: HashMap<&QueueKeys, u16> = HashMap::default();
+        let mut args = Vec::new();
+        for part in batch {
+            let next = u16::try_from(numbers.len() + 1).expect("a batch has few requests");
+            let number = *numbers.entry(&part[0].keys).or_insert_with(|| {
+                keys.extend(part[0].keys.named(names, slot));
+                next
+            });
+            args.push(encode_head(part, number));
+            args.extend(part.iter().flat_map(|request| request.tenants.iter().chain(&request.records)).cloned());
+        }
+        keys.push(first.answer(&retry_slot.name()));
+        keys.push(keys::due(slot));
+        let lifetime_ms = Bytes::from_static(ANSWER_LIFETIME_MS.as_bytes());
+        let numbers = [
+            arguments::number(numbers.len() as u64),
+            arguments::number(names.len() as u64),
+            arguments::number(retry_slot.sequence()),
+            lifetime_ms,
+        ];
+        args.splice(..0, numbers);
+
+        let mut reply = self.connection.run_on(&MESSAGE_POST, keys, args).await?;
+        batch.iter().map(|_| reply.bytes()).collect()
+    }
+
+    fn groups(&self) -> MutexGuard<'_, HashMap<u16, Group>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

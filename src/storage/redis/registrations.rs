@@ -1,0 +1,187 @@
+//! The registers: one of all projects, and one of each project's queues. A register has names with
+//! versions, in byte order.
+//!
+//! A project and its queues are in different slots, so the order of the steps matters. A project is
+//! registered before the name of its first queue, so that a crash leaves no name that is never
+//! found. It is registered again afterwards under a new version, because it may have been removed
+//! in between. A project is removed only at the version that was read before it was found to be
+//! empty.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+
+use super::RedisStore;
+use super::keys;
+use super::reply;
+use super::script::REGISTER;
+use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::storage::Error;
+
+/// Separates a name from its version.
+const SEPARATOR: char = '\0';
+/// The byte that follows the separator in byte order.
+const AFTER_SEPARATOR: char = '\u{1}';
+/// Minimum delay of a confirmation. The operation that used the queue goes first, and it may be
+/// creating the queue.
+const DELAY_MIN: Duration = Duration::from_secs(1);
+/// Pause between two confirmations, which leaves the store to other operations.
+const PAUSE_BETWEEN_QUEUES: Duration = Duration::from_millis(5);
+
+/// A name with the version of its registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Registration {
+    pub(super) name: String,
+    pub(super) version: u64,
+}
+
+impl Registration {
+    fn member(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.name, self.version)
+    }
+}
+
+impl RedisStore {
+    /// Confirms waiting queues one after the other, until all senders are dropped.
+    pub(super) async fn confirm_registrations(self, mut waiting: mpsc::Receiver<(QueueId, Instant)>) {
+        while let Some((queue, since)) = waiting.recv().await {
+            sleep(DELAY_MIN.saturating_sub(since.elapsed()).max(PAUSE_BETWEEN_QUEUES)).await;
+            match self.confirm_registration(&queue).await {
+                Ok(false) => debug!(%queue, "confirmed the registration of a queue"),
+                Ok(true) => warn!(%queue, "a queue was not registered and has been registered again"),
+                Err(error) => {
+                    warn!(%queue, %error, "cannot confirm the registration of a queue; the next use of the queue tries again");
+                    self.confirmer.forget(&queue);
+                }
+            }
+        }
+    }
+
+    /// Registers a queue that is about to be created. The version is at least `lowest` and higher
+    /// than that of any present registration. Returns the version.
+    pub(super) async fn register(&self, queue: &QueueId, lowest: u64) -> Result<u64, Error> {
+        let project = keys::encode_project(queue.project());
+        self.register_new_version(keys::PROJECT_REGISTER, &project, 0).await?;
+        let version =
+            self.register_new_version(&keys::queue_register(queue.project()), queue.name().as_str(), lowest).await?;
+        self.register_new_version(keys::PROJECT_REGISTER, &project, 0).await?;
+        Ok(version)
+    }
+
+    /// Registers the queue under its own version, unless it is registered. Returns whether it was
+    /// not registered. If the queue does not exist afterwards, the registration is removed again.
+    pub(super) async fn confirm_registration(&self, queue: &QueueId) -> Result<bool, Error> {
+        let Some(version) = self.version_of_queue(queue).await? else {
+            return Ok(false);
+        };
+        let register = keys::queue_register(queue.project());
+        let is_new = self.register_if_absent(&register, queue.name().as_str(), version).await?;
+        self.register_if_absent(keys::PROJECT_REGISTER, &keys::encode_project(queue.project()), 0).await?;
+        if is_new && self.version_of_queue(queue).await?.is_none() {
+            // The queue was deleted in between, perhaps before there was a registration to remove.
+            self.remove_registration(queue, version).await?;
+            return Ok(false);
+        }
+        Ok(is_new)
+    }
+
+    /// Removes the registration of a queue, if it still has this version.
+    pub(super) async fn remove_registration(&self, queue: &QueueId, version: u64) -> Result<(), Error> {
+        let registration = Registration { name: queue.name().as_str().to_owned(), version };
+        let register = keys::queue_register(queue.project());
+        self.connection.command("ZREM", &register, &[&registration.member()]).await.map(drop)
+    }
+
+    /// Removes a project, if its registration still has the version from before the project was
+    /// found to be empty.
+    pub(super) async fn remove_project(&self, project: &Registration) -> Result<(), Error> {
+        self.connection.command("ZREM", keys::PROJECT_REGISTER, &[&project.member()]).await.map(drop)
+    }
+
+    /// Returns the version under which the queue is registered.
+    pub(super) async fn registered_version(&self, queue: &QueueId) -> Result<Option<u64>, Error> {
+        let name = queue.name();
+        let (from, to) = (format!("[{name}{SEPARATOR}"), format!("({name}{AFTER_SEPARATOR}"));
+        let found = self.registrations(&keys::queue_register(queue.project()), &from, &to, 1).await?;
+        Ok(found.first().map(|registration| registration.version))
+    }
+
+    /// Returns up to `limit` registered names of queues after `after`, whether the queues exist or
+    /// not.
+    pub(super) async fn registered_names(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<QueueName>, Error> {
+        let found = self.registrations(&keys::queue_register(project), &start_after(after), "+", limit).await?;
+        let name = |registration: Registration| {
+            let corrupt = |_| Error::Corrupt(format!("a register has the invalid queue name {:?}", registration.name));
+            registration.name.parse().map_err(corrupt)
+        };
+        found.into_iter().map(name).collect()
+    }
+
+    /// Returns the registration of the next project.
+    pub(super) async fn project_after(&self, project: Option<&ProjectId>) -> Result<Option<Registration>, Error> {
+        let after = project.map(keys::encode_project);
+        Ok(self.registrations(keys::PROJECT_REGISTER, &start_after(after.as_deref()), "+", 1).await?.pop())
+    }
+
+    /// Returns the version under which the queue was created, if it exists.
+    async fn version_of_queue(&self, queue: &QueueId) -> Result<Option<u64>, Error> {
+        let key = keys::QueueKeys::of(queue).queue();
+        let version = self.connection.command("HGET", &key, &["s"]).await?.text_or_nil()?;
+        version.map(|version| reply::parse_number(&version)).transpose()
+    }
+
+    async fn register_new_version(&self, register: &str, name: &str, lowest: u64) -> Result<u64, Error> {
+        let mut reply =
+            self.connection.run_on(&REGISTER, vec![register.to_owned()], args(name, "replace", lowest)).await?;
+        reply.number()
+    }
+
+    /// Registers a name unless it is registered. Returns whether it was not registered.
+    async fn register_if_absent(&self, register: &str, name: &str, version: u64) -> Result<bool, Error> {
+        let args = args(name, "if_absent", version);
+        let mut reply = self.connection.run_on(&REGISTER, vec![register.to_owned()], args).await?;
+        let _present = reply.number()?;
+        Ok(reply.number()? == 1)
+    }
+
+    async fn registrations(
+        &self,
+        register: &str,
+        from: &str,
+        to: &str,
+        limit: usize,
+    ) -> Result<Vec<Registration>, Error> {
+        let args = [from, to, "LIMIT", "0", &limit.to_string()];
+        let mut reply = self.connection.command("ZRANGEBYLEX", register, &args).await?;
+        let mut found = Vec::new();
+        while !reply.is_empty() {
+            let member = reply.text()?;
+            let (name, version) = member
+                .split_once(SEPARATOR)
+                .ok_or_else(|| Error::Corrupt(format!("{register} has the member {member:?} without a version")))?;
+            found.push(Registration { name: name.to_owned(), version: reply::parse_number(version)? });
+        }
+        Ok(found)
+    }
+}
+
+fn args(name: &str, mode: &'static str, version: impl Display) -> Vec<Bytes> {
+    let version = version.to_string();
+    vec![Bytes::copy_from_slice(name.as_bytes()), Bytes::from_static(mode.as_bytes()), Bytes::from(version)]
+}
+
+/// Returns the start of the range of members whose names follow this text. No name has a zero byte,
+/// so the text counts only up to its first one.
+fn start_after(after: Option<&str>) -> String {
+    let name = |text: &str| text.split(SEPARATOR).next().unwrap_or_default().to_owned();
+    after.map_or("-".to_owned(), |text| format!("({}{AFTER_SEPARATOR}", name(text)))
+}

@@ -1,0 +1,335 @@
+//! Dead letters: a message that was delivered too often moves to another queue, once, as a new
+//! message there.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sukkal::domain::{Creation, Message, MessageId, Origin, QueueId};
+use sukkal::storage::DeleteOutcome;
+
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
+
+const S: Duration = Duration::from_secs(1);
+
+impl Subject {
+    /// Creates a queue with this metadata.
+    async fn queue_with(&self, name: &str, keys: Value) -> QueueId {
+        let queue = self.id(name);
+        let creation = self.store().create_queue(&queue, &metadata(keys)).await;
+        assert_eq!(creation, Ok(Creation::Created));
+        queue
+    }
+
+    /// Creates a queue that delivers a message `claim_count_max` times, and returns it with its
+    /// dead-letter queue.
+    async fn queue_and_dead_letters(&self, claim_count_max: i64) -> (QueueId, QueueId) {
+        let keys = json!({"_max_claim_count": claim_count_max, "_dead_letter_queue": "letters"});
+        (self.queue_with("q", keys).await, self.id("letters"))
+    }
+
+    /// Claims the available messages and releases the claim, `times` times.
+    async fn claim_and_release(&self, queue: &QueueId, times: usize) {
+        for _ in 0..times {
+            let claim = self.claim(queue, 1_000, 60).await;
+            self.release(queue, claim.id).await;
+        }
+    }
+
+    async fn all(&self, queue: &QueueId) -> Vec<Message> {
+        self.list(queue, None, 1_000).await
+    }
+}
+
+fn origins_of(messages: &[Message]) -> Vec<Origin> {
+    messages.iter().map(|message| message.origin.clone().expect("it is a dead letter")).collect()
+}
+
+fn origins(queue: &QueueId, ids: &[MessageId], claim_count: u32) -> Vec<Origin> {
+    ids.iter().map(|id| Origin { queue: queue.name().clone(), id: *id, claim_count }).collect()
+}
+
+/// Rows 5.1-2, 5.1-3.
+pub(in crate::conformance) async fn a_message_is_delivered_at_most_max_claim_count_times(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(2).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
+    for count in 1..=2 {
+        let claim = subject.claim(&queue, 3, 60).await;
+        assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [count; 3]);
+        subject.release(&queue, claim.id).await;
+    }
+    assert_eq!(subject.all(&dead_letters).await, []);
+
+    assert_eq!(subject.claim_for(&queue, 2, 60, 60).await, None);
+
+    let dead = subject.all(&dead_letters).await;
+    assert_eq!(origins_of(&dead), origins(&queue, &ids[..2], 2));
+    assert_eq!(subject.feed(&queue).await, ids[2..]);
+    assert_eq!(subject.found(&queue, &ids).await, ids[2..]);
+    assert_eq!(subject.count(&queue).await, 1);
+}
+
+/// Row 5.1-7.
+pub(in crate::conformance) async fn a_dead_letter_is_a_new_message_with_the_same_body(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(1).await;
+    let id = subject.post(&queue, &[message(LONG_S, 7)]).await[0];
+    let before = subject.get_messages(&queue, &[id]).await.remove(0);
+    subject.claim_and_release(&queue, 1).await;
+
+    subject.pop(&queue, 1).await;
+
+    let dead = subject.all(&dead_letters).await.remove(0);
+    assert_ne!(dead.id, id);
+    assert_eq!((dead.claim, dead.claim_count), (None, 1));
+    assert_eq!((&dead.body, dead.created_s, dead.ttl_s), (&before.body, before.created_s, before.ttl_s));
+    assert_eq!(subject.found(&dead_letters, &[dead.id]).await, [dead.id]);
+    assert_eq!(subject.delete_with_claim(&dead_letters, dead.id, None).await, DeleteOutcome::Done);
+    assert_eq!(subject.count(&dead_letters).await, 0);
+}
+
+/// Row 5.1-7.
+pub(in crate::conformance) async fn dead_letters_are_appended_in_the_order_in_which_they_are_moved(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(1).await;
+    subject.create(&dead_letters).await;
+    let there = subject.post(&dead_letters, &messages(LONG_S, 2)).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 30)).await;
+    subject.claim_and_release(&queue, 1).await;
+
+    for _ in 0..10 {
+        subject.pop(&queue, 3).await;
+    }
+
+    let feed = subject.all(&dead_letters).await;
+    assert_eq!(ids_of(&feed[..2]), there);
+    assert_eq!(origins_of(&feed[2..]), origins(&queue, &ids, 1));
+}
+
+/// Rows 5.1-2, 5.1-5, 6.5-12.
+pub(in crate::conformance) async fn a_pop_moves_messages_that_have_reached_max_claim_count(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(1).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 4)).await;
+    let claim = subject.claim(&queue, 2, 60).await;
+    subject.release(&queue, claim.id).await;
+
+    let popped = subject.pop(&queue, 3).await;
+
+    assert_eq!(ids_of(&popped), ids[2..3]);
+    assert_eq!(popped[0].claim_count, 0);
+    assert_eq!(origins_of(&subject.all(&dead_letters).await), origins(&queue, &ids[..2], 1));
+    assert_eq!(subject.feed(&queue).await, ids[3..]);
+}
+
+/// Rows 5.1-4, 7.4-3.
+pub(in crate::conformance) async fn the_claim_count_is_kept_when_a_claim_ends(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(3).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+    subject.claim_and_release(&queue, 1).await;
+    subject.claim(&queue, 2, 60).await;
+    subject.advance(&queue, 61 * S).await;
+    let claim = subject.claim(&queue, 2, 60).await;
+    for id in &ids {
+        subject.store().return_message(&queue, claim.id, *id, 0).await.expect("the store answers");
+    }
+
+    assert_eq!(subject.claim_for(&queue, 2, 60, 60).await, None);
+
+    assert_eq!(origins_of(&subject.all(&dead_letters).await), origins(&queue, &ids, 3));
+}
+
+pub(in crate::conformance) async fn a_renewal_does_not_count_as_a_delivery(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(1).await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    let claim = subject.claim(&queue, 1, 60).await;
+
+    for _ in 0..3 {
+        subject.renew(&queue, claim.id, 60, 60).await;
+    }
+
+    assert_eq!(subject.get_claim(&queue, claim.id).await.map(|claim| claim.messages[0].claim_count), Some(1));
+    assert_eq!(subject.all(&dead_letters).await, []);
+}
+
+/// Rows 5.1-1, 5.1-4.
+pub(in crate::conformance) async fn claims_are_not_counted_without_complete_dead_letter_metadata(subject: &Subject) {
+    for (number, keys) in [
+        json!({}),
+        json!({"_max_claim_count": 1}),
+        json!({"_dead_letter_queue": "letters"}),
+        json!({"_max_claim_count": null, "_dead_letter_queue": "letters"}),
+        json!({"_max_claim_count": 1, "_dead_letter_queue": null}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let queue = subject.queue_with(&format!("q{number}"), keys).await;
+        subject.post(&queue, &messages(LONG_S, 2)).await;
+        subject.claim_and_release(&queue, 3).await;
+
+        let popped = subject.pop(&queue, 2).await;
+
+        assert_eq!(popped.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [0, 0]);
+    }
+    assert_eq!(subject.get(&subject.id("letters")).await, None);
+}
+
+/// Row 5.1-3.
+pub(in crate::conformance) async fn a_max_claim_count_of_zero_delivers_no_message(subject: &Subject) {
+    for (name, count) in [("zero", 0), ("below", -5)] {
+        let keys = json!({"_max_claim_count": count, "_dead_letter_queue": format!("{name}.letters")});
+        let queue = subject.queue_with(name, keys).await;
+        let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+
+        assert_eq!(subject.claim_for(&queue, 2, 60, 60).await, None);
+
+        let dead_letters = subject.all(&subject.id(&format!("{name}.letters"))).await;
+        assert_eq!(origins_of(&dead_letters), origins(&queue, &ids, 0));
+    }
+}
+
+/// Row 5.1-8.
+pub(in crate::conformance) async fn a_dead_letter_keeps_its_expiry_unless_the_queue_sets_a_ttl(subject: &Subject) {
+    for (name, ttl_s) in [("kept", None), ("given", Some(300))] {
+        let keys = json!({
+            "_max_claim_count": 0,
+            "_dead_letter_queue": format!("{name}.letters"),
+            "_dead_letter_queue_messages_ttl": ttl_s,
+        });
+        let queue = subject.queue_with(name, keys).await;
+        let dead_letters = subject.id(&format!("{name}.letters"));
+        subject.post(&queue, &messages(100, 1)).await;
+        subject.advance(&queue, 50 * S).await;
+        subject.advance(&dead_letters, 50 * S).await;
+        subject.pop(&queue, 1).await;
+
+        let dead = subject.all(&dead_letters).await.remove(0);
+        let (shown_s, left_s) = ttl_s.map_or((100, 50), |ttl_s| (ttl_s, ttl_s));
+        assert_eq!(dead.ttl_s, shown_s, "{name}");
+        assert!(dead.age_s >= 50, "{name}: {} s old", dead.age_s);
+        subject.advance(&dead_letters, (left_s - 3) * S).await;
+        assert_eq!(subject.count(&dead_letters).await, 1, "{name}");
+        subject.advance(&dead_letters, 6 * S).await;
+        assert_eq!(subject.count(&dead_letters).await, 0, "{name}");
+    }
+}
+
+/// Row 5.1-9.
+pub(in crate::conformance) async fn a_dead_letter_can_become_a_dead_letter_again(subject: &Subject) {
+    let first = subject.queue_with("a", json!({"_max_claim_count": 1, "_dead_letter_queue": "b"})).await;
+    let second = subject.queue_with("b", json!({"_max_claim_count": 2, "_dead_letter_queue": "c"})).await;
+    subject.post(&first, &[message(LONG_S, 7)]).await;
+    subject.claim_and_release(&first, 1).await;
+    subject.pop(&first, 1).await;
+    let in_second = ids_of(&subject.all(&second).await);
+
+    // The dead letter keeps its claim count.
+    subject.claim_and_release(&second, 1).await;
+    subject.pop(&second, 1).await;
+
+    let dead = subject.all(&subject.id("c")).await;
+    assert_eq!(origins_of(&dead), origins(&second, &in_second, 2));
+    assert_eq!(dead[0].body, message(LONG_S, 7).body);
+}
+
+pub(in crate::conformance) async fn a_queue_can_be_its_own_dead_letter_queue(subject: &Subject) {
+    let queue = subject.queue_with("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "q"})).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+    let claim = subject.claim(&queue, 1, 60).await;
+    subject.release(&queue, claim.id).await;
+
+    subject.claim_for(&queue, 1, 60, 60).await;
+
+    let feed = subject.all(&queue).await;
+    assert_eq!(feed[0].id, ids[1]);
+    assert_eq!(origins_of(&feed[1..]), origins(&queue, &ids[..1], 1));
+}
+
+/// Each further delivery moves a message once, for two queues that are each other's dead-letter
+/// queue and for a queue that is its own.
+pub(in crate::conformance) async fn a_dead_letter_moves_once_per_delivery(subject: &Subject) {
+    let to = |name: &str| json!({"_max_claim_count": 0, "_dead_letter_queue": name});
+    let own = subject.queue_with("own", to("own")).await;
+    let (first, second) = (subject.queue_with("a", to("b")).await, subject.queue_with("b", to("a")).await);
+    for (queue, moved_to) in [(&own, &own), (&first, &second)] {
+        let ids = subject.post(queue, &messages(LONG_S, 2)).await;
+        // A pop of a moved message delivers it, like a claim.
+        assert_eq!(subject.claim_for(queue, 2, 60, 60).await, None);
+
+        let claim = subject.claim(moved_to, 2, 60).await;
+
+        assert_eq!(origins_of(&claim.messages), origins(queue, &ids, 0));
+        assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [1; 2]);
+        subject.release(moved_to, claim.id).await;
+        assert_eq!(subject.pop(moved_to, 2).await, []);
+        let popped = subject.pop(queue, 2).await;
+        assert_eq!(origins_of(&popped), origins(moved_to, &ids_of(&claim.messages), 1));
+        assert_eq!(subject.count(queue).await + subject.count(moved_to).await, 0);
+    }
+}
+
+/// A withdrawn claim is no delivery, and neither is a pop whose messages are restored.
+pub(in crate::conformance) async fn an_undelivered_dead_letter_does_not_move_again(subject: &Subject) {
+    let queue = subject.queue_with("q", json!({"_max_claim_count": 0, "_dead_letter_queue": "q"})).await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    assert_eq!(subject.claim_for(&queue, 1, 60, 60).await, None);
+    let claim = subject.claim(&queue, 1, 60).await;
+    subject.store().withdraw_claim(&queue, claim.id).await.expect("the store answers");
+
+    let popped = subject.store().pop_messages(&queue, 1).await.expect("the store answers");
+    assert_eq!(popped[0].message.id, claim.messages[0].id);
+    subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
+
+    assert_eq!(subject.claimed_ids(&queue, 1, 60).await, ids_of(&claim.messages));
+}
+
+pub(in crate::conformance) async fn dead_letters_arrive_after_their_source_queue_is_deleted(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(1).await;
+    subject.post(&queue, &messages(LONG_S, 500)).await;
+    subject.claim_and_release(&queue, 1).await;
+    subject.claim_for(&queue, 500, 60, 60).await;
+    subject.delete(&queue).await;
+    subject.run_maintenance().await;
+
+    assert_eq!(subject.count(&dead_letters).await, 500);
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["letters"]);
+    // The recreated queue does not forward the dead letters of its predecessor again.
+    subject.queue_and_dead_letters(0).await;
+    subject.post(&queue, &messages(LONG_S, 2)).await;
+    subject.pop(&queue, 2).await;
+    assert_eq!(subject.count(&dead_letters).await, 502);
+}
+
+/// Row 5.1-9.
+pub(in crate::conformance) async fn a_deleted_dead_letter_queue_is_created_again_when_needed(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(0).await;
+
+    for _ in 0..3 {
+        let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
+        subject.pop(&queue, 2).await;
+
+        assert_eq!(origins_of(&subject.all(&dead_letters).await), origins(&queue, &ids, 0));
+        assert_eq!(subject.names(subject.project(), None, 10).await, ["letters", "q"]);
+        subject.delete(&dead_letters).await;
+    }
+}
+
+pub(in crate::conformance) async fn dead_letters_of_concurrent_claimers_arrive_once(subject: &Subject) {
+    let (queue, dead_letters) = subject.queue_and_dead_letters(2).await;
+    let ids = subject.post(&queue, &messages(LONG_S, 400)).await;
+
+    let claimers = (0..16).map(|_| {
+        let (subject, queue) = (subject.clone(), queue.clone());
+        async move {
+            while subject.count(&queue).await > 0 {
+                if let Some(claim) = subject.claim_for(&queue, 7, 60, 60).await {
+                    subject.release(&queue, claim.id).await;
+                }
+            }
+        }
+    });
+    futures::future::join_all(claimers).await;
+    subject.run_maintenance().await;
+
+    let mut origins: Vec<_> =
+        origins_of(&subject.all(&dead_letters).await).into_iter().map(|origin| origin.id).collect();
+    origins.sort_unstable();
+    assert_eq!(origins, ids);
+}

@@ -1,0 +1,66 @@
+//! Large messages: a response is limited in bytes, so it contains fewer messages, and none is lost.
+
+use sukkal::domain::{Body, NewClaim, NewMessage, QueueId, Term};
+
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of};
+
+const COUNT: usize = 12;
+const BYTES: usize = 200_000;
+
+async fn filled(subject: &Subject) -> (QueueId, Vec<sukkal::domain::MessageId>) {
+    let queue = subject.queue("q").await;
+    let mut posted = Vec::new();
+    for _ in 0..COUNT {
+        let body = rmp_serde::to_vec(&"x".repeat(BYTES)).expect("a string can be formatted");
+        let message = NewMessage { ttl_s: LONG_S, delay_s: 0, body: Body::from_msgpack(body.into()), assignment: None };
+        posted.extend(subject.post(&queue, &[message]).await);
+    }
+    (queue, posted)
+}
+
+pub(in crate::conformance) async fn pages_of_large_messages_are_short_and_complete(subject: &Subject) {
+    let (queue, posted) = filled(subject).await;
+
+    let mut read = Vec::new();
+    loop {
+        let page = ids_of(&subject.list(&queue, read.last().copied(), COUNT).await);
+        assert!(page.len() * BYTES < 1 << 20, "{} large messages in a page", page.len());
+        if page.is_empty() {
+            break;
+        }
+        read.extend(page);
+    }
+
+    assert_eq!(read, posted);
+}
+
+pub(in crate::conformance) async fn pops_of_large_messages_are_short_and_lose_nothing(subject: &Subject) {
+    let (queue, posted) = filled(subject).await;
+
+    let mut popped = Vec::new();
+    while popped.len() < COUNT {
+        let page = ids_of(&subject.pop(&queue, COUNT).await);
+        assert!(!page.is_empty() && page.len() * BYTES < 1 << 20, "{} large messages popped", page.len());
+        assert_eq!(subject.count(&queue).await, COUNT - popped.len() - page.len());
+        popped.extend(page);
+    }
+
+    assert_eq!(popped, posted);
+}
+
+pub(in crate::conformance) async fn claims_of_large_messages_leave_the_rest_available(subject: &Subject) {
+    let (queue, posted) = filled(subject).await;
+    let new = NewClaim { limit: COUNT, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+
+    let claim = subject.store().create_claim(&queue, &new).await.expect("the store is there").expect("all are free");
+
+    let claimed = ids_of(&claim.messages);
+    assert!(!claimed.is_empty() && claimed.len() * BYTES < 1 << 20, "{} large messages claimed", claimed.len());
+    assert_eq!(subject.list(&queue, None, 1).await[0].id, posted[claimed.len()]);
+}
+
+pub(in crate::conformance) async fn a_get_returns_all_requested_large_messages(subject: &Subject) {
+    let (queue, posted) = filled(subject).await;
+
+    assert_eq!(ids_of(&subject.get_messages(&queue, &posted).await), posted);
+}

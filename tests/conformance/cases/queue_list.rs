@@ -1,0 +1,139 @@
+//! Listing the queues of a project by name, and counting them.
+
+use serde_json::json;
+
+use sukkal::storage::QueueListing;
+
+use crate::conformance::support::subject::{Subject, fresh_project, metadata, queue_id};
+
+const LIMIT: usize = 100;
+
+pub(in crate::conformance) async fn queues_are_listed_in_byte_order_of_their_names(subject: &Subject) {
+    let long = "x".repeat(64);
+    let names = ["b", "B", "a.b", "ab", "a-b", "a", "_z", "0", "10", "9", "-", ".", "..", "a_b", "aB", &long];
+    for name in names {
+        subject.queue(name).await;
+    }
+
+    let listed = subject.names(subject.project(), None, LIMIT).await;
+
+    let mut sorted = names;
+    sorted.sort_unstable();
+    assert_eq!(listed, sorted);
+    assert_eq!(subject.count_queues().await, names.len());
+}
+
+pub(in crate::conformance) async fn a_list_can_start_after_any_text(subject: &Subject) {
+    for name in ["a", "ab", "b", "c"] {
+        subject.queue(name).await;
+    }
+    subject.delete(&subject.id("b")).await;
+
+    for (after, rest) in [
+        ("", &["a", "ab", "c"][..]),
+        ("a", &["ab", "c"]),
+        ("b", &["c"]),
+        ("aa", &["ab", "c"]),
+        ("B", &["a", "ab", "c"]),
+        ("a/", &["ab", "c"]),
+        ("a\0", &["ab", "c"]),
+        ("a b\r\n", &["ab", "c"]),
+        ("(a", &["a", "ab", "c"]),
+        ("[b", &["a", "ab", "c"]),
+        ("+", &["a", "ab", "c"]),
+        ("-", &["a", "ab", "c"]),
+        ("c", &[]),
+        ("é", &[]),
+        ("~", &[]),
+    ] {
+        assert_eq!(subject.names(subject.project(), Some(after), LIMIT).await, rest, "after {after:?}");
+    }
+}
+
+pub(in crate::conformance) async fn pages_of_queues_are_full_and_cover_the_whole_list(subject: &Subject) {
+    let mut names: Vec<String> = (0..50).map(|number| format!("q{number}")).collect();
+    names.sort_unstable();
+    futures::future::join_all(names.iter().map(|name| subject.queue(name))).await;
+
+    for limit in [1, 7, 25, 50, 51] {
+        let mut listed: Vec<String> = Vec::new();
+        while listed.len() < names.len() {
+            let page = subject.names(subject.project(), listed.last().map(String::as_str), limit).await;
+            assert_eq!(page.len(), limit.min(names.len() - listed.len()));
+            listed.extend(page);
+        }
+
+        assert_eq!(listed, names);
+        let behind = subject.names(subject.project(), listed.last().map(String::as_str), limit).await;
+        assert_eq!(behind, [""; 0]);
+    }
+}
+
+pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(subject: &Subject) {
+    for name in ["a1", "a2", "b1", "a3", "b2"] {
+        subject.queue(name).await;
+    }
+
+    let (mut steps, mut after) = (Vec::new(), Some(String::new()));
+    while let Some(from) = after.take() {
+        let listing = QueueListing { after: Some(&from), name_part: Some("b"), examined_max: 2 };
+        let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+        let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
+        after.clone_from(&page.reached);
+        steps.push((names.join(" "), page.reached.unwrap_or_default()));
+    }
+
+    let expected = [("", "a2"), ("b1", "b1"), ("b2", "")];
+    assert_eq!(steps, expected.map(|(names, reached)| (names.to_owned(), reached.to_owned())));
+}
+
+pub(in crate::conformance) async fn a_list_shows_the_metadata_and_revision_of_each_queue(subject: &Subject) {
+    for name in ["a", "b"] {
+        let keys = metadata(json!({"name": name, "_default_message_ttl": 100}));
+        subject.store().create_queue(&subject.id(name), &keys).await.expect("the store answers");
+    }
+
+    let listed = subject.queues(LIMIT).await;
+
+    assert_eq!(listed.len(), 2);
+    for (name, queue) in listed {
+        assert_eq!(Some(queue), subject.get(&subject.id(name.as_str())).await);
+    }
+}
+
+pub(in crate::conformance) async fn a_list_skips_deleted_queues(subject: &Subject) {
+    for number in 10..30 {
+        subject.queue(&format!("q{number}")).await;
+    }
+    for number in (10..30).filter(|number| number % 3 > 0) {
+        subject.delete(&subject.id(&format!("q{number}"))).await;
+    }
+
+    let kept = ["q12", "q15", "q18", "q21", "q24", "q27"];
+    assert_eq!(subject.names(subject.project(), None, LIMIT).await, kept);
+    assert_eq!(subject.names(subject.project(), Some("q12"), 3).await, kept[1..4]);
+    assert_eq!(subject.count_queues().await, kept.len());
+    subject.queue("q13").await;
+    assert_eq!(subject.names(subject.project(), None, 3).await, ["q12", "q13", "q15"]);
+}
+
+pub(in crate::conformance) async fn lists_and_counts_include_only_their_own_project(subject: &Subject) {
+    // Project ids of which one is a prefix of another, and ids that an ambiguous key format would
+    // confuse.
+    let base = fresh_project();
+    let projects = ["", "2", "/a", ":queues", "}", "%2F", " ä\n"]
+        .map(|end| sukkal::domain::ProjectId::new(&format!("{base}{end}")).expect("it is not empty"));
+    for (number, project) in projects.iter().enumerate() {
+        for copy in 0..=number {
+            subject.create(&queue_id(project, &format!("q{number}-{copy}"))).await;
+        }
+    }
+
+    for (number, project) in projects.iter().enumerate() {
+        let own: Vec<String> = (0..=number).map(|copy| format!("q{number}-{copy}")).collect();
+        let count = subject.store().count_queues(project).await.expect("the store answers");
+
+        assert_eq!(subject.names(project, None, LIMIT).await, own, "{project:?}");
+        assert_eq!(count, own.len() as u64);
+    }
+}

@@ -1,0 +1,185 @@
+//! Dead letters over Redis: states that only a crash between two steps produces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::domain::{MessageId, QueueId};
+
+use super::keys::{existing_parts, key};
+use crate::conformance::support::drivers::{redis, redis_at};
+use crate::conformance::support::subject::{LONG_S, Subject, messages, metadata};
+use crate::support::redis::RedisServer;
+
+/// Creates a queue that delivers no message, with `count` messages.
+async fn queue_that_moves_all(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
+    let queue = subject.id("q");
+    let keys = metadata(json!({"_max_claim_count": 0, "_dead_letter_queue": "letters"}));
+    subject.store().create_queue(&queue, &keys).await.unwrap();
+    let ids = subject.post(&queue, &messages(LONG_S, count)).await;
+    (queue, ids)
+}
+
+/// Returns the original ids of the dead letters that have arrived.
+async fn arrived_origins(subject: &Subject) -> Vec<MessageId> {
+    let dead_letters = subject.list(&subject.id("letters"), None, 1_000).await;
+    dead_letters.into_iter().map(|dead_letter| dead_letter.origin.unwrap().id).collect()
+}
+
+/// Puts a key of the wrong type where arrivals are recorded, so that dead letters cannot arrive.
+/// Keeps the old key aside.
+fn block_arrivals(server: &RedisServer, subject: &Subject) {
+    let noted = key(&subject.id("letters"), "received");
+    server.command(&["RENAMENX", &noted, &format!("{noted}:aside")]);
+    server.command(&["LPUSH", &noted, "in the way"]);
+}
+
+fn unblock_arrivals(server: &RedisServer, subject: &Subject) {
+    let noted = key(&subject.id("letters"), "received");
+    server.command(&["DEL", &noted]);
+    server.command(&["RENAME", &format!("{noted}:aside"), &noted]);
+}
+
+#[tokio::test]
+async fn dead_letters_forwarded_twice_arrive_once() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = queue_that_moves_all(&subject, 60).await;
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 25).await;
+    let outbox = key(&queue, "outbox");
+    let kept = format!("{outbox}:kept");
+    assert_eq!(server.command(&["LLEN", &outbox]).as_int(), 25);
+    server.command(&["COPY", &outbox, &kept]);
+    unblock_arrivals(&server, &subject);
+    subject.run_maintenance().await;
+    assert_eq!(arrived_origins(&subject).await, ids[..26]);
+
+    // The state after a forwarder has crashed before it removed delivered dead letters, and more
+    // have been added.
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 5).await;
+    unblock_arrivals(&server, &subject);
+    assert_eq!(server.command(&["LLEN", &outbox]).as_int(), 5);
+    for _ in 0..5 {
+        server.command(&["LMOVE", &outbox, &kept, "LEFT", "RIGHT"]);
+    }
+    server.command(&["RENAME", &kept, &outbox]);
+    subject.run_maintenance().await;
+
+    assert_eq!(arrived_origins(&subject).await, ids[..31]);
+    assert!(!existing_parts(&server, &queue).contains(&"outbox"));
+}
+
+#[tokio::test]
+async fn undelivered_dead_letters_do_not_block_claims_and_arrive_later() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = queue_that_moves_all(&subject, 4).await;
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+
+    assert_eq!(subject.pop(&queue, 1).await, []);
+    assert_eq!(subject.claim_for(&queue, 1, 60, 60).await, None);
+    unblock_arrivals(&server, &subject);
+    subject.claim_for(&queue, 1, 60, 60).await;
+
+    assert_eq!(arrived_origins(&subject).await, ids);
+}
+
+/// Returns how often a script failed because of a key of the wrong type, which is how dead letters
+/// fail to arrive here.
+fn failed_scripts(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "errorstats"]).as_text().to_owned();
+    let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_WRONGTYPE:count="));
+    count.map_or(0, |count| count.trim().parse().expect("it is a number"))
+}
+
+#[tokio::test]
+async fn dead_letters_that_cannot_arrive_are_tried_once_per_visit() {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let (queue, _) = queue_that_moves_all(&subject, 2).await;
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 1).await;
+    let before = failed_scripts(&server);
+    subject.run_maintenance().await;
+    let by_one_visit = failed_scripts(&server) - before;
+    subject.post(&queue, &messages(60, 3_000)).await;
+    subject.advance(&queue, Duration::from_secs(62)).await;
+
+    let before = failed_scripts(&server);
+    subject.run_maintenance().await;
+
+    assert!(by_one_visit > 0, "nothing failed");
+    assert_eq!(failed_scripts(&server) - before, by_one_visit);
+    assert!(
+        existing_parts(&server, &queue).contains(&"outbox") && !existing_parts(&server, &queue).contains(&"messages")
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_queue_stays_registered_until_its_dead_letters_arrive() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = queue_that_moves_all(&subject, 3).await;
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 2).await;
+
+    subject.delete(&queue).await;
+    subject.run_maintenance().await;
+    assert_eq!(existing_parts(&server, &queue), ["outbox"]);
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["letters"]);
+    unblock_arrivals(&server, &subject);
+    subject.run_maintenance().await;
+
+    assert_eq!(arrived_origins(&subject).await, ids);
+    assert_eq!(existing_parts(&server, &queue), [""; 0]);
+    assert_eq!(subject.count_queues().await, 1);
+}
+
+#[tokio::test]
+async fn a_deleted_queue_stays_registered_until_its_last_dead_letter_arrives() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = queue_that_moves_all(&subject, 2_200).await;
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+    for _ in 0..3 {
+        subject.pop(&queue, 1_000).await;
+    }
+    unblock_arrivals(&server, &subject);
+
+    subject.delete(&queue).await;
+    subject.run_maintenance().await;
+
+    assert_eq!(subject.count(&subject.id("letters")).await, ids.len());
+    assert_eq!(existing_parts(&server, &queue), [""; 0]);
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["letters"]);
+}
+
+#[tokio::test]
+async fn an_arrival_is_remembered_after_its_queue_is_deleted() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, ids) = queue_that_moves_all(&subject, 2).await;
+    let dead_letters = subject.id("letters");
+    subject.pop(&queue, 1).await;
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 1).await;
+    let (outbox, kept) = (key(&queue, "outbox"), key(&queue, "outbox:kept"));
+    server.command(&["COPY", &outbox, &kept]);
+    unblock_arrivals(&server, &subject);
+    subject.run_maintenance().await;
+
+    subject.delete(&dead_letters).await;
+    let ttl_s = server.command(&["TTL", &key(&dead_letters, "received")]).as_int();
+    assert!((1..=86_400).contains(&ttl_s), "it still exists after {ttl_s} s");
+    server.command(&["RENAME", &kept, &outbox]);
+    subject.run_maintenance().await;
+
+    // Late dead letters are not posted to the recreated queue.
+    assert_eq!(arrived_origins(&subject).await, []);
+    let again = subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.pop(&queue, 1).await;
+    assert_eq!(arrived_origins(&subject).await, again);
+    assert_eq!(ids.len(), 2);
+}

@@ -1,0 +1,9 @@
+//! Tests of the Redis store that inspect its keys and commands.
+
+mod check;
+mod claim_keys;
+mod concurrent_posts;
+mod dead_letters;
+mod keys;
+mod maintenance;
+mod registrations;

@@ -1,0 +1,146 @@
+//! The registrations of projects and queues in Redis: they are restored after a fail-over has lost
+//! them, and removed when they are no longer needed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sukkal::domain::ProjectId;
+
+use super::keys::{register_key, registrations};
+use crate::conformance::support::drivers::{redis, redis_at, redis_cluster};
+use crate::conformance::support::subject::{LONG_S, Subject, messages};
+use crate::support::cluster::RedisCluster;
+use crate::support::redis::{RedisServer, Reply};
+
+const PROJECTS: &str = "sukkal:{projects}";
+
+/// Returns the registrations of a project with the store: one or none.
+fn projects_registered(server: &RedisServer, project: &ProjectId) -> Vec<Reply> {
+    let (from, to) = (format!("[{project}\0"), format!("({project}\x01"));
+    match server.command(&["ZRANGEBYLEX", PROJECTS, &from, &to]) {
+        Reply::Array(found) => found,
+        other => panic!("ZRANGEBYLEX gives a list: {other:?}"),
+    }
+}
+
+/// Produces the state after a fail-over to a replica that has never received these registrations.
+fn lose_registrations(server: &RedisServer, subject: &Subject) {
+    for member in projects_registered(server, subject.project()) {
+        server.command(&["ZREM", PROJECTS, member.as_text()]);
+    }
+    assert_eq!(server.command(&["DEL", &register_key(subject.project())]).as_int(), 1);
+}
+
+async fn wait_until_listed(subject: &Subject, names: &[&str]) {
+    let listed = async {
+        while subject.names(subject.project(), None, 10).await != names {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), listed).await.expect("the queue is listed again");
+}
+
+#[tokio::test]
+async fn a_queue_in_use_is_registered_again_with_its_own_version() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let queue = subject.queue("q").await;
+    let before = registrations(&server, &subject);
+    lose_registrations(&server, &subject);
+
+    subject.list(&queue, None, 1).await;
+
+    wait_until_listed(&subject, &["q"]).await;
+    assert_eq!(registrations(&server, &subject), before);
+    assert_eq!(projects_registered(&server, subject.project()).len(), 1);
+    // A deletion finds it again.
+    subject.delete(&queue).await;
+    assert_eq!(registrations(&server, &subject), []);
+}
+
+#[tokio::test]
+async fn after_a_reconnection_each_queue_in_use_is_confirmed_again() {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    lose_registrations(&server, &subject);
+    wait_until_listed(&subject, &["q"]).await;
+    lose_registrations(&server, &subject);
+
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let is_used = async {
+        while registrations(&server, &subject).is_empty() {
+            subject.store().get_queue(&queue).await.expect("the store answers");
+            let _claimed_nothing = subject.store().pop_messages(&queue, 1).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+
+    tokio::time::timeout(Duration::from_secs(30), is_used).await.expect("the queue is registered again");
+}
+
+#[tokio::test]
+async fn a_queue_is_created_although_the_clock_has_stepped_back_since_its_deletion() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let clock = format!("sukkal:{{{}}}:clock", subject.project());
+    server.command(&["SET", &clock, "3600000000"]);
+    let queue = subject.queue("q").await;
+    let (_name, ahead) = registrations(&server, &subject).remove(0);
+    subject.delete(&queue).await;
+    server.command(&["DEL", &clock]);
+
+    subject.create(&queue).await;
+
+    let (_name, version) = registrations(&server, &subject).remove(0);
+    assert!(version.parse::<u64>().unwrap() > ahead.parse().unwrap(), "{version} is not above {ahead}");
+    subject.run_maintenance().await;
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
+}
+
+#[tokio::test]
+async fn a_maintenance_round_removes_projects_without_queues() {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.delete(&queue).await;
+
+    assert_eq!(subject.store().maintain_step(None).await, Ok(None));
+
+    assert_eq!(server.command(&["EXISTS", PROJECTS, &register_key(subject.project())]).as_int(), 0);
+    let Reply::Array(keys) = server.command(&["KEYS", "sukkal:*"]) else {
+        panic!("KEYS returns a list");
+    };
+    let stays = |key: &&Reply| server.command(&["TTL", key.as_text()]).as_int() == -1;
+    let stay: Vec<&str> = keys.iter().filter(stays).map(Reply::as_text).collect();
+    assert!(stay.iter().all(|key| *key == "sukkal:layout" || key.ends_with(":due")), "{stay:?} do not expire");
+}
+
+/// Removes the registration of a queue from the server that has it, and asserts that a check finds
+/// this and a repair fixes it.
+async fn assert_found_and_mended(subject: &Subject, register: &RedisServer) {
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 3)).await;
+    register.command(&["DEL", &register_key(subject.project())]);
+    let (finding, store) = (format!("{queue}: exists and is not registered"), subject.store());
+    let is_it = |one: &String| one.starts_with(&finding);
+
+    assert!(store.check().await.unwrap().findings.iter().any(is_it));
+    let repair = store.repair().await.unwrap();
+
+    assert!(repair.repaired.iter().any(is_it) && !repair.findings.iter().any(is_it), "{repair:?}");
+    assert!(!store.check().await.unwrap().findings.iter().any(is_it));
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
+}
+
+#[tokio::test]
+async fn a_check_finds_a_queue_that_is_not_registered_and_a_repair_registers_it() {
+    assert_found_and_mended(&redis(), &RedisServer::shared()).await;
+}
+
+#[tokio::test]
+async fn a_check_of_a_cluster_finds_a_queue_that_is_not_registered() {
+    let (cluster, subject) = (RedisCluster::shared(), redis_cluster());
+
+    assert_found_and_mended(&subject, cluster.node_of(&register_key(subject.project()))).await;
+}

@@ -1,0 +1,337 @@
+//! The store under test: one driver, a project that no other test uses, and the clocks of its
+//! queues.
+//!
+//! The helpers shorten frequent calls, and fail the case if the store returns an error. They use
+//! only the storage traits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use sukkal::domain::{
+    Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
+    QueueName, Rank, Revision, Stats,
+};
+use sukkal::storage::{Driver, Error, Listing, Popped, Post, PostOutcome, QueueListing};
+use uuid::Uuid;
+
+/// Ttl of messages whose expiry does not matter, in seconds.
+pub(in crate::conformance) const LONG_S: u32 = 86_400;
+const PAGE: usize = 100;
+const OK: &str = "the store answers";
+
+/// A driver, and the functions that tests need in addition to its traits.
+#[async_trait]
+pub(in crate::conformance) trait TestBackend: Send + Sync {
+    fn store(&self) -> &dyn Driver;
+
+    /// Sets how far the store's clock is ahead of the real one for this queue, in microseconds.
+    async fn set_clock(&self, queue: &QueueId, offset_us: i64);
+
+    /// Returns whether other tests use the store too.
+    fn is_shared(&self) -> bool;
+}
+
+/// A driver under test. Clones share the driver, the project and the clocks.
+#[derive(Clone)]
+pub(in crate::conformance) struct Subject {
+    backend: Arc<dyn TestBackend>,
+    project: ProjectId,
+    clocks_us: Arc<Mutex<HashMap<QueueId, i64>>>,
+}
+
+impl Subject {
+    pub(in crate::conformance) fn new(backend: impl TestBackend + 'static) -> Self {
+        Self { backend: Arc::new(backend), project: fresh_project(), clocks_us: Arc::default() }
+    }
+
+    pub(in crate::conformance) fn store(&self) -> &dyn Driver {
+        self.backend.store()
+    }
+
+    /// Returns the project of this case.
+    pub(in crate::conformance) fn project(&self) -> &ProjectId {
+        &self.project
+    }
+
+    /// Returns the id of a queue in the project of this case.
+    pub(in crate::conformance) fn id(&self, name: &str) -> QueueId {
+        queue_id(&self.project, name)
+    }
+
+    /// Creates a queue without metadata.
+    pub(in crate::conformance) async fn queue(&self, name: &str) -> QueueId {
+        let queue = self.id(name);
+        self.create(&queue).await;
+        queue
+    }
+
+    /// Creates a queue that must not exist.
+    pub(in crate::conformance) async fn create(&self, queue: &QueueId) {
+        let creation = self.store().create_queue(queue, &Metadata::default()).await;
+        assert_eq!(creation, Ok(Creation::Created), "{queue}");
+    }
+
+    pub(in crate::conformance) async fn get(&self, queue: &QueueId) -> Option<Queue> {
+        self.store().get_queue(queue).await.expect(OK)
+    }
+
+    pub(in crate::conformance) async fn revision(&self, queue: &QueueId) -> Revision {
+        self.get(queue).await.expect("the queue exists").revision
+    }
+
+    pub(in crate::conformance) async fn delete(&self, queue: &QueueId) {
+        self.store().delete_queue(queue).await.expect(OK);
+    }
+
+    /// Lists all queues of the project with one call. There must be fewer than `examined_max`.
+    pub(in crate::conformance) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
+        let listing = QueueListing { after: None, name_part: None, examined_max };
+        let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
+        assert_eq!(page.reached, None, "there are more than {examined_max} queues");
+        page.queues
+    }
+
+    /// Returns the first `limit` names after `after`, with as many calls as necessary.
+    pub(in crate::conformance) async fn names(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<String> {
+        let (mut names, mut after) = (Vec::new(), after.map(str::to_owned));
+        while names.len() < limit {
+            let examined_max = limit - names.len();
+            let listing = QueueListing { after: after.as_deref(), name_part: None, examined_max };
+            let page = self.store().list_queues(project, &listing).await.expect(OK);
+            names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
+            match page.reached {
+                Some(reached) => after = Some(reached),
+                None => break,
+            }
+        }
+        names
+    }
+
+    /// Moves the clock of a queue forward.
+    pub(in crate::conformance) async fn advance(&self, queue: &QueueId, by: Duration) {
+        self.move_clock(queue, micros(by)).await;
+    }
+
+    /// Moves the clock of a queue back, as a correction of the clock does.
+    pub(in crate::conformance) async fn rewind(&self, queue: &QueueId, by: Duration) {
+        self.move_clock(queue, -micros(by)).await;
+    }
+
+    /// Sets how far the clock of a queue is ahead of the real one.
+    pub(in crate::conformance) async fn set_clock_ahead(&self, queue: &QueueId, ahead: Duration) {
+        let before_us = self.clocks_us.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or(0);
+        self.move_clock(queue, micros(ahead) - before_us).await;
+    }
+
+    async fn move_clock(&self, queue: &QueueId, by_us: i64) {
+        let offset_us = {
+            let mut clocks = self.clocks_us.lock().unwrap_or_else(PoisonError::into_inner);
+            let offset_us = clocks.entry(queue.clone()).or_default();
+            *offset_us += by_us;
+            *offset_us
+        };
+        self.backend.set_clock(queue, offset_us).await;
+    }
+
+    /// Posts in one request, with the current revision of the queue.
+    pub(in crate::conformance) async fn post(&self, queue: &QueueId, messages: &[NewMessage]) -> Vec<MessageId> {
+        self.post_as(&client(0), queue, messages).await
+    }
+
+    pub(in crate::conformance) async fn post_as(
+        &self,
+        client: &ClientId,
+        queue: &QueueId,
+        messages: &[NewMessage],
+    ) -> Vec<MessageId> {
+        let seen = self.revision(queue).await;
+        match self.try_post(queue, seen, client, messages).await {
+            Ok(PostOutcome::Posted(ids)) => ids,
+            other => panic!("not posted to {queue}: {other:?}"),
+        }
+    }
+
+    /// Posts with the given last known revision of the queue.
+    pub(in crate::conformance) async fn try_post(
+        &self,
+        queue: &QueueId,
+        seen: Revision,
+        client: &ClientId,
+        messages: &[NewMessage],
+    ) -> Result<PostOutcome, Error> {
+        self.store()
+            .post_messages(queue, &Post { last_known_revision: seen, client, messages, idempotency: None })
+            .await
+    }
+
+    /// Returns up to `limit` messages after the marker.
+    pub(in crate::conformance) async fn list(
+        &self,
+        queue: &QueueId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Vec<Message> {
+        self.list_for(queue, after, limit, None).await
+    }
+
+    pub(in crate::conformance) async fn list_for(
+        &self,
+        queue: &QueueId,
+        after: Option<MessageId>,
+        limit: usize,
+        not_from: Option<ClientId>,
+    ) -> Vec<Message> {
+        let listing = Listing { after: after.map(MessageId::rank), not_from, ..Listing::first(limit) };
+        let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
+        assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
+        page
+    }
+
+    /// Returns the ids of the feed after the marker, read page by page.
+    pub(in crate::conformance) async fn feed_after(&self, queue: &QueueId, after: Option<MessageId>) -> Vec<MessageId> {
+        self.pages(queue, after, PAGE, None).await
+    }
+
+    /// Returns the ids of the whole feed.
+    pub(in crate::conformance) async fn feed(&self, queue: &QueueId) -> Vec<MessageId> {
+        self.feed_after(queue, None).await
+    }
+
+    pub(in crate::conformance) async fn pages(
+        &self,
+        queue: &QueueId,
+        mut after: Option<MessageId>,
+        limit: usize,
+        not_from: Option<ClientId>,
+    ) -> Vec<MessageId> {
+        let mut feed = Vec::new();
+        loop {
+            let page = self.list_for(queue, after, limit, not_from.clone()).await;
+            let Some(last) = page.last() else {
+                return feed;
+            };
+            after = Some(last.id);
+            feed.extend(ids_of(&page));
+        }
+    }
+
+    pub(in crate::conformance) async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Vec<Message> {
+        self.store().get_messages(queue, ids).await.expect(OK)
+    }
+
+    /// Returns those of the ids that are found.
+    pub(in crate::conformance) async fn found(&self, queue: &QueueId, ids: &[MessageId]) -> Vec<MessageId> {
+        ids_of(&self.get_messages(queue, ids).await)
+    }
+
+    pub(in crate::conformance) async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) {
+        self.store().delete_messages(queue, ids).await.expect(OK);
+    }
+
+    pub(in crate::conformance) async fn count(&self, queue: &QueueId) -> usize {
+        usize::try_from(self.stats(queue).await.total).expect("a count fits")
+    }
+
+    pub(in crate::conformance) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
+        let popped = Popped::messages(self.store().pop_messages(queue, limit).await.expect(OK));
+        assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
+        popped
+    }
+
+    pub(in crate::conformance) async fn stats(&self, queue: &QueueId) -> Stats {
+        self.store().get_stats(queue, false).await.expect(OK)
+    }
+
+    pub(in crate::conformance) async fn count_queues(&self) -> usize {
+        let count = self.store().count_queues(&self.project).await.expect(OK);
+        usize::try_from(count).expect("a count fits")
+    }
+
+    /// Asserts that an integrity check finds nothing. Skips shared stores, because other tests may
+    /// be damaging them.
+    pub(in crate::conformance) async fn assert_consistent(&self) {
+        if !self.backend.is_shared() {
+            assert_eq!(self.store().check().await.expect(OK).findings, [""; 0]);
+        }
+    }
+
+    /// Runs one maintenance round over all queues of the project.
+    pub(in crate::conformance) async fn run_maintenance(&self) {
+        // No name sorts before this one.
+        let mut reached = self.id("-");
+        while let Some(next) = self.store().maintain_step(Some(&reached)).await.expect(OK) {
+            if next.project() != &self.project {
+                break;
+            }
+            assert!(next > reached, "{next} does not follow {reached}");
+            reached = next;
+        }
+    }
+}
+
+/// Returns a project that no other test uses.
+pub(in crate::conformance) fn fresh_project() -> ProjectId {
+    ProjectId::new(&format!("p-{}", Uuid::new_v4().simple())).expect("it is not empty")
+}
+
+pub(in crate::conformance) fn queue_id(project: &ProjectId, name: &str) -> QueueId {
+    let name = name.parse().expect("the name is legal");
+    QueueId::new(project.clone(), name).expect("the project is short")
+}
+
+/// Returns the id of a client.
+pub(in crate::conformance) fn client(number: u128) -> ClientId {
+    ClientIdRule::Uuid.parse(&Uuid::from_u128(number).to_string()).expect("it is a UUID")
+}
+
+pub(in crate::conformance) fn metadata(keys: Value) -> Metadata {
+    match keys {
+        Value::Object(keys) => Metadata::from_store(keys),
+        other => panic!("metadata is an object: {other}"),
+    }
+}
+
+pub(in crate::conformance) fn body(value: &Value) -> Body {
+    Body::from_msgpack(rmp_serde::to_vec(value).expect("JSON always has a MessagePack form").into())
+}
+
+/// Returns a message whose body is its number.
+pub(in crate::conformance) fn message(ttl_s: u32, number: usize) -> NewMessage {
+    NewMessage { ttl_s, delay_s: 0, body: body(&json!(number)), assignment: None }
+}
+
+/// Returns messages whose bodies are their numbers, from 0.
+pub(in crate::conformance) fn messages(ttl_s: u32, count: usize) -> Vec<NewMessage> {
+    (0..count).map(|number| message(ttl_s, number)).collect()
+}
+
+pub(in crate::conformance) fn ids_of(messages: &[Message]) -> Vec<MessageId> {
+    messages.iter().map(|message| message.id).collect()
+}
+
+pub(in crate::conformance) fn bodies_of(messages: &[Message]) -> Vec<Body> {
+    messages.iter().map(|message| message.body.clone()).collect()
+}
+
+pub(in crate::conformance) fn ranks_of(ids: &[MessageId]) -> Vec<u64> {
+    ids.iter().copied().map(MessageId::rank).map(Rank::micros).collect()
+}
+
+/// Asserts that each id follows the one before.
+pub(in crate::conformance) fn assert_ascending(ids: &[MessageId]) {
+    for pair in ids.windows(2) {
+        assert!(pair[0] < pair[1] && pair[0].rank() < pair[1].rank(), "{} does not follow {}", pair[1], pair[0]);
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("the offset fits")
+}

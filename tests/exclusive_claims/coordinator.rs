@@ -1,0 +1,117 @@
+//! State that the actors share: it paces them. The checker does not use it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
+
+use super::history::Span;
+use super::wire::Unknown;
+
+/// Largest number of unfinished messages; beyond it, producers pause.
+const OUTSTANDING_MAX: i64 = 600;
+/// A killed server leaves a few requests without a response; this many are an error.
+const UNKNOWN_MAX: usize = 1000;
+/// Time after which a command of a killed server has run or never will, in microseconds.
+const LATE_US: u64 = 5_000_000;
+
+pub(super) struct Coordinator {
+    started: Instant,
+    quiet: RwLock<()>,
+    progress: watch::Sender<Progress>,
+    unknown: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Number of messages posted or being posted.
+    pub(super) reserved: u64,
+    /// An estimate, which each count corrects.
+    pub(super) outstanding: i64,
+    pub(super) posts: u64,
+    pub(super) claims: u64,
+    pub(super) moves: u64,
+    pub(super) half: bool,
+    pub(super) over: bool,
+    /// The test is over, and no worker has a request under way.
+    pub(super) is_idle: bool,
+}
+
+impl Coordinator {
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            quiet: RwLock::default(),
+            progress: watch::Sender::default(),
+            unknown: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the time since the start, in microseconds.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).expect("no test takes so long")
+    }
+
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
+    }
+
+    /// Waits until the condition is true. Returns `false` when the test is over.
+    pub(super) async fn wait_until(&self, mut is_so: impl FnMut(&Progress) -> bool) -> bool {
+        let mut progress = self.progress();
+        !progress
+            .wait_for(|progress| progress.over || is_so(progress))
+            .await
+            .expect("the coordinator exists during the test")
+            .over
+    }
+
+    /// Waits until no worker has a request under way.
+    pub(super) async fn wait_until_idle(&self) {
+        let mut progress = self.progress();
+        let rest = progress.wait_for(|progress| progress.is_idle).await;
+        drop(rest.expect("the coordinator exists during the test"));
+    }
+
+    /// Reserves `count` tags for new messages and returns the first. Returns `None` when the test
+    /// is over.
+    pub(super) async fn reserve_tags(&self, count: u64) -> Option<u64> {
+        let goes_on = self.wait_until(|progress| progress.outstanding < OUTSTANDING_MAX).await;
+        let mut first = 0;
+        self.update(|progress| {
+            first = progress.reserved;
+            progress.reserved += count;
+        });
+        goes_on.then_some(first)
+    }
+
+    /// Starts an operation. Messages are not counted while an operation is under way.
+    pub(super) async fn begin_operation(&self) -> RwLockReadGuard<'_, ()> {
+        self.quiet.read().await
+    }
+
+    pub(super) async fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
+        self.quiet.write().await
+    }
+
+    /// Returns the span and the result of a request that began at `invoked` and has ended now.
+    pub(super) fn record<T>(&self, invoked: u64, outcome: Result<T, Unknown>) -> (Span, Option<T>) {
+        let ended = self.now();
+        match outcome {
+            Ok(outcome) => (Span { invoked, ended }, Some(outcome)),
+            Err(unknown) => {
+                let count = self.unknown.fetch_add(1, Ordering::Relaxed) + 1;
+                assert!(count < UNKNOWN_MAX, "{count} requests failed, the last with {}", unknown.0);
+                (Span { invoked, ended: ended + LATE_US }, None)
+            }
+        }
+    }
+
+    pub(super) fn unknown(&self) -> usize {
+        self.unknown.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,306 @@
+//! Concurrent producers, observers and deleters on a queue without delays, one with delays, and a
+//! fair one with delays. A checker verifies the recorded history.
+//!
+//! `SUKKAL_RACE_OBSERVED` sets the number of deliveries of each race. `SUKKAL_SEED` repeats the
+//! choices of an earlier race, but not its timing. A history that breaks a rule is written to
+//! cargo's directory for tests. With `SUKKAL_RACE_HISTORY`, every history is written to the
+//! directory of that name.
+
+mod actors;
+mod checker;
+mod clock_mover;
+mod coordinator;
+mod delays;
+mod history;
+mod wire;
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use self::actors::{DELETERS, PRODUCERS, RaceContext, RaceOptions, excluded_producer};
+use self::checker::Summary;
+use self::clock_mover::ClockMover;
+use self::coordinator::{Coordinator, Phase};
+use self::delays::Delays;
+use self::history::{History, Observer};
+use self::wire::Wire;
+use crate::support::cluster::RedisCluster;
+use crate::support::random::{self, Random};
+use crate::support::redis::RedisServer;
+use crate::support::test_bed::{Server, TestBed};
+use crate::support::timeline::clock::wall_us;
+
+const SERVERS: usize = 3;
+const QUEUE: &str = "feed";
+/// Much longer than any race takes; a race that hangs fails.
+const RACE_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Number of deliveries of a long race.
+const LONG_RACE: usize = 1_000_000;
+/// Deviation of the two clocks in addition to the measured one, in microseconds.
+const SLACK_US: i64 = 5000;
+
+const PLAIN: RaceOptions =
+    RaceOptions { observers: 16, page_max: 20, flood_every: 25, delays: None, shards: 1, workers: 0 };
+const DELAYED: RaceOptions =
+    RaceOptions { observers: 8, page_max: 100, flood_every: 10, delays: Some(Delays { default_s: 1 }), ..PLAIN };
+const WORKED: RaceOptions = RaceOptions { observers: 8, workers: 6, ..PLAIN };
+const FAIR: RaceOptions = RaceOptions { shards: 64, ..DELAYED };
+/// Limits that allow pages of 100 messages, and posts of up to 2 MiB.
+const LARGE_LIMITS: [(&str, &str); 2] =
+    [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "100"), ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "2097152")];
+
+/// Row 6.1-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed() {
+    let redis = RedisServer::start();
+
+    race_without_delays("standalone", TestBed::redis(&redis.url()), observed(300_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_from_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    race_without_delays("cluster", TestBed::redis(&cluster.url()), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_delayed_messages() {
+    let redis = RedisServer::start();
+
+    race_with_delays("delayed", TestBed::redis(&redis.url()), observed(400_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    race_with_delays("delayed-cluster", TestBed::redis(&cluster.url()), observed(300_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_from_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
+
+    race_without_delays("embedded", TestBed::Embedded(store), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
+
+    race_with_delays("delayed-embedded", TestBed::Embedded(store), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
+
+    race_without_delays("memory", TestBed::Embedded(store), observed(75_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
+
+    race_with_delays("delayed-memory", TestBed::Embedded(store), observed(75_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue() {
+    let redis = RedisServer::start();
+
+    race_with_delays_on(FAIR, "fair", TestBed::redis(&redis.url()), observed(150_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    race_with_delays_on(FAIR, "fair-cluster", TestBed::redis(&cluster.url()), observed(100_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
+
+    race_with_delays_on(FAIR, "fair-embedded", TestBed::Embedded(store), observed(75_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_memory() {
+    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
+
+    race_with_delays_on(FAIR, "fair-memory", TestBed::Embedded(store), observed(100_000)).await;
+}
+
+async fn race_with_delays(name: &str, store: TestBed, target: usize) {
+    race_with_delays_on(DELAYED, name, store, target).await;
+}
+
+async fn race_with_delays_on(options: RaceOptions, name: &str, store: TestBed, target: usize) {
+    let summary = race(name, store, options, target).await;
+
+    assert!(summary.delayed > 0 && summary.kept_back > 0, "no message was delayed");
+    // A short race may have none of these by chance.
+    if target >= LONG_RACE {
+        assert!(summary.spread > 0, "no two requests wanted the same position");
+    }
+}
+
+async fn race_without_delays(name: &str, store: TestBed, target: usize) {
+    let summary = race(name, store, PLAIN, target).await;
+
+    assert!(summary.markers_expired > 0, "no marker expired");
+}
+
+/// Observers follow the feed while workers take all messages that they can get from its head.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn observers_skip_and_repeat_nothing_beside_workers_at_full_speed() {
+    let redis = RedisServer::start();
+
+    race("worked", TestBed::redis(&redis.url()), WORKED, observed(30_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn observers_of_a_cluster_skip_and_repeat_nothing_beside_workers_at_full_speed() {
+    let cluster = RedisCluster::start();
+
+    race("worked-cluster", TestBed::redis(&cluster.url()), WORKED, observed(20_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn observers_of_memory_skip_and_repeat_nothing_beside_workers_at_full_speed() {
+    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
+
+    race("worked-memory", TestBed::Embedded(store), WORKED, observed(30_000)).await;
+}
+
+/// Runs a race over the store and checks its history.
+async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -> Summary {
+    let servers: Vec<Server> = (0..SERVERS).map(|_| store.serve(&LARGE_LIMITS)).collect();
+    let seed = random::seed();
+    println!("race {name}: SUKKAL_SEED={seed}");
+    let coordinator = Arc::new(Coordinator::new(target, options.observers));
+    let wire = Arc::new(Wire::new(QUEUE, servers.iter().map(|server| server.url("")).collect()));
+    let wall_us = wall_us(|| coordinator.now());
+    let context = RaceContext { seed, options, wall_us, wire, coordinator: coordinator.clone() };
+
+    let history = timeout(RACE_TIMEOUT, run(&context, store, servers)).await.expect("a race ends in time");
+
+    println!("race {name}: {:.1} s, {} requests without a response", seconds(history.quiet), coordinator.unknown());
+    let verdict = checker::check(&history);
+    if let Some(directory) = std::env::var_os("SUKKAL_RACE_HISTORY") {
+        dump(&history, name, Path::new(&directory));
+    }
+    let summary = verdict.unwrap_or_else(|violation| {
+        let path = dump(&history, name, env!("CARGO_TARGET_TMPDIR").as_ref());
+        panic!("{violation}\nthe history is in {}", path.display());
+    });
+    println!("race {name}: {summary:#?}");
+    assert!(summary.observed >= target, "the race was cut short");
+    assert!(summary.markers_deleted > 0, "no marker ended");
+    assert!(summary.passed_over > 0 && summary.filtered > 0, "nothing ended before it was read");
+    summary
+}
+
+async fn run(context: &RaceContext, store: TestBed, servers: Vec<Server>) -> History {
+    let project = ProjectId::new(Wire::project()).expect("it is short");
+    let queue = QueueId::new(project, QUEUE.parse().expect("it is a name")).expect("it is short");
+    let default_delay_s = context.options.delays.map_or(0, |delays| delays.default_s);
+    if default_delay_s > 0 {
+        let mut random = Random::new(context.seed, 0, 0);
+        let shards = context.options.shards;
+        context.wire.create(&Uuid::nil(), &mut random, default_delay_s, shards).await.expect("it is created");
+    }
+
+    let observers = all(context.options.observers, |observer| context.clone().observe(observer));
+    let workers = context.options.workers;
+    let deletes = all(if workers == 0 { DELETERS } else { 0 }, |deleter| context.clone().delete(deleter));
+    let takes = all(workers, |worker| context.clone().work(worker));
+    let clock_mover = ClockMover::new(context.clone(), store.clone(), queue);
+    let moves = tokio::spawn(async move { if workers == 0 { clock_mover.run().await } else { Default::default() } });
+    let crash = context.clone();
+    let crash =
+        tokio::spawn(async move { if workers == 0 { crash_one(crash, store, servers).await } else { servers } });
+    let mut posts = all(PRODUCERS, |producer| context.clone().produce(producer)).join_all().await;
+    context.coordinator.set_phase(Phase::Posted);
+    let mut deletes = deletes.join_all().await;
+    deletes.extend(takes.join_all().await);
+    let (moves, pressed) = moves.await.expect("the clock was moved");
+    posts.push(pressed);
+    let _servers = crash.await.expect("one server was replaced");
+    let quiet = context.coordinator.now();
+    context.coordinator.set_phase(Phase::Quiet);
+    let pages = observers.join_all().await;
+
+    History {
+        seed: context.seed,
+        wall_us: context.wall_us,
+        slack_us: SLACK_US + (wall_us(|| context.coordinator.now()) - context.wall_us).abs(),
+        default_delay_s,
+        observers: (0..context.options.observers)
+            .map(|observer| Observer { excluded_producer: excluded_producer(observer) })
+            .collect(),
+        posts: posts.concat(),
+        deletes: deletes.concat(),
+        moves,
+        pages: pages.concat(),
+        quiet,
+    }
+}
+
+/// Kills a server in the middle of the race, which leaves requests without a response, and starts
+/// another one.
+async fn crash_one(context: RaceContext, store: TestBed, mut servers: Vec<Server>) -> Vec<Server> {
+    let mut progress = context.coordinator.progress();
+    let half = progress.wait_for(|now| context.coordinator.percent() >= 50 || now.phase > Phase::Racing).await;
+    drop(half.expect("the coordinator exists during the test"));
+    let mut killed = servers.swap_remove(0);
+    killed.kill();
+    context.wire.leave(&killed.url(""));
+    let replacement = spawn_blocking(move || store.serve(&LARGE_LIMITS)).await.expect("another server starts");
+    context.wire.join(replacement.url(""));
+    servers.push(replacement);
+    servers
+}
+
+fn all<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    (0..count).map(actor).collect()
+}
+
+fn dump(history: &History, name: &str, directory: &Path) -> PathBuf {
+    fs::create_dir_all(directory).expect("the directory can be made");
+    let path = directory.join(format!("race-{name}-{}.txt", history.seed));
+    let mut file = BufWriter::new(File::create(&path).expect("the directory can be written to"));
+    history.dump(&mut file).and_then(|()| file.flush()).expect("the history can be written");
+    path
+}
+
+fn observed(short: usize) -> usize {
+    match std::env::var("SUKKAL_RACE_OBSERVED") {
+        Ok(text) => text.parse().expect("SUKKAL_RACE_OBSERVED is a number"),
+        Err(_) => short,
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}

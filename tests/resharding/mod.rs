@@ -1,0 +1,98 @@
+//! The number of shards of fair queues changes repeatedly while other actors post, claim and pop
+//! through two services over one store. No message is lost, left behind or delivered twice, and at
+//! every moment the shards contain what the stats count.
+//!
+//! `SUKKAL_DIVISIONS` sets how often each campaign changes the number of shards of a queue.
+//! `SUKKAL_SEED` repeats the choices of an earlier campaign, but not its timing.
+
+mod round;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sukkal::broker::Broker;
+use sukkal::config::Config;
+use sukkal::storage::Driver;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal::storage::redis::RedisStore;
+use tokio::task::JoinSet;
+
+use self::round::{Round, Tally};
+use crate::support::cluster::RedisCluster;
+use crate::support::random;
+use crate::support::redis::RedisServer;
+
+/// Number of queues with concurrent rounds.
+const TEST_QUEUES: usize = 4;
+
+/// A service, and the store under it.
+type Service = (Broker, Arc<dyn Driver>);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_loses_nothing_when_its_shards_change() {
+    let redis = RedisServer::start();
+
+    campaign("standalone", services(|| redis_store(&redis.url()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_loses_nothing_when_its_shards_change_in_a_cluster() {
+    let cluster = RedisCluster::start();
+
+    campaign("cluster", services(|| redis_store(&cluster.url()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_loses_nothing_when_its_shards_change_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::open(folder.path(), Fsync::Group).unwrap());
+
+    campaign("embedded", services(|| store.clone())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_loses_nothing_when_its_shards_change_in_memory() {
+    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
+
+    campaign("memory", services(|| store.clone())).await;
+}
+
+fn redis_store(url: &str) -> Arc<dyn Driver> {
+    Arc::new(RedisStore::open(&url.parse().unwrap()).unwrap())
+}
+
+/// Creates two services, each over a store that `open` opens.
+fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
+    let limits = Config::load(None, [], &[]).unwrap().transport.limits;
+    [open(), open()].map(|store| (Broker::new(store.clone(), limits.clone(), None, Arc::default()), store))
+}
+
+fn changes_wanted() -> usize {
+    std::env::var("SUKKAL_DIVISIONS").ok().map_or(100, |count| count.parse().expect("a number"))
+}
+
+async fn campaign(name: &str, services: [Service; 2]) {
+    let seed = random::seed();
+    println!("resizing {name}: SUKKAL_SEED={seed}");
+    let wanted = changes_wanted();
+    let divisions = Arc::new(AtomicUsize::new(0));
+    let mut test_queues = JoinSet::new();
+    for test_queue in 0..TEST_QUEUES {
+        let (services, divisions) = (services.clone(), divisions.clone());
+        test_queues.spawn(async move {
+            let mut all = Tally::default();
+            let mut number = test_queue;
+            while divisions.load(Ordering::Relaxed) < wanted {
+                let tally = Round::new(services.clone(), seed, number).run().await;
+                divisions.fetch_add(tally.divisions, Ordering::Relaxed);
+                all = all + tally;
+                number += TEST_QUEUES;
+            }
+            all
+        });
+    }
+    let all = test_queues.join_all().await.into_iter().fold(Tally::default(), |all, test_queue| all + test_queue);
+    println!("resizing {name}: {all:?}, none lost, left lying or had twice, seed {seed}");
+    assert!(all.snapshots > all.divisions && all.popped > 0 && all.acknowledged > 0, "nothing went on meanwhile");
+    assert!(all.sharded > 0 && all.given_back > 0, "nothing went on meanwhile");
+}

@@ -1,0 +1,126 @@
+//! The servers and the store under test: the store's clock can be moved, and each server can be
+//! killed.
+//!
+//! Over Redis, a server is a process. An embedded store belongs to one process, so there each
+//! server is a runtime in this process over the same store. Killing that server drops all requests
+//! that it has begun.
+
+use std::future::pending;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use sukkal::api::http;
+use sukkal::config::Config;
+use sukkal::domain::QueueId;
+use sukkal::storage::Driver;
+use sukkal::storage::embedded::EmbeddedStore;
+use sukkal::storage::redis::RedisStore;
+use sukkal::{app, janitor};
+use tokio::runtime::{Builder, Runtime};
+
+use super::sukkal::{Api, Sukkal};
+
+/// A store that servers share.
+#[derive(Clone)]
+pub(crate) enum TestBed {
+    Redis { url: String, store: Box<RedisStore> },
+    Embedded(EmbeddedStore),
+}
+
+/// One of the servers.
+pub(crate) enum Server {
+    Process(Sukkal),
+    InProcess(InProcessServer),
+}
+
+/// A server in this process.
+pub(crate) struct InProcessServer {
+    runtime: Option<Runtime>,
+    address: SocketAddr,
+}
+
+impl TestBed {
+    /// Uses the Redis server at this address.
+    pub(crate) fn redis(url: &str) -> Self {
+        let store = RedisStore::open(&url.parse().expect("the address is valid")).expect("the store can be opened");
+        Self::Redis { url: url.to_owned(), store: Box::new(store) }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Driver {
+        match self {
+            Self::Redis { store, .. } => &**store,
+            Self::Embedded(store) => store,
+        }
+    }
+
+    /// Sets how far the clock of the queue is ahead of the real one, in microseconds.
+    pub(crate) async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        match self {
+            Self::Redis { store, .. } => store.set_clock(queue, offset_us).await.expect("the clock can be moved"),
+            Self::Embedded(store) => store.set_clock(queue, offset_us),
+        }
+    }
+
+    /// Starts a server with these environment variables.
+    pub(crate) fn serve(&self, environment: &[(&str, &str)]) -> Server {
+        match self {
+            Self::Redis { url, .. } => Server::Process(Sukkal::start_with(url, environment)),
+            Self::Embedded(store) => Server::InProcess(InProcessServer::start(store, environment)),
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn url(&self, path: &str) -> String {
+        match self {
+            Self::Process(sukkal) => sukkal.url(path),
+            Self::InProcess(server) => format!("http://{}{path}", server.address),
+        }
+    }
+
+    /// Returns a client for one project, with the usual client id.
+    pub(crate) fn project(&self, project: &str) -> Api {
+        Api::new(self.url(""), project)
+    }
+
+    /// Kills the server, whatever it is doing.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Self::Process(sukkal) => sukkal.kill(),
+            Self::InProcess(server) => server.kill(),
+        }
+    }
+}
+
+impl InProcessServer {
+    fn start(store: &EmbeddedStore, environment: &[(&str, &str)]) -> Self {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::load(None, environment, &[]).expect("the options are valid");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        listener.set_nonblocking(true).expect("a socket can be non-blocking");
+        let address = listener.local_addr().expect("the socket has an address");
+        let store: Arc<dyn Driver> = Arc::new(store.clone());
+        let runtime =
+            Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads can be started");
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("the socket listens");
+            tokio::spawn(janitor::run(store.clone(), app::schedule(&config)));
+            let service = app::service(&config, store);
+            let limits = app::server_limits(&config);
+            http::serve(listener, http::router(service), limits, pending()).await.await;
+        });
+        Self { runtime: Some(runtime), address }
+    }
+
+    fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for InProcessServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

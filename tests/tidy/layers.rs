@@ -1,0 +1,66 @@
+//! The layers of `src`: a module uses only its own layer and those below it.
+
+use super::files;
+use super::imports::{imports_of, module_of};
+
+/// Each layer with the modules below it that it may use.
+const LAYERS: [(&str, &[&str]); 12] = [
+    ("domain", &[]),
+    ("metrics", &[]),
+    ("descriptors", &[]),
+    ("request_id", &[]),
+    ("auth", &["domain"]),
+    ("storage", &["domain"]),
+    ("broker", &["auth", "domain", "metrics", "request_id", "storage"]),
+    ("api", &["auth", "broker", "domain", "metrics", "request_id"]),
+    ("config", &["domain", "storage"]),
+    ("janitor", &["domain", "storage"]),
+    ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
+    ("cli", &["app", "config", "request_id"]),
+];
+
+/// Modules that only some others may name, by whole paths: a store is chosen in one place.
+const HIDDEN: [(&str, &[&str]); 2] = [
+    ("storage::redis", &["storage::redis", "storage::uri", "app"]),
+    ("storage::embedded", &["storage::embedded", "app"]),
+];
+
+#[test]
+fn imports_only_point_down() {
+    for (path, text) in files("src", ".rs") {
+        let module = module_of(&path);
+        let Some(own) = module.first() else { continue };
+        let Some((_, below)) = LAYERS.iter().find(|(layer, _)| layer == own) else {
+            panic!("{} is in no layer", path.display());
+        };
+        for import in imports_of(&path, &text) {
+            let Some(used) = import.first() else { continue };
+            let is_layer = LAYERS.iter().any(|(layer, _)| layer == used);
+            assert!(!is_layer || used == own || below.contains(&used.as_str()), "{} uses {used}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_store_is_named_only_where_it_is_chosen() {
+    let is_in = |path: &[String], module: &str| path.join("::").starts_with(module);
+    for (path, text) in files("src", ".rs") {
+        for import in imports_of(&path, &text) {
+            for (hidden, allowed) in HIDDEN {
+                let may = allowed.iter().any(|module| is_in(&module_of(&path), module));
+                assert!(may || !is_in(&import, hidden), "{} uses {}", path.display(), import.join("::"));
+            }
+        }
+    }
+}
+
+#[test]
+fn client_commands_know_the_service_by_its_api_only() {
+    for (path, text) in files("src/cli/bench", ".rs") {
+        let others: Vec<_> = imports_of(&path, &text)
+            .into_iter()
+            .filter(|import| import.first().is_some_and(|name| name != "cli"))
+            .collect();
+        assert!(others.is_empty(), "{} uses {others:?}", path.display());
+    }
+}

@@ -1,0 +1,242 @@
+//! One round: waiters begin to wait, as many messages become available, and each waiter gets one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use sukkal::auth::{Caller, Client};
+use sukkal::broker::Broker;
+use sukkal::broker::claims::ClaimRequest;
+use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
+use sukkal::domain::{Body, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
+use sukkal::storage::{Driver, Post};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::random::Random;
+
+/// No waiter waits this long unless a notification was lost. It is shorter than the interval at
+/// which the store queries again by itself.
+pub(super) const ROUND_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const WAIT_S: i64 = 30;
+const PARTIES_MAX: u64 = 8;
+/// Longest time until each event of a round begins, in microseconds.
+const SPREAD_US: u64 = 3_000;
+
+/// The role for the random choices of this test.
+const ROLE: u64 = 0x3a17;
+
+/// The events of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Claims and pops wait, and as many messages are posted.
+    Consumers,
+    /// Lists wait, and one message is posted.
+    Readers,
+    /// Consumers wait for delayed messages.
+    Delays,
+    /// Consumers wait for the messages of a claim that expires.
+    Expiries,
+    /// Consumers wait for messages that are returned, immediately or with a delay.
+    Releases,
+    /// Consumers wait for messages, some of which become dead letters, and for the dead letters.
+    DeadLetters,
+}
+
+/// Sequential rounds on one queue.
+pub(super) struct TestQueue {
+    number: usize,
+    random: Random,
+    services: [(Broker, Arc<dyn Driver>); 2],
+    queue: QueueId,
+    caller: Caller,
+    rounds: u64,
+}
+
+impl TestQueue {
+    pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
+        let project = ProjectId::new("wakeups").unwrap();
+        let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
+        let id = ClientIdRule::Text(1..=9).parse("lane").unwrap();
+        let caller = Caller::Client(Client { project, id, roles: Vec::new() });
+        Self { number, random: Random::new(seed, ROLE, number), services, queue, caller, rounds: 0 }
+    }
+
+    /// Runs a round. Returns the number of waiters and the duration.
+    pub(super) async fn round(&mut self, kinds: &[Kind]) -> (usize, Duration) {
+        let kind = kinds[self.below(kinds.len() as u64)];
+        self.rounds += 1;
+        let start = Instant::now();
+        let parties = 1 + self.below(PARTIES_MAX);
+        if kind == Kind::DeadLetters {
+            self.dead_letter_round(parties).await;
+            return (2 * parties, start.elapsed());
+        }
+        let prepared = self.prepare(kind, parties).await;
+        let mut waiters = JoinSet::new();
+        for _ in 0..parties {
+            self.start_waiting(kind, &mut waiters);
+        }
+        self.make_available(kind, parties, prepared).await;
+
+        let all = async {
+            while let Some(has_something) = waiters.join_next().await {
+                assert!(has_something.unwrap(), "{kind:?}: nothing came, {}", self.description());
+            }
+        };
+        let in_time = timeout(ROUND_TIMEOUT, all).await.is_ok();
+        assert!(in_time, "{kind:?}: a waiter waits although a message is available, {}", self.description());
+        if kind == Kind::Readers {
+            self.store().purge_messages(&self.queue).await.unwrap();
+        }
+        (parties, start.elapsed())
+    }
+
+    pub(super) fn description(&self) -> String {
+        format!("queue {} round {}", self.number, self.rounds)
+    }
+
+    fn start_waiting(&mut self, kind: Kind, waiters: &mut JoinSet<bool>) {
+        let (broker, after) = (self.services[self.below(2)].0.clone(), self.moment());
+        let (caller, queue, pops) = (self.caller.clone(), self.queue.clone(), self.below(2) == 0);
+        waiters.spawn(async move {
+            sleep(after).await;
+            if kind == Kind::Readers {
+                let query = MessageQuery {
+                    wait_s: Some(WAIT_S),
+                    echo: true,
+                    since: Some(Since::Time(0)),
+                    ..Default::default()
+                };
+                let listed = broker.list_messages(&caller, &queue, &query).await.unwrap();
+                return !listed.page.messages.is_empty();
+            }
+            if pops {
+                let taken = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap();
+                taken.return_guard.delivered();
+                return !taken.value.is_empty();
+            }
+            let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
+            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap() else {
+                return false;
+            };
+            taken.return_guard.delivered();
+            let ids: Vec<String> = taken.value.messages.iter().map(|message| message.id.to_string()).collect();
+            broker.delete_messages(&caller, queue, &ids, &[]).await.unwrap();
+            ids.len() == 1
+        });
+    }
+
+    /// Creates the state before the waits: a claim on as many messages as there will be waiters.
+    async fn prepare(&mut self, kind: Kind, parties: usize) -> Option<sukkal::domain::Claim> {
+        let ttl_s = match kind {
+            Kind::Expiries => 1,
+            Kind::Releases => 600,
+            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::DeadLetters => return None,
+        };
+        self.post(parties).await;
+        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 }, preferred_shards: Vec::new() };
+        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are available");
+        assert_eq!(claim.messages.len(), parties);
+        Some(claim)
+    }
+
+    async fn make_available(&mut self, kind: Kind, parties: usize, claim: Option<sukkal::domain::Claim>) {
+        match kind {
+            Kind::Readers => {
+                sleep(self.moment()).await;
+                self.post(1).await;
+            }
+            Kind::Consumers => {
+                let mut left = parties;
+                while left > 0 {
+                    sleep(self.moment() / 2).await;
+                    let count = 1 + self.below(left as u64);
+                    self.post(count).await;
+                    left -= count;
+                }
+            }
+            Kind::Delays => {
+                let message = NewMessage { ttl_s: 600, delay_s: 1, body: body(), assignment: None };
+                let store = self.store();
+                let seen = self.revision().await;
+                for _ in 0..parties {
+                    sleep(self.moment()).await;
+                    let messages = std::slice::from_ref(&message);
+                    let post = Post {
+                        last_known_revision: seen,
+                        client: &self.caller.as_client().unwrap().id,
+                        messages,
+                        idempotency: None,
+                    };
+                    store.post_messages(&self.queue, &post).await.unwrap();
+                }
+            }
+            Kind::Expiries | Kind::DeadLetters => {}
+            Kind::Releases => {
+                let claim = claim.expect("it was made");
+                let store = self.store();
+                for message in &claim.messages {
+                    sleep(self.moment()).await;
+                    match self.below(3) {
+                        0 => break,
+                        delay_s => {
+                            let delay_s = u32::try_from(delay_s).unwrap() - 1;
+                            store.return_message(&self.queue, claim.id, message.id, delay_s).await.unwrap();
+                        }
+                    }
+                }
+                store.release_claim(&self.queue, claim.id).await.unwrap();
+            }
+        }
+    }
+
+    async fn revision(&mut self) -> sukkal::domain::Revision {
+        let store = self.store();
+        store.create_queue(&self.queue, &sukkal::domain::Metadata::default()).await.unwrap();
+        store.get_queue(&self.queue).await.unwrap().expect("it is there").revision
+    }
+
+    async fn post(&mut self, count: usize) {
+        let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
+        let request = PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None };
+        let broker = self.services[self.below(2)].0.clone();
+        broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
+    }
+
+    pub(super) fn broker(&mut self) -> Broker {
+        let side = self.below(2);
+        self.services[side].0.clone()
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    /// Returns the id of another queue, named after this one.
+    pub(super) fn queue_named(&self, kind: &str) -> QueueId {
+        let name = format!("lane-{}-{kind}", self.number);
+        QueueId::new(self.queue.project().clone(), name.parse().unwrap()).unwrap()
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.rounds == 1
+    }
+
+    pub(super) fn store(&mut self) -> Arc<dyn Driver> {
+        let side = self.below(2);
+        self.services[side].1.clone()
+    }
+
+    pub(super) fn moment(&mut self) -> Duration {
+        Duration::from_micros(self.below(SPREAD_US) as u64)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> usize {
+        usize::try_from(self.random.within(0..=bound - 1)).unwrap()
+    }
+}
+
+fn body() -> Body {
+    Body::from_msgpack(rmp_serde::to_vec(&json!("message")).unwrap().into())
+}
