@@ -8,7 +8,6 @@ use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
 
-use super::half_done::NO_JANITOR;
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
 use crate::support::redis::{RedisServer, Reply, block_until};
@@ -189,7 +188,7 @@ impl PartlyDownCluster {
         let dead = dead.expect("the keys of the registers are on two nodes");
         let lives = |project: &String| cluster.node_of(&format!("sukkal:{{{project}}}:queues")).port() != dead;
         let project = (0..1_000).map(|number| format!("p{number}")).find(lives).unwrap();
-        let sukkal = Sukkal::start_with(&cluster.url(), &[NO_JANITOR]);
+        let sukkal = Sukkal::start_with(&cluster.url(), &[("SUKKAL_JANITOR__PAUSE", "86400")]);
         let janitor = "sukkal:{janitor}";
         block_until("the janitor has finished a round", || {
             cluster.node_of(janitor).command(&["HEXISTS", janitor, "w"]).as_int() == 1

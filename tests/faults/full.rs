@@ -75,7 +75,7 @@ async fn deleting_frees_memory_for_posts() {
 #[tokio::test]
 async fn reading_reclaims_expired_messages_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project("full");
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); 1000] });
     let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
@@ -96,7 +96,7 @@ async fn reading_reclaims_expired_messages_in_a_full_redis() {
 #[tokio::test]
 async fn a_full_redis_serves_workers() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project("full");
     let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
     let queue = |name: &str| QueueId::new(ProjectId::new("full").unwrap(), name.parse().unwrap()).unwrap();
@@ -130,7 +130,7 @@ async fn a_full_redis_serves_workers() {
 async fn a_full_redis_does_not_stop_the_janitor() {
     let redis = RedisServer::start();
     let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
-    let sukkal = Sukkal::start_with(&redis.url(), &[super::half_done::NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project("full");
     // Entries in front of the queues to reclaim: a name whose queue was never created, a queue
     // whose index cannot be read, and one with so many deleted messages that their expirations are

@@ -4,7 +4,6 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::half_done::NO_JANITOR;
 use super::half_done::work::{CLAIMS, MESSAGES, QUEUE, QueueContents, batch, drain};
 use super::lost_replies::feed;
 use super::stored::Stored;
@@ -47,7 +46,7 @@ async fn names(api: &Api) -> Vec<String> {
 #[tokio::test]
 async fn a_worker_can_finish_its_work_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project(PROJECT);
     let contents = QueueContents::prepare(&api).await;
     let stored = Stored { redis: &redis, project: PROJECT };
@@ -98,7 +97,7 @@ async fn a_worker_can_finish_its_work_in_a_full_redis() {
 #[tokio::test]
 async fn a_release_in_a_full_redis_returns_all_messages_of_the_claim() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project(PROJECT);
     let contents = QueueContents::prepare(&api).await;
     fill(&redis);
@@ -113,7 +112,7 @@ async fn a_release_in_a_full_redis_returns_all_messages_of_the_claim() {
 #[tokio::test]
 async fn claims_and_delays_end_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let api = sukkal.project(PROJECT);
     QueueContents::prepare(&api).await;
     fill(&redis);
@@ -142,7 +141,7 @@ async fn claims_and_delays_end_in_a_full_redis() {
 async fn dead_letters_wait_while_redis_is_full_and_arrive_once_afterwards() {
     for target_exists in [false, true] {
         let redis = RedisServer::start();
-        let mut sukkal = Sukkal::start_with(&redis.url(), &[NO_JANITOR]);
+        let mut sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
         let api = sukkal.project(PROJECT);
         QueueContents::prepare(&api).await;
         if target_exists {

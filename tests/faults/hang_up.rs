@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::gate::Gate;
-use super::half_done::NO_JANITOR;
 use super::stored::Stored;
 use crate::support::random::Random;
 use crate::support::redis::{RedisServer, block_until};
@@ -28,7 +27,7 @@ const NEW: &str = "new-";
 async fn disconnected_clients_leave_no_half_done_work() {
     let redis = RedisServer::start();
     let stored = Stored { redis: &redis, project: PROJECT };
-    let mut sukkal = Sukkal::start_with(&redis.url(), &[NO_JANITOR]);
+    let mut sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
     let url = sukkal.url("");
     let address = url.trim_start_matches("http://");
 
@@ -72,7 +71,7 @@ async fn disconnected_clients_leave_no_half_done_work() {
 fn a_started_request_continues_without_its_client() {
     let redis = RedisServer::start();
     let gate = Gate::start(redis.port(), PROJECT);
-    let sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &gate.url(), &[]);
     let url = sukkal.url("");
     let address = url.trim_start_matches("http://");
     let stored = Stored { redis: &redis, project: PROJECT };

@@ -7,7 +7,6 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
-use super::half_done::NO_JANITOR;
 use super::requests::{Requests, ids};
 use super::stored::Stored;
 use crate::support::proxy::Proxy;
@@ -30,7 +29,7 @@ impl Scene {
     async fn start() -> Self {
         let redis = RedisServer::start();
         let gate = Gate::start(redis.port(), "faults");
-        let sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR]);
+        let sukkal = Sukkal::start_without_janitor(&redis, &gate.url(), &[]);
         let requests = Requests::prepare(&sukkal).await;
         Self { redis, gate, _sukkal: sukkal, requests }
     }
@@ -193,7 +192,7 @@ async fn every_acknowledged_post_is_stored_exactly_once() {
     const POSTS: usize = 60;
     let redis = RedisServer::start();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
-    let sukkal = Sukkal::start_with(&proxy.url("redis"), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &proxy.url("redis"), &[]);
     let api = sukkal.project("many");
     assert_eq!(api.put("/v2/queues/q").send().await.unwrap().status(), 201);
 

@@ -143,6 +143,14 @@ impl RedisServer {
         Reply::read(&mut BufReader::new(stream))
     }
 
+    /// Records that all maintenance has just been done, so that no janitor does any for an hour.
+    pub(crate) fn record_maintenance(&self) {
+        let time = self.command(&["TIME"]);
+        let Reply::Array(time) = time else { panic!("not a time: {time:?}") };
+        let now_us = format!("{}{:0>6}", time[0].as_text(), time[1].as_text());
+        self.command(&["HSET", "sukkal:{janitor}", "d", &now_us, "w", &now_us]);
+    }
+
     fn wait_until_ready(&self) -> Result<(), String> {
         // If another process has taken the port first, its server answers here, and ours exits.
         let ours = format!("\r\nprocess_id:{}\r\n", self.process().id());

@@ -9,7 +9,7 @@ use std::thread;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{child_command, spawn};
+use super::redis::{RedisServer, child_command, spawn};
 
 /// The client id of requests that do not set another one.
 pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
@@ -35,6 +35,12 @@ impl Sukkal {
     /// Starts a server with environment variables set, such as `SUKKAL_ADMIN_MODE`.
     pub(crate) fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
         Self::start_where("127.0.0.1:0", store, environment)
+    }
+
+    /// Starts a server that does no maintenance. The URL leads to this Redis.
+    pub(crate) fn start_without_janitor(redis: &RedisServer, url: &str, environment: &[(&str, &str)]) -> Self {
+        redis.record_maintenance();
+        Self::start_with(url, &[&[("SUKKAL_JANITOR__PAUSE", "86400")], environment].concat())
     }
 
     fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {

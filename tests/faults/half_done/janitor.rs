@@ -3,7 +3,7 @@
 use tokio::time::{Duration, sleep};
 
 use super::work::{Fate, QueueContents, verify};
-use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, KillPoint, NO_JANITOR, PROJECT, RequestOutcome, Scene, arm};
+use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, KillPoint, PROJECT, RequestOutcome, Scene, arm};
 use crate::faults::gate::Gate;
 use crate::support::redis::block_until;
 use crate::support::sukkal::{Api, Sukkal};
@@ -42,6 +42,7 @@ async fn kill_janitors_at_each_call(interfere: impl AsyncFn(&Scene), fate: Fate)
         for kill_point in [KillPoint::BeforeCall(call), KillPoint::BeforeReply(call)] {
             let contents = prepare(&scene).await;
             interfere(&scene).await;
+            scene.forget_maintenance();
             let gate = Gate::start(scene.redis.port(), PROJECT);
             arm(&gate, kill_point);
             let mut sukkal = Sukkal::start_with(&gate.url(), &[BUSY_JANITOR, BUSY_WALK]);
@@ -50,11 +51,9 @@ async fn kill_janitors_at_each_call(interfere: impl AsyncFn(&Scene), fate: Fate)
             }
             finished = !gate.has_happened();
             sukkal.kill();
-            scene.end_lease();
 
             scene.stored().assert_consistent();
-            // Ends the lease of the killed janitor.
-            scene.redis.command(&["DEL", "sukkal:{janitor}"]);
+            scene.forget_maintenance();
             let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR, BUSY_WALK]);
             block_until("the next janitor has finished that", || all_is_done(&scene));
             let api = next.project(PROJECT);
@@ -69,7 +68,7 @@ async fn kill_janitors_at_each_call(interfere: impl AsyncFn(&Scene), fate: Fate)
 
 async fn prepare(scene: &Scene) -> QueueContents {
     scene.redis.command(&["FLUSHALL"]);
-    let sukkal = Sukkal::start_with(&scene.redis.url(), &[NO_JANITOR]);
+    let sukkal = Sukkal::start_without_janitor(&scene.redis, &scene.redis.url(), &[]);
     let api: Api = sukkal.project(PROJECT);
     let contents = QueueContents::prepare_dead_letters(&scene.redis, &api).await;
     scene.redis.command(&["ZADD", &format!("sukkal:{{{PROJECT}}}:queues"), "0", &format!("{UNUSED_NAME}\x001")]);

@@ -22,8 +22,6 @@ use super::stored::Stored;
 use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
-/// A janitor that runs one round, before there is anything to find.
-pub(super) const NO_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "86400");
 const BUSY_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
 /// A janitor that visits all queues in each round.
 const BUSY_WALK: (&str, &str) = ("SUKKAL_JANITOR__WALK", "1");
@@ -106,7 +104,7 @@ impl Scene {
     ) -> (RequestOutcome, W) {
         self.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(self.redis.port(), self.project);
-        let mut sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR, OPERATOR]);
+        let mut sukkal = Sukkal::start_without_janitor(&self.redis, &gate.url(), &[OPERATOR]);
         let api = sukkal.project(self.project);
         let contents = prepare(&api).await;
 
@@ -118,7 +116,7 @@ impl Scene {
         };
         let kill_point = if gate.has_happened() { kill_point } else { KillPoint::AfterResponse };
         sukkal.kill();
-        self.end_lease();
+        self.forget_maintenance();
 
         self.stored().assert_consistent();
         let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR]);
@@ -131,8 +129,9 @@ impl Scene {
         (RequestOutcome { kill_point, answer, _next: next, api }, contents)
     }
 
-    /// Ends the lease of a killed janitor, for which the next one would wait some seconds.
-    fn end_lease(&self) {
+    /// Ends the lease of a killed janitor and forgets when maintenance was done, so that the next
+    /// janitor does not wait.
+    fn forget_maintenance(&self) {
         self.redis.command(&["DEL", "sukkal:{janitor}"]);
     }
 

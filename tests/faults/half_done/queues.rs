@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use reqwest::StatusCode;
 
 use super::work::{Fate, MESSAGES, QUEUE, QueueContents, batch, verify};
-use super::{NO_JANITOR, PROJECT, RequestOutcome, Scene, answer_to};
+use super::{PROJECT, RequestOutcome, Scene, answer_to};
 use crate::faults::lost_replies::feed;
 use crate::faults::requests::{ids, message};
 use crate::support::sukkal::{Api, Sukkal};
@@ -45,7 +45,7 @@ async fn a_killed_first_post_leaves_no_unlisted_queue_and_is_atomic() {
 #[tokio::test]
 async fn a_killed_post_to_a_deleted_queue_is_atomic() {
     let scene = Scene::start(PROJECT);
-    let other = Sukkal::start_with(&scene.redis.url(), &[NO_JANITOR]);
+    let other = Sukkal::start_without_janitor(&scene.redis, &scene.redis.url(), &[]);
 
     // The posting process has cached the queue, and another process deletes it.
     let calls = kill_posts_at_each_call(&scene, None, async |api| {
