@@ -64,22 +64,23 @@ impl Broker {
         let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer };
         let claim = |store| {
             let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
-            self.run_to_completion(async move { this.claim_once(&store, &queue, new, !wait.is_zero()).await })
+            self.run_to_completion(async move { this.claim_once(store, &queue, new, !wait.is_zero()).await })
         };
         self.waiting.take_within(&access, &queue, wait, claim).await
     }
 
     async fn claim_once(
         &self,
-        store: &AdmittedStore,
+        store: AdmittedStore,
         queue: &QueueId,
         new: NewClaim,
         is_returnable: bool,
     ) -> Result<Option<Undelivered<Claim>>, Error> {
-        let new = NewClaim { limit: self.encryption.claimable(store, queue, new.limit).await?, ..new };
+        let new = NewClaim { limit: self.encryption.claimable(&store, queue, new.limit).await?, ..new };
         let Some(claim) = store.create_claim(queue, &new).await? else {
             return Ok(None);
         };
+        drop(store);
         // Also if the claim is withdrawn later: its messages are never claimed for the first time
         // again.
         self.metrics.record_pickup_delays(claim.pickup_delays.iter().copied());
@@ -113,6 +114,7 @@ impl Broker {
             return Err(missing());
         };
         let mut claim = store.get_claim(queue, id).await?.ok_or_else(missing)?;
+        drop(store);
         claim.messages = self.encryption.decrypt_all(queue, claim.messages)?;
         Ok(claim)
     }

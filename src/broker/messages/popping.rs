@@ -30,7 +30,7 @@ impl Broker {
         let wait = self.waiting.check_duration(wait_s)?;
         let pop = |store| {
             let (this, queue) = (self.clone(), queue.clone());
-            self.run_to_completion(async move { this.pop_once(&store, &queue, limit as usize, !wait.is_zero()).await })
+            self.run_to_completion(async move { this.pop_once(store, &queue, limit as usize, !wait.is_zero()).await })
         };
         let popped = self.waiting.take_within(&access, &queue, wait, pop).await?;
         Ok(popped.unwrap_or_else(|| Undelivered { value: Vec::new(), return_guard: ReturnGuard::none() }))
@@ -38,13 +38,14 @@ impl Broker {
 
     async fn pop_once(
         &self,
-        store: &AdmittedStore,
+        store: AdmittedStore,
         queue: &QueueId,
         limit: usize,
         is_returnable: bool,
     ) -> Result<Option<Undelivered<Vec<Message>>>, Error> {
-        let limit = self.encryption.claimable(store, queue, limit).await?;
+        let limit = self.encryption.claimable(&store, queue, limit).await?;
         let popped = store.pop_messages(queue, limit).await?;
+        drop(store);
         if popped.is_empty() {
             return Ok(None);
         }

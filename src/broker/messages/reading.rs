@@ -100,7 +100,9 @@ impl Broker {
         let own = caller.as_client().map(|client| client.id.clone());
         let listing = Listing { after, limit, not_from: own.filter(|_| !query.echo), scope: query.scope };
         let page = if wait.is_zero() {
-            store.list_messages(queue, &listing).await?
+            let page = store.list_messages(queue, &listing).await?;
+            drop(store);
+            page
         } else {
             drop(store);
             self.waiting.read_until(&access, queue, &listing, Instant::now() + wait).await?
@@ -157,7 +159,9 @@ impl Broker {
             store.ping().await?;
             return Ok(Vec::new());
         }
-        self.encryption.decrypt_all(queue, store.get_messages(queue, ids).await?)
+        let found = store.get_messages(queue, ids).await?;
+        drop(store);
+        self.encryption.decrypt_all(queue, found)
     }
 
     /// Returns those of the ids that can be ids of this queue. The others cannot name a message.
