@@ -1,7 +1,9 @@
 //! The layers of `src`: a module uses only its own layer and those below it.
 
-use super::files;
+use std::fs;
+
 use super::imports::{imports_of, module_of};
+use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
 const LAYERS: [(&str, &[&str]); 12] = [
@@ -37,6 +39,22 @@ fn imports_only_point_down() {
             let Some(used) = import.first() else { continue };
             let is_layer = LAYERS.iter().any(|(layer, _)| layer == used);
             assert!(!is_layer || used == own || below.contains(&used.as_str()), "{} uses {used}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_map_of_the_architecture_shows_what_each_layer_may_use() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for (layer, below) in LAYERS {
+        let layer_of = |path: &str| path.strip_prefix("src/")?.split(['/', '.']).next().map(|name| name == layer);
+        let has_layer = |cell: &str| cell.split('`').any(|path| layer_of(path) == Some(true));
+        let rows: Vec<_> = map.lines().filter(|row| row.split('|').nth(1).is_some_and(has_layer)).collect();
+        assert!(!rows.is_empty(), "{layer} is not in the map");
+        for row in rows {
+            let used = row.split('|').nth(3).unwrap().trim().split(", ");
+            let used: Vec<_> = used.filter(|name| !name.is_empty() && *name != layer).collect();
+            assert_eq!(used, below, "{row}");
         }
     }
 }
