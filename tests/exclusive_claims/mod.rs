@@ -12,16 +12,13 @@ mod coordinator;
 mod history;
 mod wire;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use self::actors::{DRAINERS, PRODUCERS, TestContext, WORKERS, Work};
@@ -32,7 +29,8 @@ use self::wire::{PROJECT, QUEUE, Wire};
 use crate::support::cluster::RedisCluster;
 use crate::support::random;
 use crate::support::redis::RedisServer;
-use crate::support::test_bed::{Server, TestBed};
+use crate::support::test_bed::{Server, ServerUrls, TestBed};
+use crate::support::timeline::{save_history, start_actors};
 
 const SERVERS: usize = 3;
 const SECONDS: u64 = 12;
@@ -158,7 +156,7 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
     let servers: Vec<Server> = (0..SERVERS).map(|_| start_server(&setup.store)).collect();
     let seed = random::seed();
     println!("exclusive {name}: SUKKAL_SEED={seed}");
-    let wire = Arc::new(Wire::new(servers.iter().map(|server| server.url("")).collect()));
+    let wire = Arc::new(Wire::new(ServerUrls::of(&servers)));
     let context = TestContext { seed, wire, coordinator: Arc::new(Coordinator::new()) };
 
     let run = timeout(length + RUN_TIMEOUT, run(&context, setup, servers, length, kind));
@@ -166,7 +164,8 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
 
     println!("exclusive {name}: {} requests without a response", context.coordinator.unknown());
     let summary = checker::check(&history).unwrap_or_else(|violation| {
-        let path = dump(&history, name, env!("CARGO_TARGET_TMPDIR").as_ref());
+        let file = format!("exclusive-{}-{}.txt", name.replace(", ", "-"), history.seed);
+        let path = save_history(Path::new(env!("CARGO_TARGET_TMPDIR")), &file, |to| history.dump(to));
         panic!("{violation}\nthe history is in {}", path.display());
     });
     println!("exclusive {name}: {summary:#?}");
@@ -199,11 +198,11 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let start = context.set_clock(&store, &queue(QUEUE), INITIAL_OFFSET_US).await;
     let dead_letters = DeadLetters { store: store.clone(), queue: dead_letters, under_way: setup.outbox_length };
 
-    let posts = all(PRODUCERS, |number| context.clone().produce(number));
-    let work = all(WORKERS, |number| context.clone().work(number));
+    let posts = start_actors(PRODUCERS, |number| context.clone().produce(number));
+    let work = start_actors(WORKERS, |number| context.clone().work(number));
     let audit = tokio::spawn(Auditor::new(context.clone(), dead_letters).audit());
     let moves = tokio::spawn(context.clone().move_clock(store, queue(QUEUE), start));
-    let crash = tokio::spawn(crash_one(context.clone(), setup.store, servers));
+    let replacement = tokio::spawn(replace_one(context.clone(), setup.store, servers));
     let divisions = (kind == Kind::Fair).then(|| tokio::spawn(context.clone().change_shards()));
     sleep(length / 2).await;
     context.coordinator.update(|progress| progress.half = true);
@@ -213,14 +212,14 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let mut work = work.join_all().await;
     context.coordinator.update(|progress| progress.is_idle = true);
     let mut auditor = audit.await.expect("the messages were counted");
-    let _servers = crash.await.expect("one server was replaced");
+    let _servers = replacement.await.expect("one server was replaced");
     let moves = moves.await.expect("the clock was moved");
     if let Some(divisions) = divisions {
         divisions.await.expect("the number of shards was changed");
     }
 
     let drained_from = context.coordinator.now();
-    work.extend(all(DRAINERS, |number| context.clone().drain(number)).join_all().await);
+    work.extend(start_actors(DRAINERS, |number| context.clone().drain(number)).join_all().await);
     auditor.last_count().await;
     let Auditor { counts, readings, .. } = auditor;
     let seed = context.seed;
@@ -261,30 +260,9 @@ fn queue(name: &str) -> QueueId {
 
 /// Kills a server in the middle of the test, which leaves requests without a response, and starts
 /// another one.
-async fn crash_one(context: TestContext, store: TestBed, mut servers: Vec<Server>) -> Vec<Server> {
+async fn replace_one(context: TestContext, store: TestBed, servers: Vec<Server>) -> Vec<Server> {
     context.coordinator.wait_until(|progress| progress.half).await;
-    let mut killed = servers.swap_remove(0);
-    killed.kill();
-    context.wire.leave(&killed.url(""));
-    let replacement = spawn_blocking(move || start_server(&store)).await.expect("another server starts");
-    context.wire.join(replacement.url(""));
-    servers.push(replacement);
-    servers
-}
-
-fn all<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    (0..count).map(actor).collect()
-}
-
-fn dump(history: &History, name: &str, directory: &Path) -> PathBuf {
-    let path = directory.join(format!("exclusive-{}-{}.txt", name.replace(", ", "-"), history.seed));
-    let mut file = BufWriter::new(File::create(&path).expect("the directory can be written to"));
-    history.dump(&mut file).and_then(|()| file.flush()).expect("the history can be written");
-    path
+    context.wire.servers.replace_one(servers, move || start_server(&store)).await
 }
 
 fn length_s() -> u64 {

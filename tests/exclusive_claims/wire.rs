@@ -1,6 +1,5 @@
 //! The HTTP requests of workers and producers. Each goes to any of the servers.
 
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -10,6 +9,7 @@ use uuid::Uuid;
 use super::history::{Action, Claimed, Draft, Outcome, Seen, Term};
 use crate::support::random::Random;
 use crate::support::sukkal::CLIENT;
+use crate::support::test_bed::ServerUrls;
 
 pub(super) const PROJECT: &str = "exclusive";
 pub(super) const QUEUE: &str = "work";
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Wire {
     client: Client,
-    servers: RwLock<Vec<String>>,
+    pub(super) servers: ServerUrls,
 }
 
 /// There was no response that shows the outcome.
@@ -34,18 +34,9 @@ impl From<reqwest::Error> for Unknown {
 }
 
 impl Wire {
-    pub(super) fn new(servers: Vec<String>) -> Self {
+    pub(super) fn new(servers: ServerUrls) -> Self {
         let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
-        Self { client, servers: RwLock::new(servers) }
-    }
-
-    pub(super) fn join(&self, server: String) {
-        self.servers.write().unwrap_or_else(PoisonError::into_inner).push(server);
-    }
-
-    /// Sends no new requests to this server.
-    pub(super) fn leave(&self, server: &str) {
-        self.servers.write().unwrap_or_else(PoisonError::into_inner).retain(|other| other != server);
+        Self { client, servers }
     }
 
     pub(super) async fn post(&self, random: &mut Random, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
@@ -141,8 +132,7 @@ impl Wire {
 
     /// Creates a request to any of the servers.
     fn request(&self, random: &mut Random, method: Method, path: &str) -> RequestBuilder {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let url = format!("{}/v2/queues/{path}", random.choose(&servers).expect("there is always a server"));
+        let url = format!("{}/v2/queues/{path}", self.servers.choose(random));
         self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT)
     }
 }

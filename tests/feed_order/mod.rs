@@ -14,15 +14,12 @@ mod delays;
 mod history;
 mod wire;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -36,8 +33,9 @@ use self::wire::Wire;
 use crate::support::cluster::RedisCluster;
 use crate::support::random::{self, Random};
 use crate::support::redis::RedisServer;
-use crate::support::test_bed::{Server, TestBed};
+use crate::support::test_bed::{Server, ServerUrls, TestBed};
 use crate::support::timeline::clock::wall_us;
+use crate::support::timeline::{save_history, start_actors};
 
 const SERVERS: usize = 3;
 const QUEUE: &str = "feed";
@@ -195,7 +193,7 @@ async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -
     let seed = random::seed();
     println!("race {name}: SUKKAL_SEED={seed}");
     let coordinator = Arc::new(Coordinator::new(target, options.observers));
-    let wire = Arc::new(Wire::new(QUEUE, servers.iter().map(|server| server.url("")).collect()));
+    let wire = Arc::new(Wire::new(QUEUE, ServerUrls::of(&servers)));
     let wall_us = wall_us(|| coordinator.now());
     let context = RaceContext { seed, options, wall_us, wire, coordinator: coordinator.clone() };
 
@@ -203,11 +201,12 @@ async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -
 
     println!("race {name}: {:.1} s, {} requests without a response", seconds(history.quiet), coordinator.unknown());
     let verdict = checker::check(&history);
+    let file = format!("race-{name}-{}.txt", history.seed);
     if let Some(directory) = std::env::var_os("SUKKAL_RACE_HISTORY") {
-        dump(&history, name, Path::new(&directory));
+        save_history(Path::new(&directory), &file, |to| history.dump(to));
     }
     let summary = verdict.unwrap_or_else(|violation| {
-        let path = dump(&history, name, env!("CARGO_TARGET_TMPDIR").as_ref());
+        let path = save_history(Path::new(env!("CARGO_TARGET_TMPDIR")), &file, |to| history.dump(to));
         panic!("{violation}\nthe history is in {}", path.display());
     });
     println!("race {name}: {summary:#?}");
@@ -227,22 +226,22 @@ async fn run(context: &RaceContext, store: TestBed, servers: Vec<Server>) -> His
         context.wire.create(&Uuid::nil(), &mut random, default_delay_s, shards).await.expect("it is created");
     }
 
-    let observers = all(context.options.observers, |observer| context.clone().observe(observer));
+    let observers = start_actors(context.options.observers, |observer| context.clone().observe(observer));
     let workers = context.options.workers;
-    let deletes = all(if workers == 0 { DELETERS } else { 0 }, |deleter| context.clone().delete(deleter));
-    let takes = all(workers, |worker| context.clone().work(worker));
+    let deletes = start_actors(if workers == 0 { DELETERS } else { 0 }, |deleter| context.clone().delete(deleter));
+    let takes = start_actors(workers, |worker| context.clone().work(worker));
     let clock_mover = ClockMover::new(context.clone(), store.clone(), queue);
     let moves = tokio::spawn(async move { if workers == 0 { clock_mover.run().await } else { Default::default() } });
-    let crash = context.clone();
-    let crash =
-        tokio::spawn(async move { if workers == 0 { crash_one(crash, store, servers).await } else { servers } });
-    let mut posts = all(PRODUCERS, |producer| context.clone().produce(producer)).join_all().await;
+    let this = context.clone();
+    let replacement =
+        tokio::spawn(async move { if workers == 0 { replace_one(this, store, servers).await } else { servers } });
+    let mut posts = start_actors(PRODUCERS, |producer| context.clone().produce(producer)).join_all().await;
     context.coordinator.set_phase(Phase::Posted);
     let mut deletes = deletes.join_all().await;
     deletes.extend(takes.join_all().await);
     let (moves, pressed) = moves.await.expect("the clock was moved");
     posts.push(pressed);
-    let _servers = crash.await.expect("one server was replaced");
+    let _servers = replacement.await.expect("one server was replaced");
     let quiet = context.coordinator.now();
     context.coordinator.set_phase(Phase::Quiet);
     let pages = observers.join_all().await;
@@ -265,33 +264,11 @@ async fn run(context: &RaceContext, store: TestBed, servers: Vec<Server>) -> His
 
 /// Kills a server in the middle of the race, which leaves requests without a response, and starts
 /// another one.
-async fn crash_one(context: RaceContext, store: TestBed, mut servers: Vec<Server>) -> Vec<Server> {
+async fn replace_one(context: RaceContext, store: TestBed, servers: Vec<Server>) -> Vec<Server> {
     let mut progress = context.coordinator.progress();
     let half = progress.wait_for(|now| context.coordinator.percent() >= 50 || now.phase > Phase::Racing).await;
     drop(half.expect("the coordinator exists during the test"));
-    let mut killed = servers.swap_remove(0);
-    killed.kill();
-    context.wire.leave(&killed.url(""));
-    let replacement = spawn_blocking(move || store.serve(&LARGE_LIMITS)).await.expect("another server starts");
-    context.wire.join(replacement.url(""));
-    servers.push(replacement);
-    servers
-}
-
-fn all<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    (0..count).map(actor).collect()
-}
-
-fn dump(history: &History, name: &str, directory: &Path) -> PathBuf {
-    fs::create_dir_all(directory).expect("the directory can be made");
-    let path = directory.join(format!("race-{name}-{}.txt", history.seed));
-    let mut file = BufWriter::new(File::create(&path).expect("the directory can be written to"));
-    history.dump(&mut file).and_then(|()| file.flush()).expect("the history can be written");
-    path
+    context.wire.servers.replace_one(servers, move || store.serve(&LARGE_LIMITS)).await
 }
 
 fn observed(short: usize) -> usize {

@@ -2,7 +2,6 @@
 //! little compared with the server.
 
 use std::fmt::Write;
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
@@ -10,6 +9,7 @@ use uuid::Uuid;
 
 use super::history::{Draft, Seen};
 use crate::support::random::Random;
+use crate::support::test_bed::ServerUrls;
 
 const PROJECT: &str = "race";
 const ID_CHARS: usize = 36;
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Wire {
     client: Client,
     path: String,
-    servers: RwLock<Vec<String>>,
+    pub(super) servers: ServerUrls,
 }
 
 /// There was no response that shows the outcome.
@@ -35,9 +35,9 @@ impl From<reqwest::Error> for Unknown {
 
 impl Wire {
     /// Creates a client of one queue.
-    pub(super) fn new(queue: &str, servers: Vec<String>) -> Self {
+    pub(super) fn new(queue: &str, servers: ServerUrls) -> Self {
         let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
-        Self { client, path: format!("/v2/queues/{queue}"), servers: RwLock::new(servers) }
+        Self { client, path: format!("/v2/queues/{queue}"), servers }
     }
 
     /// Creates the queue, with a default delay and possibly with shards.
@@ -57,15 +57,6 @@ impl Wire {
     /// Returns the project of all requests.
     pub(super) fn project() -> &'static str {
         PROJECT
-    }
-
-    pub(super) fn join(&self, server: String) {
-        self.servers.write().unwrap_or_else(PoisonError::into_inner).push(server);
-    }
-
-    /// Sends no new requests to this server.
-    pub(super) fn leave(&self, server: &str) {
-        self.servers.write().unwrap_or_else(PoisonError::into_inner).retain(|other| other != server);
     }
 
     pub(super) async fn post(&self, by: &Uuid, random: &mut Random, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
@@ -131,9 +122,7 @@ impl Wire {
     }
 
     fn url(&self, random: &mut Random, rest: &str) -> String {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let server = random.choose(&servers).expect("there is always a server");
-        [server, self.path.as_str(), rest].concat()
+        [&self.servers.choose(random), self.path.as_str(), rest].concat()
     }
 }
 

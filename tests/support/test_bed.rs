@@ -7,7 +7,7 @@
 
 use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use sukkal::api::http;
 use sukkal::config::Config;
@@ -17,7 +17,9 @@ use sukkal::storage::embedded::EmbeddedStore;
 use sukkal::storage::redis::RedisStore;
 use sukkal::{app, janitor};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
 
+use super::random::Random;
 use super::sukkal::{Api, Sukkal};
 
 /// A store that servers share.
@@ -32,6 +34,9 @@ pub(crate) enum Server {
     Process(Sukkal),
     InProcess(InProcessServer),
 }
+
+/// The URLs of the servers that get new requests.
+pub(crate) struct ServerUrls(RwLock<Vec<String>>);
 
 /// A server in this process.
 pub(crate) struct InProcessServer {
@@ -89,6 +94,37 @@ impl Server {
             Self::Process(sukkal) => sukkal.kill(),
             Self::InProcess(server) => server.kill(),
         }
+    }
+}
+
+impl ServerUrls {
+    pub(crate) fn of(servers: &[Server]) -> Self {
+        Self(RwLock::new(servers.iter().map(|server| server.url("")).collect()))
+    }
+
+    /// Returns the URL of any of the servers.
+    pub(crate) fn choose(&self, random: &mut Random) -> String {
+        let urls = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        random.choose(&urls).expect("there is always a server").clone()
+    }
+
+    /// Kills one of the servers, which leaves requests without a response, and starts another one.
+    pub(crate) async fn replace_one(
+        &self,
+        mut servers: Vec<Server>,
+        start: impl FnOnce() -> Server + Send + 'static,
+    ) -> Vec<Server> {
+        let mut killed = servers.swap_remove(0);
+        killed.kill();
+        self.write(|urls| urls.retain(|url| *url != killed.url("")));
+        let replacement = spawn_blocking(start).await.expect("another server starts");
+        self.write(|urls| urls.push(replacement.url("")));
+        servers.push(replacement);
+        servers
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Vec<String>)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

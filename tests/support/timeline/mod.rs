@@ -1,9 +1,15 @@
-//! Times for tests that record a history and check it afterwards. They are microseconds of the
-//! test's own clock, taken before a request is sent and after its response is read.
+//! Tests that record a history and check it afterwards: their actors, their times, and the file
+//! with the history. Times are microseconds of the test's own clock, taken before a request is sent
+//! and after its response is read.
 
 pub(crate) mod clock;
 
-use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use tokio::task::JoinSet;
 
 /// A request that set the store's clock ahead of its own time by this offset.
 #[derive(Clone, Copy, Debug)]
@@ -20,4 +26,26 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
+}
+
+/// Starts this number of actors, each in a task of its own.
+pub(crate) fn start_actors<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    (0..count).map(actor).collect()
+}
+
+/// Creates a file in the directory, and has `write` write the history to it. Returns its path.
+pub(crate) fn save_history(
+    directory: &Path,
+    file: &str,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> PathBuf {
+    fs::create_dir_all(directory).expect("the directory can be made");
+    let path = directory.join(file);
+    let mut file = BufWriter::new(File::create(&path).expect("the directory can be written to"));
+    write(&mut file).and_then(|()| file.flush()).expect("the history can be written");
+    path
 }
