@@ -1,34 +1,33 @@
--- Deletes messages by their keys, and skips keys that do not exist.
+-- Deletes one message: a claimed message if its claim is given, an available message if none is.
 --
--- ARGV  1 number of claim ids that follow, one of which must hold each message; empty if no claim
---       is needed
---       then the claim ids, then the message keys
--- Returns {'due'} if due changes must be applied first; {'unclaimed'}, with nothing deleted, if a
---       message is under none of the claims; otherwise {'done'}.
-assert(#ARGV >= 2, 'message_delete: 2 arguments or more')
-local claim_count = tonumber(ARGV[1])
+-- ARGV  1 message key    2 claim id, or empty    3 'malformed' if the client gave something that is
+--       not a claim id, else empty
+-- Returns {'due'} if due changes must be applied first; {'done'} if the message is deleted or did
+--       not exist. With nothing deleted it returns:
+--   {'claimed'} if the message is claimed and no claim was given;
+--   {'unclaimed'} if a claim was given and the message is not claimed;
+--   {'claimed_by_other'} if the message is under another claim;
+--   {'unknown_claim'} if the given claim is not live.
+assert(#ARGV == 3, 'message_delete: 3 arguments')
+local key, claim, malformed = ARGV[1], ARGV[2], ARGV[3] == 'malformed'
 
 if load_queue() then
   return {'due'}
 end
-local allowed = {}
-for i = 2, (claim_count or 0) + 1 do
-  allowed[ARGV[i]] = true
+local entry, set = find_entry(key, {in_flight, ready, delayed})
+if not entry then
+  return {'done'}
 end
-local found, set_of = find_entries({unpack(ARGV, (claim_count or 0) + 2)}, {in_flight, ready, delayed})
-local entries_in, count = {[in_flight] = {}, [ready] = {}, [delayed] = {}}, 0
-for key, entry in pairs(found) do
-  local set = set_of[key]
-  if claim_count and not (set == in_flight and allowed[claim_in(entry)]) then
-    return {'unclaimed'}
-  end
-  table.insert(entries_in[set], entry)
-  count = count + 1
+local holding_claim = set == in_flight and claim_in(entry) or NO_CLAIM
+if malformed then
+  return {'unknown_claim'}
+elseif claim == '' and holding_claim ~= NO_CLAIM then
+  return {'claimed'}
+elseif claim ~= '' and holding_claim == NO_CLAIM then
+  return {'unclaimed'}
+elseif claim ~= '' and claim ~= holding_claim then
+  return {redis.call('HEXISTS', claims, claim) == 1 and 'claimed_by_other' or 'unknown_claim'}
 end
-for set, entries in pairs(entries_in) do
-  remove_messages(set, entries)
-end
-if count > 0 then
-  remove_empty_blocks(count)
-end
+remove_messages(set, {entry})
+remove_empty_blocks(1)
 return {'done'}

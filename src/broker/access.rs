@@ -35,7 +35,7 @@ pub enum Action {
     /// `queues:share`
     ShareQueue,
     /// `queues:purge`
-    PurgeMessages,
+    PurgeQueue,
     /// `messages:create`
     PostMessages,
     /// `messages:get_all`

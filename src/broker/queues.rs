@@ -166,9 +166,9 @@ impl Broker {
     }
 
     /// Deletes all messages of the queue, including claimed ones, and its claims.
-    pub async fn purge_messages(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
-        let store = self.store.authorize(caller, Action::PurgeMessages, &queue)?.admit().await?;
-        self.run_to_completion(async move { Ok(store.purge_messages(&queue).await?) }).await
+    pub async fn purge_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::PurgeQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.purge_queue(&queue).await?) }).await
     }
 
     /// Returns statistics of the queue, with those of each shard if they are `detailed`. A queue

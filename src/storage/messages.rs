@@ -88,7 +88,7 @@ pub trait MessageStore: Send + Sync {
     /// Deletes all messages of the queue, including claimed ones, and its claims.
     ///
     /// A queue with a million messages takes no longer than a queue with one message.
-    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error>;
+    async fn purge_queue(&self, queue: &QueueId) -> Result<(), Error>;
 
     /// Returns the exact number of messages and the first and last message of the feed, without a
     /// scan. With `detailed`, the stats also contain the counts of each shard.

@@ -87,7 +87,7 @@ impl TestQueue {
         let in_time = timeout(ROUND_TIMEOUT, all).await.is_ok();
         assert!(in_time, "{kind:?}: a waiter waits although a message is available, {}", self.description());
         if kind == Kind::Readers {
-            self.store().purge_messages(&self.queue).await.unwrap();
+            self.store().purge_queue(&self.queue).await.unwrap();
         }
         (parties, start.elapsed())
     }

@@ -124,8 +124,8 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
         self.store.restore_messages(queue, popped).await
     }
 
-    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
-        self.store.purge_messages(queue).await
+    async fn purge_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.purge_queue(queue).await
     }
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {

@@ -155,7 +155,7 @@ async fn purge(
         None => wire::purge::ALL.to_vec(),
     };
     if kinds.contains(&Kind::Messages) {
-        broker.purge_messages(&caller, queue).await?;
+        broker.purge_queue(&caller, queue).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -12,8 +12,8 @@ use super::keys::QueueKeys;
 use super::message_records::read_entries;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_ACKNOWLEDGE, MESSAGE_DELETE, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_PURGE,
-    QUEUE_SHARDS, QUEUE_STATS,
+    MESSAGE_DELETE, MESSAGE_DELETE_MANY, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_GET_STATS,
+    QUEUE_PURGE, QUEUE_SHARDS,
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
@@ -88,19 +88,19 @@ impl MessageStore for RedisStore {
             Some(PresentedClaim::Malformed) => (Bytes::new(), "malformed"),
         };
         let args = [arguments::message_key(id), claim, Bytes::from_static(flag.as_bytes())];
-        let (kind, _) = self.run_applying_due(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
+        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
         match kind.as_str() {
             "done" => Ok(DeleteOutcome::Done),
             "claimed" => Ok(DeleteOutcome::ClaimRequired),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
             "claimed_by_other" => Ok(DeleteOutcome::ClaimedByAnother),
             "unknown_claim" => Ok(DeleteOutcome::UnknownClaim),
-            kind => Err(reply::unknown_kind(MESSAGE_ACKNOWLEDGE.name, kind)),
+            kind => Err(reply::unknown_kind(MESSAGE_DELETE.name, kind)),
         }
     }
 
     async fn delete_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<(), Error> {
-        self.delete_by_id(queue, ids, Bytes::new(), &[]).await.map(|_done| ())
+        self.delete_many(queue, ids, Bytes::new(), &[]).await.map(|_done| ())
     }
 
     async fn delete_claimed(
@@ -109,7 +109,7 @@ impl MessageStore for RedisStore {
         ids: &[MessageId],
         claims: &[ClaimId],
     ) -> Result<DeleteOutcome, Error> {
-        self.delete_by_id(queue, ids, arguments::number(claims.len() as u64), claims).await
+        self.delete_many(queue, ids, arguments::number(claims.len() as u64), claims).await
     }
 
     async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
@@ -141,12 +141,12 @@ impl MessageStore for RedisStore {
         self.connection.run(&MESSAGE_RESTORE, &QueueKeys::of(queue), &args).await.map(|_done| ())
     }
 
-    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
+    async fn purge_queue(&self, queue: &QueueId) -> Result<(), Error> {
         self.connection.run(&QUEUE_PURGE, &QueueKeys::of(queue), &[]).await.map(|_done| ())
     }
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-        let (_stats, mut reply) = self.run_applying_due(&QUEUE_STATS, queue, &[]).await?;
+        let (_stats, mut reply) = self.run_applying_due(&QUEUE_GET_STATS, queue, &[]).await?;
         let (now_us, total) = (reply.number()?, reply.number()?);
         let [_available, _delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
         let mut ends = self.read_messages(queue, now_us, reply).await?.into_iter();
@@ -200,7 +200,7 @@ impl RedisStore {
         Ok(details)
     }
 
-    async fn delete_by_id(
+    async fn delete_many(
         &self,
         queue: &QueueId,
         ids: &[MessageId],
@@ -214,11 +214,11 @@ impl RedisStore {
         let mut args = vec![claims_needed];
         args.extend(claims.iter().copied().map(arguments::claim));
         args.extend(arguments::message_keys(&ids));
-        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
+        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE_MANY, queue, &args).await?;
         match kind.as_str() {
             "done" => Ok(DeleteOutcome::Done),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
-            kind => Err(reply::unknown_kind(MESSAGE_DELETE.name, kind)),
+            kind => Err(reply::unknown_kind(MESSAGE_DELETE_MANY.name, kind)),
         }
     }
 }

@@ -228,8 +228,8 @@ scripts! {
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
     DEAD_LETTER_LIST = "dead_letter_list" [Outbox];
     DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due];
-    MESSAGE_ACKNOWLEDGE = "message_acknowledge" [Queue Messages Ready InFlight Delayed Expirations Claims Shards];
-    MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Shards];
+    MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Claims Shards];
+    MESSAGE_DELETE_MANY = "message_delete_many" [Queue Messages Ready InFlight Delayed Expirations Shards];
     MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed];
     MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards];
     MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due];
@@ -243,6 +243,7 @@ scripts! {
     QUEUE_DELETE = "queue_delete"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
             IdempotencyExpirations Tombstone Due];
+    QUEUE_GET_STATS = "queue_get_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
@@ -250,7 +251,6 @@ scripts! {
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
             IdempotencyExpirations Due];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
-    QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
 }

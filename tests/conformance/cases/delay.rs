@@ -365,7 +365,7 @@ pub(in crate::conformance) async fn purging_and_deleting_a_queue_remove_delayed_
             subject.delete(&queue).await;
             subject.create(&queue).await;
         } else {
-            subject.store().purge_messages(&queue).await.expect("the store answers");
+            subject.store().purge_queue(&queue).await.expect("the store answers");
         }
         assert_eq!(subject.count(&queue).await, 0);
         subject.advance(&queue, 101 * S).await;

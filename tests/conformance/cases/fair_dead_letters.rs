@@ -83,7 +83,7 @@ pub(in crate::conformance) async fn dead_letters_go_to_the_shards_assigned_to_th
             turns.contains(&dead[2].id),
             "the other queue's dead letter does not wait for all of the first queue's"
         );
-        subject.store().purge_messages(&dead_letters).await.expect("the store answers");
+        subject.store().purge_queue(&dead_letters).await.expect("the store answers");
     }
 }
 

@@ -52,7 +52,7 @@ pub(in crate::conformance) async fn each_message_of_a_batch_counts_for_the_next(
     assert_eq!(subject.preferred_ids(&queue, &[5], 9).await, pick(&ids, &[0, 3, 6]));
     assert_eq!(subject.preferred_ids(&queue, &[2], 9).await, pick(&ids, &[1, 4]));
     assert_eq!(subject.preferred_ids(&queue, &[9], 9).await, pick(&ids, &[2, 5]));
-    subject.store().purge_messages(&queue).await.expect("the store answers");
+    subject.store().purge_queue(&queue).await.expect("the store answers");
 
     // Overlapping assignments count each other's messages: 9, 5, 7, 2, 9 (of 9 and 7), and 5.
     subject.post(&queue, &[&other, &first, &other, &first, &other, &first].map(Clone::clone)).await;
@@ -168,7 +168,7 @@ pub(in crate::conformance) async fn a_purge_empties_all_shards_and_keeps_the_tur
     let queue = subject.fair_queue("q", 8).await;
     fill(subject, &queue).await;
 
-    subject.store().purge_messages(&queue).await.expect("the store answers");
+    subject.store().purge_queue(&queue).await.expect("the store answers");
 
     assert_eq!(subject.holdings(&queue).await, (Vec::new(), [0; 3]));
     assert_eq!(subject.claim_for(&queue, 9, TTL_S, 60).await, None);

@@ -80,7 +80,7 @@ pub(in crate::conformance) async fn every_ninth_preferring_claim_is_served_in_tu
         assert_eq!(subject.preferred_ids(&queue, &[6], 1).await, [next.next().expect("another message is available")]);
     }
     // A purge does not restart the count, because nothing was served in turn.
-    subject.store().purge_messages(&queue).await.expect("the store answers");
+    subject.store().purge_queue(&queue).await.expect("the store answers");
     let ids = subject.post_into(&queue, &[6, 7]).await;
     assert_eq!(subject.preferred_ids(&queue, &[6], 1).await, ids[1..]);
 }

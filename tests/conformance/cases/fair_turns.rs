@@ -71,7 +71,7 @@ pub(in crate::conformance) async fn concurrent_tenants_get_equal_shares(subject:
                 let share = window.iter().filter(|id| first.contains(id)).count();
                 assert_eq!(share, 6, "from {start} on, after {turn}, {limit} at a time, by pops: {by_pop}");
             }
-            subject.store().purge_messages(&queue).await.expect("the store answers");
+            subject.store().purge_queue(&queue).await.expect("the store answers");
         }
     }
 }

@@ -135,7 +135,7 @@ pub(in crate::conformance) async fn nothing_is_restored_to_a_recreated_or_purged
         subject.post(&queue, &messages(LONG_S, 2)).await;
         let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
         if is_purged {
-            subject.store().purge_messages(&queue).await.expect("the store answers");
+            subject.store().purge_queue(&queue).await.expect("the store answers");
         } else {
             subject.delete(&queue).await;
             subject.create(&queue).await;

@@ -14,7 +14,7 @@ const DEAD_LETTER_TTL_S: u32 = 1_000_000;
 impl Run<'_> {
     /// Messages that were popped before a purge are not restored.
     pub(in crate::conformance) async fn purge(&mut self) {
-        self.subject.store().purge_messages(&self.queue).await.expect("the store answers");
+        self.subject.store().purge_queue(&self.queue).await.expect("the store answers");
         (self.feed, self.claims, self.popped) = (Vec::new(), Vec::new(), Vec::new());
     }
 

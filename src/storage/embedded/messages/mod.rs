@@ -66,7 +66,7 @@ impl MessageStore for EmbeddedStore {
         pop::restore_messages(self, queue, popped).await
     }
 
-    async fn purge_messages(&self, queue: &QueueId) -> Result<(), Error> {
+    async fn purge_queue(&self, queue: &QueueId) -> Result<(), Error> {
         let queue = queue.clone();
         self.write(0, move |store| store.purge(&queue).map(Step::Done)).await
     }
