@@ -61,8 +61,8 @@ impl Native {
         let range = |client: Client, _| {
             let ids = ids.clone();
             async move {
-                let behind = format!("({}", ids[fastrand::usize(..ids.len() - 10)]);
-                send(&client, vec![("XRANGE", words([STREAM, &behind, "+", "COUNT", PAGE]))]).await;
+                let after = format!("({}", ids[fastrand::usize(..ids.len() - 10)]);
+                send(&client, vec![("XRANGE", words([STREAM, &after, "+", "COUNT", PAGE]))]).await;
                 true
             }
         };

@@ -49,7 +49,7 @@ pub(crate) fn resident_bytes(roots: &[u32]) -> f64 {
 pub(crate) fn cpu_of_ended_children_s() -> f64 {
     const TICKS_PER_S: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<_> = fields_behind_name(&stat).collect();
+    let fields: Vec<_> = fields_after_name(&stat).collect();
     // See proc(5): the user and system time of the children are fields 16 and 17.
     let ticks: f64 = fields[13].parse::<f64>().unwrap() + fields[14].parse::<f64>().unwrap();
     ticks / TICKS_PER_S
@@ -68,7 +68,7 @@ fn with_children(roots: &[u32]) -> Vec<u32> {
         let process = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         let stat = fs::read_to_string(entry.path().join("stat"));
         if let (Some(process), Ok(stat)) = (process, stat) {
-            let parent = fields_behind_name(&stat).nth(1).and_then(|parent| parent.parse().ok());
+            let parent = fields_after_name(&stat).nth(1).and_then(|parent| parent.parse().ok());
             children.entry(parent.unwrap_or_default()).or_default().push(process);
         }
     }
@@ -83,6 +83,6 @@ fn with_children(roots: &[u32]) -> Vec<u32> {
 
 /// The fields of a `stat` file from the third on. The second field, the name, may contain any
 /// character.
-fn fields_behind_name(stat: &str) -> impl Iterator<Item = &str> {
+fn fields_after_name(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit(')').next().unwrap_or_default().split_whitespace()
 }

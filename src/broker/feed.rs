@@ -54,9 +54,9 @@ impl Broker {
         let unit = self.streams.acquire(queue.project())?;
         let position = match start {
             Start::Now => position_of(&access, &queue, start).await.ok().flatten(),
-            Start::Oldest | Start::Behind(_) => None,
+            Start::Oldest | Start::After(_) => None,
         };
-        let start = position.map_or(start, Start::Behind);
+        let start = position.map_or(start, Start::After);
         Ok(Feed {
             broker: self.clone(),
             access,
@@ -131,7 +131,7 @@ impl Feed {
             }
             self.is_at_end = false;
             self.previous = self.query.after;
-            // A stream continues behind the messages that it has returned, so it ignores older
+            // A stream continues after the messages that it has returned, so it ignores older
             // positions.
             let _older = subscription.notifications.catch_up();
             let page = self.broker.shared_reads.read(&self.access, self.query.clone()).await?;

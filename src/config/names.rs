@@ -77,7 +77,7 @@ mod tests {
             ("max_wait", Some("transport.max_wait")),
             ("trasnport.max_wiat", Some("transport.max_wait")),
             ("signed_url.max_wait", Some("transport.max_wait")),
-            ("colour", None),
+            ("color", None),
             ("x", None),
         ] {
             assert_eq!(nearest(name, options.into_iter()), meant, "{name}");

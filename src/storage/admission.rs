@@ -356,12 +356,12 @@ mod tests {
         let admission = Admission::new(1);
         let held = admission.acquire(&project("a"), LONG).await.unwrap();
         let (sender, mut admitted) = mpsc::unbounded_channel();
-        let cancelled = request(&admission, "a", LONG, &sender).await;
+        let canceled = request(&admission, "a", LONG, &sender).await;
         request(&admission, "b", LONG, &sender).await;
 
         // The permit is sent, and its receiver is dropped before it runs again.
         drop(held);
-        cancelled.abort();
+        canceled.abort();
 
         assert_eq!(admitted.recv().await, Some("b"));
     }

@@ -20,7 +20,7 @@ pub trait ClaimStore: Send + Sync {
     /// passed.
     ///
     /// The next messages are the oldest ones. In a fair queue, the shards are served in rotation,
-    /// one message from each, its oldest. The rotation continues behind the shard that was served
+    /// one message from each, its oldest. The rotation continues after the shard that was served
     /// last, whichever client it was served for. Messages without a shard, posted when the queue
     /// was not fair, take turns like a shard.
     ///

@@ -82,7 +82,7 @@ impl Entry {
         Self::decode_value(key, value)
     }
 
-    /// Decodes an entry from its key and the bytes behind the key.
+    /// Decodes an entry from its key and the bytes after the key.
     pub(super) fn decode_value(key: &Key, value: &[u8]) -> Result<Self, Error> {
         let length = KEY_BYTES + value.len();
         if ![FRESH_BYTES, DELIVERED_BYTES, IN_FLIGHT_BYTES].contains(&length) {
@@ -110,7 +110,7 @@ impl Entry {
         bytes
     }
 
-    /// Appends the bytes behind the key to `bytes`.
+    /// Appends the bytes after the key to `bytes`.
     pub(super) fn encode_value(&self, is_in_flight: bool, bytes: &mut Vec<u8>) {
         bytes.extend(Self::poster_and_size(self.poster, self.size));
         bytes.extend(self.end_s.to_be_bytes());

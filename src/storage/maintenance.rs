@@ -51,7 +51,7 @@ pub trait Maintenance: Send + Sync {
         }
     }
 
-    /// Does one step of a walk over all queues: maintains the next few queues behind `after`.
+    /// Does one step of a walk over all queues: maintains the next few queues after `after`.
     ///
     /// Returns the last queue visited, or `None` at the end of the walk. Any number of processes
     /// may do this at the same time.

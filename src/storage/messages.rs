@@ -19,7 +19,7 @@ pub(super) const ANSWER_BYTES_MAX: usize = 512 * 1024;
 pub trait MessageStore: Send + Sync {
     /// Stores all the messages or none of them.
     ///
-    /// Messages with the same delay are stored next to each other in the given order, behind every
+    /// Messages with the same delay are stored next to each other in the given order, after every
     /// message that any reader can have seen. Until its delay has passed, a message is not claimed
     /// or popped, and is listed only if the scope of the listing includes delayed messages. It is
     /// found by its id and counted in the stats. When it is due, never earlier, it becomes
@@ -152,7 +152,7 @@ pub struct Page {
     pub delays: bool,
     /// Whether the queue is fair, so that the next claim need not return the oldest message.
     pub is_fair: bool,
-    /// Whether the store knows that no message behind this page matches the listing.
+    /// Whether the store knows that no message after this page matches the listing.
     pub is_last: bool,
     /// Position of the last message that the query examined, whether it matched or not. If the
     /// query examined none, this is its start position. A query that starts here examines what this

@@ -9,7 +9,7 @@
 //! | | `0x93` | `0x04` | `0xce` | `ttl_s` | body |
 //!
 //! A message was created `ttl_s + 1` seconds before the expiration time in its entry. The record of
-//! a dead letter begins with `0x95`. Behind the body, it contains its origin as an array of queue,
+//! a dead letter begins with `0x95`. After the body, it contains its origin as an array of queue,
 //! id and claim count, and its creation time in seconds.
 
 use std::fmt;
@@ -106,7 +106,7 @@ fn created_s(entry: &Entry, ttl_s: u32) -> u64 {
     u64::from(entry.end_s.saturating_sub(ttl_s).saturating_sub(1))
 }
 
-/// Splits bytes behind their first `MessagePack` value.
+/// Splits bytes after their first `MessagePack` value.
 fn split_value(bytes: &Bytes) -> Result<(Bytes, Bytes), rmp_serde::decode::Error> {
     let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes.as_ref()));
     IgnoredAny::deserialize(&mut reader)?;

@@ -52,7 +52,7 @@ pub struct QueueStatus {
 
 impl QueueStatus {
     /// Returns the current end of the feed: visible messages are at or before this position, later
-    /// posts behind it.
+    /// posts after it.
     #[must_use]
     pub fn position(&self) -> Rank {
         let before_now = Rank::new(self.now_us.saturating_sub(1)).unwrap_or(Rank::MAX);
@@ -116,7 +116,7 @@ impl Receiver {
 
     /// Marks all notifications so far as received; call this before a query.
     ///
-    /// Returns the lowest position at which messages became available that are not behind all
+    /// Returns the lowest position at which messages became available that are not after all
     /// others. A query that continues where the last one ended must start before this position. If
     /// notifications were lost, the position is before every message.
     pub fn catch_up(&mut self) -> Option<Rank> {

@@ -70,7 +70,7 @@ impl Watchers {
     /// means that a message was delayed or leased, and may be due earlier than the known ones.
     ///
     /// `older_position` is the lowest position of those messages that did not become available
-    /// behind all others.
+    /// after all others.
     pub(super) fn notify(&self, queue: &QueueId, count: u64, older_position: Option<Rank>) {
         if let Some(watched) = self.get(queue) {
             watched.notify(count, older_position);

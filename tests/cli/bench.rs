@@ -242,9 +242,9 @@ fn an_observer_follows_its_marker_and_restarts_at_the_end() {
 
     let asked = asked.lock().unwrap();
     let head = "/v2/queues/feed-0/messages?limit=7&echo=true&include_claimed=true";
-    let behind = format!("{head}&marker=b");
+    let after = format!("{head}&marker=b");
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(asked[..4], [head, &behind, head, &behind]);
+    assert_eq!(asked[..4], [head, &after, head, &after]);
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ fn disconnect_repeatedly(address: &str, seed: u64) {
                 let messages: Vec<_> = (0..BATCH).map(|part| json!({ "body": [batch, part] })).collect();
                 request("POST", &format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }).to_string())
             }
-            7..9 => request("PUT", &format!("/v2/queues/{NEW}{seed}-{number}"), r#"{"colour":"red"}"#),
+            7..9 => request("PUT", &format!("/v2/queues/{NEW}{seed}-{number}"), r#"{"color":"red"}"#),
             _ => request("DELETE", &format!("/v2/queues/{queue}"), ""),
         };
         let mut stream = TcpStream::connect(address).expect("the server accepts connections");

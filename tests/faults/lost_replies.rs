@@ -117,11 +117,11 @@ async fn a_queue_is_created_once() {
         .each_reply_lost(async |number, api| {
             let path = format!("/v2/queues/lost-{number}");
 
-            let created = api.put(&path).json(&json!({ "colour": number })).send().await.unwrap();
+            let created = api.put(&path).json(&json!({ "color": number })).send().await.unwrap();
 
             assert_eq!(created.status(), 201, "reply {number} was lost");
             let metadata: Value = api.get(&path).send().await.unwrap().json().await.unwrap();
-            assert_eq!(metadata["colour"], number);
+            assert_eq!(metadata["color"], number);
         })
         .await;
 
@@ -133,21 +133,21 @@ async fn a_queue_is_created_once() {
 async fn a_patch_is_applied_once() {
     let scene = Scene::start().await;
 
-    for (patch, colour) in [
-        (json!([{ "op": "add", "path": "/metadata/colour", "value": "red" }]), json!("red")),
-        (json!([{ "op": "remove", "path": "/metadata/colour" }]), Value::Null),
+    for (patch, color) in [
+        (json!([{ "op": "add", "path": "/metadata/color", "value": "red" }]), json!("red")),
+        (json!([{ "op": "remove", "path": "/metadata/color" }]), Value::Null),
     ] {
         let commands = scene
             .each_reply_lost(async |number, api| {
                 let queue = format!("lost-{number}");
                 scene.gate.lose_reply_of(COMMANDS_MAX);
-                api.put(&format!("/v2/queues/{queue}")).json(&json!({ "colour": "blue" })).send().await.unwrap();
+                api.put(&format!("/v2/queues/{queue}")).json(&json!({ "color": "blue" })).send().await.unwrap();
                 scene.gate.lose_reply_of(number);
 
                 let patched = scene.requests.patch(&queue, &patch).send().await.unwrap();
 
                 assert_eq!(patched.status(), StatusCode::OK, "{patch}, reply {number} was lost");
-                assert_eq!(patched.json::<Value>().await.unwrap()["colour"], colour);
+                assert_eq!(patched.json::<Value>().await.unwrap()["color"], color);
             })
             .await;
 

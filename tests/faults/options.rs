@@ -142,7 +142,7 @@ fn a_bad_option_is_refused_in_one_line() {
             "SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID is 37 (in the environment); it must not be more than \
              transport.max_length_client_id, which is 36 (the default)",
         ),
-        (file("colour = 1"), "there is no option colour (in FILE, line 1, column 1)"),
+        (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
             file("[transport]\nmax_wiat = 1"),
             "there is no option transport.max_wiat (in FILE, line 2, column 1); did you mean transport.max_wait?",
@@ -161,7 +161,7 @@ fn a_bad_option_is_refused_in_one_line() {
             "threads is 100000000000000000000.0 (in FILE, line 1, column 1); it must be an integer from 0 to 1024, for \
              example threads = 0",
         ),
-        (file("[colour]"), "there is no option colour (in FILE, line 1, column 2)"),
+        (file("[color]"), "there is no option color (in FILE, line 1, column 2)"),
         (file("transport = 3"), "transport is a section (in FILE, line 1, column 1); write [transport]"),
         (file("threads = 2\nthreads = 3"), "FILE, line 2, column 1 (threads): duplicate key"),
         (file("[log"), "FILE, line 1, column 5: unclosed table, expected `]`"),
@@ -251,7 +251,7 @@ fn harmless_mistakes_are_logged() {
 
 #[test]
 fn an_unknown_flag_or_command_ends_with_2() {
-    for arguments in [&["--colour", "red"][..], &["dance"], &["serve", "extra"]] {
+    for arguments in [&["--color", "red"][..], &["dance"], &["serve", "extra"]] {
         let (code, expected) = refused(arguments, &[]);
 
         assert_eq!(code, Some(2));

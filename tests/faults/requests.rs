@@ -47,7 +47,7 @@ pub(super) const DELETES: [Kind; 6] = [
 /// Requests that need memory.
 pub(super) const WRITES: [Kind; 4] = [
     ("PUT queue", |r| r.api.put(&format!("/v2/queues/{}", Uuid::new_v4()))),
-    ("PATCH queue", |r| r.patch("kept", &json!([{ "op": "add", "path": "/metadata/colour", "value": "red" }]))),
+    ("PATCH queue", |r| r.patch("kept", &json!([{ "op": "add", "path": "/metadata/color", "value": "red" }]))),
     ("POST messages", |r| r.api.post("/v2/queues/kept/messages", &message("another"))),
     ("POST messages to no queue", |r| {
         r.api.post(&format!("/v2/queues/{}/messages", Uuid::new_v4()), &message("first"))

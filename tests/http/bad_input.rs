@@ -122,12 +122,12 @@ async fn a_chunked_body_is_accepted() {
 
     let purge = chunked(r#"{"resource_types": ["subscriptions"]}"#);
     assert_eq!(api.send_raw(format!("{}{purge}", api.head("POST", "/v2/queues/q/purge"))).await.status, 204);
-    let create = chunked(r#"{"colour": "red"}"#);
+    let create = chunked(r#"{"color": "red"}"#);
     assert_eq!(api.send_raw(format!("{}{create}", api.head("PUT", "/v2/queues/new"))).await.status, 201);
     let post = chunked(r#"{"messages": [{"body": "chunked"}]}"#);
     assert_eq!(api.send_raw(format!("{}{post}", api.head("POST", PATH))).await.status, 201);
 
-    assert_eq!(answered(api.get("/v2/queues/new"), 200).await.json()["colour"], "red");
+    assert_eq!(answered(api.get("/v2/queues/new"), 200).await.json()["color"], "red");
     let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
     assert_eq!(pick(&page["messages"], "body"), ["before", "chunked"]);
 }

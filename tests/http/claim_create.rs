@@ -97,7 +97,7 @@ async fn the_body_and_each_of_its_fields_are_optional() {
         ("{}", 300),
         (r#"{"ttl": 60}"#, 60),
         (r#"{"ttl": 43200, "grace": 43200}"#, 43200),
-        (r#"{"grace": 60, "colour": null}"#, 300),
+        (r#"{"grace": 60, "color": null}"#, 300),
     ] {
         let claimed = answered(api.request(Method::POST, &path).body(body), 201).await;
 

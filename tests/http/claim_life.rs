@@ -49,7 +49,7 @@ async fn renewing_a_claim_restarts_its_ttl_and_age() {
 
     api.set_clock_ahead(500).await;
     assert_eq!(ttl_and_age().await, (1000, 5));
-    let renewed = answered(renew(&api, path, &json!({"colour": "red"})), 204).await;
+    let renewed = answered(renew(&api, path, &json!({"color": "red"})), 204).await;
     assert_eq!((renewed.text.as_str(), ttl_and_age().await), ("", (300, 0)));
     answered(renew(&api, path, &json!({"ttl": 60})), 204).await;
     assert_eq!(ttl_and_age().await, (60, 0));

@@ -82,11 +82,11 @@ async fn dead_letters_are_appended_to_the_dead_letter_queue_in_order() {
     let before = api.post_bodies("dlq", &[json!("before")]).await.remove(0);
 
     claim_until_dead(&api, "q").await;
-    api.post_bodies("dlq", &[json!("behind")]).await;
+    api.post_bodies("dlq", &[json!("after")]).await;
 
     let dead_letters: Vec<Value> = (0..20).map(Value::from).collect();
     let feed = api.feed("dlq", &format!("&marker={before}")).await;
-    assert_eq!(feed, [dead_letters, vec![json!("behind")]].concat());
+    assert_eq!(feed, [dead_letters, vec![json!("after")]].concat());
     assert_eq!(api.feed("dlq", "&limit=1").await[0], "before");
 }
 

@@ -57,8 +57,8 @@ async fn a_stream_starts_at_the_marker_or_time_of_the_request() {
     let api = new_project();
     let ids = api.post_bodies("q", &numbers(0, 3)).await;
 
-    let mut behind = Events::open(api.get(&format!("{ECHO}&marker={}", ids[1]))).await;
-    assert_eq!(behind.bodies(1).await, [2]);
+    let mut after = Events::open(api.get(&format!("{ECHO}&marker={}", ids[1]))).await;
+    assert_eq!(after.bodies(1).await, [2]);
     // A message posted while the stream is open comes after `now`.
     for number in 3..20 {
         let mut now = Events::open(api.get(&format!("{ECHO}&since=now"))).await;

@@ -84,7 +84,7 @@ async fn any_json_value_is_a_body() {
 #[tokio::test]
 async fn unknown_fields_are_dropped() {
     let api = new_project();
-    let message = json!({"body": 1, "id": "x", "age": 5, "href": "/", "claim_id": "c", "colour": "red"});
+    let message = json!({"body": 1, "id": "x", "age": 5, "href": "/", "claim_id": "c", "color": "red"});
     answered(api.post(PATH, &json!({"messages": [message], "more": 1})), 201).await;
 
     let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();

@@ -11,7 +11,7 @@
 //! | a message that the claim does not hold is unchanged | `returning_a_message_that_the_claim_does_not_hold_has_no_effect` |
 //! | other queues and projects | `claims_of_other_queues_and_projects_return_nothing` |
 //! | the life of the message is not extended | `returning_a_message_does_not_extend_its_life` |
-//! | counts towards dead letters | `dead_letters.rs` |
+//! | counts toward dead letters | `dead_letters.rs` |
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn pop(api: &Project) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_returned_message_is_available_at_its_original_position() {
-    for query in ["", "?delay=0", "?delay=", "?colour=red"] {
+    for query in ["", "?delay=0", "?delay=", "?color=red"] {
         let (api, ids) = with_messages(5).await;
         let claim = api.claim(3).await;
 

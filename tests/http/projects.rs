@@ -21,8 +21,8 @@ async fn ids_and_markers_of_another_project_find_and_change_nothing() {
     refused(stranger.get(&format!("{path}?ids={}", ids.join(","))), 404, NOT_FOUND).await;
     answered(stranger.delete(&format!("{path}/{}", ids[0])), 204).await;
     answered(stranger.delete(&format!("{path}?ids={}", ids.join(","))), 204).await;
-    let behind = answered(stranger.get(&format!("{path}?echo=true&marker={}", ids[0])), 200).await.json();
-    assert_eq!(behind, json!({"messages": [], "links": []}));
+    let after = answered(stranger.get(&format!("{path}?echo=true&marker={}", ids[0])), 200).await.json();
+    assert_eq!(after, json!({"messages": [], "links": []}));
 
     assert_eq!([owner.snapshot().await, stranger.snapshot().await], before);
 }

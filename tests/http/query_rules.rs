@@ -17,7 +17,7 @@ async fn blank_and_unknown_parameters_are_ignored() {
     let api = new_project();
     let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
 
-    let page = answered(api.get("/v2/queues/q/messages?limit=&echo=true&marker=&ids=&colour=red&x"), 200).await.json();
+    let page = answered(api.get("/v2/queues/q/messages?limit=&echo=true&marker=&ids=&color=red&x"), 200).await.json();
 
     assert_eq!(pick(&page["messages"], "body"), [1, 2]);
     let href = format!("/v2/queues/q/messages?echo=true&include_delayed=true&marker={}", ids[1]);

@@ -70,7 +70,7 @@ async fn the_next_link_repeats_the_parameters_in_a_fixed_order() {
             "?with_count=1&name=q&detailed=off&limit=+1&marker=a",
             "/v2/queues?marker=q1&limit=1&detailed=false&name=q&with_count=true",
         ),
-        ("?colour=&name=&limit=1", "/v2/queues?limit=1&marker=q1"),
+        ("?color=&name=&limit=1", "/v2/queues?limit=1&marker=q1"),
     ] {
         assert_eq!(list(&api, query).await["links"][0]["href"], href, "{query}");
     }
@@ -101,7 +101,7 @@ async fn a_marker_need_not_be_an_existing_name() {
 #[tokio::test]
 async fn a_detailed_list_shows_metadata_with_defaults() {
     let api = new_project();
-    api.create("q", &json!({"colour": "red", "_default_message_ttl": 60})).await;
+    api.create("q", &json!({"color": "red", "_default_message_ttl": 60})).await;
 
     let detailed = answered(api.get("/v2/queues?detailed=true"), 200).await;
 
@@ -145,19 +145,19 @@ async fn a_name_filter_matches_any_part_of_the_name() {
 #[tokio::test]
 async fn metadata_filters_compare_values() {
     let api = new_project();
-    api.create("a", &json!({"colour": "red", "size": 5})).await;
-    api.create("b", &json!({"colour": "red", "size": "5", "é": "è"})).await;
-    api.create("c", &json!({"colour": "blue", "size": -5, "_default_message_ttl": 60})).await;
+    api.create("a", &json!({"color": "red", "size": 5})).await;
+    api.create("b", &json!({"color": "red", "size": "5", "é": "è"})).await;
+    api.create("c", &json!({"color": "blue", "size": -5, "_default_message_ttl": 60})).await;
 
     for (query, names) in [
-        ("colour=red", &["a", "b"][..]),
+        ("color=red", &["a", "b"][..]),
         ("size=5", &["a"]),
         ("size=-5", &["c"]),
-        ("colour=red&size=5", &["a"]),
-        ("colour=red&limit=1", &["a"]),
+        ("color=red&size=5", &["a"]),
+        ("color=red&limit=1", &["a"]),
         ("%C3%A9=%C3%A8", &["b"]),
         ("_default_message_ttl=60", &["c"]),
-        ("colour=green", &[]),
+        ("color=green", &[]),
         ("shape=round", &[]),
     ] {
         let page = list(&api, &format!("?{query}")).await;

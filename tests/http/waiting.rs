@@ -161,8 +161,8 @@ async fn reading_since_a_time_misses_and_repeats_nothing() {
     let page = answered(api.get(next), 200).await.json();
 
     assert_eq!(pick(&page["messages"], "body"), ["after"]);
-    let behind = page["links"][0]["href"].as_str().unwrap();
-    assert!(behind.contains("marker=") && !behind.contains("since="), "{behind}");
+    let link = page["links"][0]["href"].as_str().unwrap();
+    assert!(link.contains("marker=") && !link.contains("since="), "{link}");
     assert_eq!(answered(api.get(&path), 200).await.json()["messages"], json!([]));
     let all = answered(api.get(&format!("{MESSAGES}?echo=true&since=1970-01-01T00:00:00Z")), 200).await.json();
     assert_eq!(pick(&all["messages"], "body"), ["before", "after"]);

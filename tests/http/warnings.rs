@@ -32,11 +32,11 @@ fn post(api: &Project, queue: &str, messages: &Value) -> RequestBuilder {
 #[tokio::test]
 async fn an_unknown_reserved_key_gets_a_warning_with_the_nearest_key() {
     let api = new_project();
-    let misspelt = json!({"_max_claim_cuont": 3, "_dead_letter_queue": "dead", "team": "billing"});
+    let misspelled = json!({"_max_claim_cuont": 3, "_dead_letter_queue": "dead", "team": "billing"});
     let expected = "unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?";
 
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelt), 201).await, [expected]);
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelt), 204).await, [expected]);
+    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelled), 201).await, [expected]);
+    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelled), 204).await, [expected]);
 
     let patch = json!([add("_mine", 1)]);
     let own = "unknown metadata key \"_mine\" has no effect; name keys of your own without a leading \"_\"";

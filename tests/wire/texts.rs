@@ -81,7 +81,7 @@ fn name(names: &[&'static str]) -> impl Strategy<Value = String> {
 
 fn spaced(text: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let space = || select(vec!["", "", "", "", " ", "\n", "\t\r "]);
-    (space(), text, space()).prop_map(|(before, text, behind)| format!("{before}{text}{behind}"))
+    (space(), text, space()).prop_map(|(before, text, after)| format!("{before}{text}{after}"))
 }
 
 fn string() -> impl Strategy<Value = String> {

@@ -1,4 +1,4 @@
-//! Claims ten messages and deletes them, in an empty queue and behind many claimed messages.
+//! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
 use sukkal::domain::{NewClaim, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
@@ -44,7 +44,7 @@ pub(super) async fn and_deletions(pace: Pace) -> Measure {
     measure
 }
 
-pub(super) async fn behind_claimed(pace: Pace) -> Measure {
+pub(super) async fn after_claimed(pace: Pace) -> Measure {
     let sukkal = Contestant::sukkal_over_redis();
     let store = sukkal.store.as_ref().expect("the store can be reached directly");
     let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections, Sukkal";

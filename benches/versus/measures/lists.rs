@@ -13,7 +13,7 @@ use crate::results::Measure;
 const MESSAGES: usize = 10_000;
 const PAGES: usize = 200;
 
-pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
+pub(super) async fn after_a_marker(pace: Pace) -> Measure {
     let contestants = [Contestant::sukkal_over_redis(), Contestant::sukkal_embedded(), Contestant::zaqar().await];
     let mut prepared = Vec::new();
     for contestant in &contestants {
@@ -24,7 +24,7 @@ pub(super) async fn behind_a_marker(pace: Pace) -> Measure {
         prepared.push((contestant, markers));
     }
 
-    let title = "GET of ten messages of 1 KB behind a marker, 64 connections";
+    let title = "GET of ten messages of 1 KB after a marker, 64 connections";
     let native = Native::start().await;
     let mut measure = Measure::new("list", title);
     for _ in 0..pace.rounds {

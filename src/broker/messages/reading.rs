@@ -14,7 +14,7 @@ use crate::storage::{Listing, Page};
 /// A query for messages of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageQuery {
-    /// Only messages behind the one with this id, which need not exist any more.
+    /// Only messages after the one with this id, which need not exist any more.
     pub marker: Option<String>,
     /// Only messages that are posted from this time on.
     pub since: Option<Since>,
@@ -41,7 +41,7 @@ pub enum Since {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::broker) enum Start {
     Oldest,
-    Behind(Rank),
+    After(Rank),
     Now,
 }
 
@@ -55,7 +55,7 @@ pub struct Listed {
 }
 
 impl Start {
-    /// Returns the position behind which reading starts; `None` to start at the oldest message.
+    /// Returns the position after which reading starts; `None` to start at the oldest message.
     pub(in crate::broker) async fn position(
         self,
         store: &AdmittedStore,
@@ -63,7 +63,7 @@ impl Start {
     ) -> Result<Option<Rank>, Error> {
         Ok(match self {
             Self::Oldest => None,
-            Self::Behind(rank) => Some(rank),
+            Self::After(rank) => Some(rank),
             Self::Now => Some(store.queue_status(queue).await?.position()),
         })
     }
@@ -76,10 +76,10 @@ impl MessageQuery {
             (Some(_), Some(_)) => {
                 Err(Error::Limit("\"marker\" and \"since\" cannot be combined; give one of them".to_owned()))
             }
-            (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::Behind(id.rank()))),
+            (Some(marker), None) => Ok(MessageId::parse(marker, queue).map(|id| Start::After(id.rank()))),
             (None, Some(Since::Now)) => Ok(Some(Start::Now)),
             (None, Some(Since::Time(0)) | None) => Ok(Some(Start::Oldest)),
-            (None, Some(Since::Time(time_us))) => Ok(Some(Start::Behind(Rank::new(time_us - 1).unwrap_or(Rank::MAX)))),
+            (None, Some(Since::Time(time_us))) => Ok(Some(Start::After(Rank::new(time_us - 1).unwrap_or(Rank::MAX)))),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::ListMessages, queue)?;
         let limit = self.check_page_limit(query.limit)?;
         let wait = self.waiting.check_duration(query.wait_s)?;
-        // No message is behind a marker that cannot be an id of this queue.
+        // No message is after a marker that cannot be an id of this queue.
         let Some(start) = query.start(queue)? else {
             return Ok(Listed::default());
         };

@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     /// Maximum number of seconds that a request may wait.
     wait_s_max: u32,
     quota: ProjectQuota,
-    /// Cancelled when requests shall wait no longer, because the service stops.
+    /// Canceled when requests shall wait no longer, because the service stops.
     pub(super) closing: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! Delayed messages: none is delivered before it is due, and then its position is behind every
+//! Delayed messages: none is delivered before it is due, and then its position is after every
 //! marker.
 
 use std::collections::HashSet;

@@ -154,14 +154,14 @@ pub(in crate::conformance) async fn a_marker_keeps_its_position_when_its_message
     let queue = subject.queue("q").await;
     let before = subject.post(&queue, &messages(LONG_S, 2)).await;
     let ended = subject.post(&queue, &messages(60, 2)).await;
-    let behind = subject.post(&queue, &messages(LONG_S, 2)).await;
+    let after = subject.post(&queue, &messages(LONG_S, 2)).await;
 
     subject.advance(&queue, Duration::from_secs(62)).await;
 
-    assert_eq!(subject.feed_after(&queue, Some(ended[0])).await, behind);
-    assert_eq!(subject.feed_after(&queue, Some(ended[1])).await, behind);
-    assert_eq!(subject.feed_after(&queue, Some(before[1])).await, behind);
-    assert_eq!(subject.feed_after(&queue, Some(before[0])).await, [&before[1..], &behind].concat());
+    assert_eq!(subject.feed_after(&queue, Some(ended[0])).await, after);
+    assert_eq!(subject.feed_after(&queue, Some(ended[1])).await, after);
+    assert_eq!(subject.feed_after(&queue, Some(before[1])).await, after);
+    assert_eq!(subject.feed_after(&queue, Some(before[0])).await, [&before[1..], &after].concat());
 }
 
 /// Row 6-4.

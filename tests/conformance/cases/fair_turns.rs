@@ -35,7 +35,7 @@ pub(in crate::conformance) async fn two_shards_alternate_from_any_starting_turn(
     for (turn, first) in [(0, 0), (4, 0), (5, 1), (6, 0), (7, 0), (40, 0), (63, 0)] {
         for (limit, by_pop) in [(1, false), (3, false), (10, false), (1, true), (3, true), (10, true)] {
             subject.set_turn(&queue, turn).await;
-            let neighbours = [subject.post_into(&queue, &[5; 15]).await, subject.post_into(&queue, &[6; 15]).await];
+            let neighbors = [subject.post_into(&queue, &[5; 15]).await, subject.post_into(&queue, &[6; 15]).await];
 
             let mut taken = Vec::new();
             while taken.len() < 30 {
@@ -44,7 +44,7 @@ pub(in crate::conformance) async fn two_shards_alternate_from_any_starting_turn(
                 taken.extend(some);
             }
 
-            let expected: Vec<_> = (0..15).flat_map(|n| [neighbours[first][n], neighbours[1 - first][n]]).collect();
+            let expected: Vec<_> = (0..15).flat_map(|n| [neighbors[first][n], neighbors[1 - first][n]]).collect();
             assert_eq!(taken, expected, "after {turn}, {limit} at a time, by pops: {by_pop}");
         }
     }
@@ -167,7 +167,7 @@ pub(in crate::conformance) async fn shards_without_available_messages_are_skippe
     assert_eq!(subject.take(&queue, 9, true).await, ids[..2]);
     assert_eq!(subject.claim_for(&queue, 1, TTL_S, 60).await, None);
     assert_eq!(subject.take(&queue, 1, true).await, []);
-    // No message was taken, so the turn is still behind the last shard served.
+    // No message was taken, so the turn is still after the last shard served.
     let more = subject.post_into(&queue, &[1_022, 1_023, 0]).await;
     assert_eq!(subject.take(&queue, 3, false).await, pick(&more, &[2, 0, 1]));
 }
@@ -200,8 +200,8 @@ pub(in crate::conformance) async fn the_feed_of_a_fair_queue_is_complete_and_in_
     subject.assert_available_and_claimed(&queue, &free, &claimed).await;
     assert_eq!(subject.feed_with_claimed(&queue, 7, None).await, ids);
     for marker in [0, 8, 77, 119] {
-        let behind: Vec<_> = free.iter().copied().filter(|id| *id > ids[marker]).collect();
-        assert_eq!(subject.feed_after(&queue, Some(ids[marker])).await, behind);
+        let after: Vec<_> = free.iter().copied().filter(|id| *id > ids[marker]).collect();
+        assert_eq!(subject.feed_after(&queue, Some(ids[marker])).await, after);
     }
     assert!(subject.page(&queue).await.is_fair);
     assert!(!subject.page(&subject.queue("plain").await).await.is_fair);

@@ -28,15 +28,15 @@ pub(in crate::conformance) async fn a_marker_keeps_its_position_when_its_message
     let ids = subject.post(&queue, &messages(LONG_S, 20)).await;
 
     for (position, marker) in ids.iter().enumerate() {
-        // The marker's own message, and another one behind it.
+        // The marker's own message, and another one after it.
         let deleted = [*marker, ids[(position + 2).min(19)]];
         subject.delete_messages(&queue, &deleted).await;
 
         let gone = |id: &MessageId| ids[..=position].contains(id) || deleted.contains(id);
-        let behind = subject.feed_after(&queue, Some(*marker)).await;
-        assert_eq!(behind, subject.feed(&queue).await);
-        assert!(!behind.iter().any(gone));
-        assert!(behind.iter().all(|id| id.rank() > marker.rank()));
+        let after = subject.feed_after(&queue, Some(*marker)).await;
+        assert_eq!(after, subject.feed(&queue).await);
+        assert!(!after.iter().any(gone));
+        assert!(after.iter().all(|id| id.rank() > marker.rank()));
     }
 }
 

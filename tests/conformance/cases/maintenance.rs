@@ -87,10 +87,10 @@ pub(in crate::conformance) async fn a_maintenance_round_can_start_after_a_missin
     for name in ["b", "d"] {
         subject.queue(name).await;
     }
-    for (behind, reached) in [("a", "d"), ("c", "d"), ("b", "d")] {
-        let next = subject.store().maintain_step(Some(&subject.id(behind))).await;
+    for (after, reached) in [("a", "d"), ("c", "d"), ("b", "d")] {
+        let next = subject.store().maintain_step(Some(&subject.id(after))).await;
 
-        assert_eq!(next, Ok(Some(subject.id(reached))), "after {behind}");
+        assert_eq!(next, Ok(Some(subject.id(reached))), "after {after}");
     }
     let next = subject.store().maintain_step(Some(&subject.id("e"))).await.expect("the store answers");
     assert!(next.is_none_or(|next| next.project() != subject.project()));

@@ -1,4 +1,4 @@
-//! Posting: atomic, in order, behind all other messages, and with unchanged content.
+//! Posting: atomic, in order, after all other messages, and with unchanged content.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -64,8 +64,8 @@ pub(in crate::conformance) async fn pages_of_queues_are_full_and_cover_the_whole
         }
 
         assert_eq!(listed, names);
-        let behind = subject.names(subject.project(), listed.last().map(String::as_str), limit).await;
-        assert_eq!(behind, [""; 0]);
+        let after = subject.names(subject.project(), listed.last().map(String::as_str), limit).await;
+        assert_eq!(after, [""; 0]);
     }
 }
 

@@ -165,22 +165,22 @@ pub(in crate::conformance) async fn a_notification_has_the_lowest_position_of_re
 
 pub(in crate::conformance) async fn an_empty_page_says_how_far_the_query_got(subject: &Subject) {
     let queue = subject.id("q");
-    let behind = async |after: Option<Rank>| {
+    let read_after = async |after: Option<Rank>| {
         let listing = Listing { after, not_from: Some(client(0)), ..Listing::first(10) };
         let page = subject.store().list_messages(&queue, &listing).await.expect("the store answers");
         (ids_of(&page.messages), page.reached)
     };
-    assert_eq!(behind(Rank::new(7)).await, (vec![], Rank::new(7)), "of no queue");
+    assert_eq!(read_after(Rank::new(7)).await, (vec![], Rank::new(7)), "of no queue");
     subject.create(&queue).await;
-    assert_eq!(behind(None).await.0, []);
+    assert_eq!(read_after(None).await.0, []);
 
     // More messages than a script examines.
     let own = subject.post(&queue, &messages(LONG_S, 1_000)).await;
     let last = Some(own[999].rank());
-    assert_eq!(behind(None).await, (vec![], last));
-    assert_eq!(behind(last).await, (vec![], last));
+    assert_eq!(read_after(None).await, (vec![], last));
+    assert_eq!(read_after(last).await, (vec![], last));
     let other = subject.post_as(&client(1), &queue, &messages(LONG_S, 1)).await;
-    assert_eq!(behind(last).await, (other.clone(), Some(other[0].rank())));
+    assert_eq!(read_after(last).await, (other.clone(), Some(other[0].rank())));
 }
 
 pub(in crate::conformance) async fn a_renewal_that_shortens_a_claim_wakes_waiters_sooner(subject: &Subject) {

@@ -125,7 +125,7 @@ async fn a_killed_metadata_update_changes_no_message() {
     let patch = |api: &Api, _: &QueueContents| {
         api.request(Method::PATCH, QUEUE)
             .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
-            .body(r#"[{"op": "add", "path": "/metadata/colour", "value": "red"}]"#)
+            .body(r#"[{"op": "add", "path": "/metadata/color", "value": "red"}]"#)
     };
 
     assert!(kill_at_each_call(patch, any_fate(Fate::Kept), &[]).await >= 2);

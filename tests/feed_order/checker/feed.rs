@@ -96,7 +96,7 @@ impl Feed {
     }
 
     /// Returns the index of the first message after the marker.
-    pub(super) fn behind(&self, marker: Option<Uuid>) -> usize {
+    pub(super) fn after(&self, marker: Option<Uuid>) -> usize {
         marker.map_or(0, |marker| self.messages.partition_point(|message| message.id <= marker))
     }
 

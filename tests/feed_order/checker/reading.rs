@@ -120,7 +120,7 @@ impl<'a> Reading<'a> {
         let last = page.messages.last().map(|seen| seen.id);
         let low = self.clock.between(page.invoked, page.answered).0;
         let due = self.feed.index_above(low);
-        for index in self.feed.behind(page.marker)..self.feed.messages.len() {
+        for index in self.feed.after(page.marker)..self.feed.messages.len() {
             let message = self.feed.messages[index];
             let is_beyond = Some(message.id) > last;
             if is_beyond && !(is_the_end && (index < due || self.feed.is_any_present(index, page.invoked))) {

@@ -91,7 +91,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Serves a connection until it ends. When `close` is cancelled, an idle connection is closed at
+/// Serves a connection until it ends. When `close` is canceled, an idle connection is closed at
 /// once, even if a part of the head of a request has arrived. Another connection is closed after
 /// its response.
 async fn serve_connection(

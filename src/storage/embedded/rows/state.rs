@@ -131,7 +131,7 @@ impl QueueState {
         (self.offset, self.logical) = (offset, logical);
     }
 
-    /// Returns whether the clock has stepped back behind the last recorded logical time.
+    /// Returns whether the clock shows an earlier time than the last recorded logical time.
     pub(crate) fn has_stepped_back(&self, now_us: u64) -> bool {
         self.delayed > 0 && now_us + self.offset < self.logical
     }

@@ -19,7 +19,7 @@ async fn repeated_operations_do_not_block_others() {
     });
     let flag = has_run.clone();
     let other = async {
-        // This operation is queued behind all the others.
+        // This operation is queued after all the others.
         tokio::task::yield_now().await;
         let set = move |_: &mut WriteTransaction<'_>| {
             flag.store(true, Ordering::Relaxed);

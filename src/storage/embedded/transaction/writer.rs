@@ -268,7 +268,7 @@ impl WriterThread {
                 for (job, is_done) in batch.into_iter().zip(done) {
                     if is_done { job.answer(Ok(())) } else { again.push(job) }
                 }
-                // They go behind the operations that have arrived meanwhile, so that those run
+                // They go after the operations that have arrived meanwhile, so that those run
                 // between two steps.
                 self.queue.lock().jobs.extend(again);
             }

@@ -144,21 +144,21 @@ fn a_position_is_after_the_end_of_the_delay_only_for_a_reason() {
         history.post_at(100..110, 1, &[rank]);
         history
     };
-    let mut behind_others = late(DUE + 20);
-    behind_others.post_at(50..60, 1, &(DUE - 50..DUE + 20).collect::<Vec<_>>());
-    let mut behind_what_is_visible = late(5 * SECOND);
-    behind_what_is_visible.set_clock(10..20, 4_000_000);
-    behind_what_is_visible.post_at(30..40, 0, &[4 * SECOND - 1]);
-    behind_what_is_visible.set_clock(50..60, 0);
-    let mut behind_its_own = late(DUE + 6);
-    behind_its_own.posts[0].drafts.insert(0, Draft { tag: 1, ttl_s: HOUR, delay_s: Some(0) });
-    behind_its_own.posts[0].ids.insert(0, at(110).id);
+    let mut after_others = late(DUE + 20);
+    after_others.post_at(50..60, 1, &(DUE - 50..DUE + 20).collect::<Vec<_>>());
+    let mut after_what_is_visible = late(5 * SECOND);
+    after_what_is_visible.set_clock(10..20, 4_000_000);
+    after_what_is_visible.post_at(30..40, 0, &[4 * SECOND - 1]);
+    after_what_is_visible.set_clock(50..60, 0);
+    let mut after_its_own = late(DUE + 6);
+    after_its_own.posts[0].drafts.insert(0, Draft { tag: 1, ttl_s: HOUR, delay_s: Some(0) });
+    after_its_own.posts[0].ids.insert(0, at(110).id);
 
     assert_eq!(broken_rule(&late(DUE + 5)), Some(Rule::Unfinished));
     assert_eq!(broken_rule(&late(DUE + 6)), Some(Rule::DueLate));
-    assert_eq!(broken_rule(&behind_others), Some(Rule::Unfinished));
-    assert_eq!(broken_rule(&behind_its_own), Some(Rule::Unfinished));
-    assert_eq!(broken_rule(&behind_what_is_visible), Some(Rule::Unfinished));
+    assert_eq!(broken_rule(&after_others), Some(Rule::Unfinished));
+    assert_eq!(broken_rule(&after_its_own), Some(Rule::Unfinished));
+    assert_eq!(broken_rule(&after_what_is_visible), Some(Rule::Unfinished));
 }
 
 #[test]
