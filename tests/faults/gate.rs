@@ -181,7 +181,7 @@ impl Shared {
             waiting.extend_from_slice(&chunk[..length]);
             while let Some(length) = command_length(&waiting) {
                 let command: Vec<u8> = waiting.drain(..length).collect();
-                self.admit(&command, pipe);
+                self.hold_if_planned(&command, pipe);
                 (&pipe.to).write_all(&command)?;
             }
         }
@@ -209,7 +209,7 @@ impl Shared {
     }
 
     /// Returns when the command may be forwarded.
-    fn admit(&self, command: &[u8], pipe: &Pipe) {
+    fn hold_if_planned(&self, command: &[u8], pipe: &Pipe) {
         let mut state = self.state();
         if !command.windows(self.mark.len()).any(|part| part == self.mark) {
             return;

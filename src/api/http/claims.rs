@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::extract::{ClaimedMessage, LastSegment};
-use super::resource::{Resource, resource};
 use super::response;
+use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use crate::api::Error;
 use crate::api::wire::body;
@@ -26,14 +26,14 @@ use crate::domain::QueueId;
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
 
-pub(super) fn routes() -> Vec<Resource> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        resource("/v2/queues/{queue_name}/claims").on(Method::POST, "Claim could not be created.", create),
-        resource("/v2/queues/{queue_name}/claims/{claim_id}")
+        route("/v2/queues/{queue_name}/claims").on(Method::POST, "Claim could not be created.", create),
+        route("/v2/queues/{queue_name}/claims/{claim_id}")
             .on(Method::GET, "Claim could not be retrieved.", get)
             .on(Method::PATCH, "Claim could not be updated.", renew)
             .on(Method::DELETE, "Claim could not be released.", release),
-        resource("/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}").on(
+        route("/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}").on(
             Method::DELETE,
             "Message could not be returned.",
             return_message,

@@ -7,9 +7,9 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::middleware::admission::Access;
 use super::middleware::outage::Outage::StoreState;
-use super::resource::{Resource, open_resource, resource};
+use super::middleware::request_checks::Requirement;
+use super::route::{Route, open_route, route};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::error::unavailable;
@@ -19,31 +19,31 @@ use crate::broker::{self, Broker, StoreError};
 use crate::metrics;
 
 /// Returns the routes that require a caller.
-pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
+pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
     let mut routes = vec![
-        resource("/v2").on(Method::GET, StoreState, home),
-        resource("/v2/").on(Method::GET, StoreState, home),
-        resource("/v2/ping").on(Method::GET, StoreState, ping).on(Method::HEAD, StoreState, alive),
+        route("/v2").on(Method::GET, StoreState, home),
+        route("/v2/").on(Method::GET, StoreState, home),
+        route("/v2/ping").on(Method::GET, StoreState, ping).on(Method::HEAD, StoreState, alive),
     ];
     if admin_mode {
-        routes.push(resource("/v2/health").on(Method::GET, StoreState, health));
+        routes.push(route("/v2/health").on(Method::GET, StoreState, health));
     }
     routes
 }
 
 /// Returns the routes that require no caller.
-pub(super) fn open_routes() -> Vec<Resource> {
+pub(super) fn open_routes() -> Vec<Route> {
     let mut routes = operations_routes();
-    routes.insert(0, open_resource("/", Access::Public).on(Method::GET, StoreState, versions));
+    routes.insert(0, open_route("/", Requirement::Public).on(Method::GET, StoreState, versions));
     routes
 }
 
 /// Returns the routes for monitoring.
-pub(super) fn operations_routes() -> Vec<Resource> {
+pub(super) fn operations_routes() -> Vec<Route> {
     vec![
-        open_resource("/healthz", Access::Unchecked).on(Method::GET, StoreState, alive),
-        open_resource("/readyz", Access::Unchecked).on(Method::GET, StoreState, ready),
-        open_resource("/metrics", Access::Unchecked).on(Method::GET, StoreState, metrics),
+        open_route("/healthz", Requirement::Nothing).on(Method::GET, StoreState, alive),
+        open_route("/readyz", Requirement::Nothing).on(Method::GET, StoreState, ready),
+        open_route("/metrics", Requirement::Nothing).on(Method::GET, StoreState, metrics),
     ]
 }
 

@@ -1,10 +1,10 @@
-//! What handlers take from an admitted request: the caller, the queue, ids of the path, and the
-//! view of messages.
+//! What handlers take from a checked request: the caller, the queue, ids of the path, and the view
+//! of messages.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use super::middleware::admission::{Admitted, decode_segment};
+use super::middleware::request_checks::{RequestContext, decode_segment};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::query::Query;
@@ -26,9 +26,9 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let admitted: &Admitted =
-            parts.extensions.get().expect("handlers with a caller are called after admission only");
-        Ok(Self::Client(admitted.client.clone()))
+        let context: &RequestContext =
+            parts.extensions.get().expect("handlers with a caller are called after the checks only");
+        Ok(Self::Client(context.client.clone()))
     }
 }
 
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for QueueId {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let queue = parts.extensions.get().and_then(|admitted: &Admitted| admitted.queue.clone());
+        let queue = parts.extensions.get().and_then(|context: &RequestContext| context.queue.clone());
         queue.ok_or(Error::QueueId(InvalidQueueId::Name))
     }
 }

@@ -11,7 +11,7 @@ use super::content_negotiation::accepts_events;
 use super::extract::INCLUDE_ORIGIN;
 use super::extract::LastSegment;
 use super::middleware::outage::Outage;
-use super::resource::{Resource, resource};
+use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
 use super::stream::LAST_EVENT_ID;
@@ -41,13 +41,13 @@ const POP_OR_DELETE: Outage = Outage::Parameter {
     absent: "Messages could not be deleted.",
 };
 
-pub(super) fn routes() -> Vec<Resource> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        resource("/v2/queues/{queue_name}/messages")
+        route("/v2/queues/{queue_name}/messages")
             .on(Method::GET, "Messages could not be listed.", list)
             .on(Method::POST, "Messages could not be enqueued.", post)
             .on(Method::DELETE, POP_OR_DELETE, pop_or_delete),
-        resource("/v2/queues/{queue_name}/messages/{message_id}")
+        route("/v2/queues/{queue_name}/messages/{message_id}")
             .on(Method::GET, "Message could not be retrieved.", get)
             .on(Method::DELETE, "Message could not be deleted.", delete),
     ]

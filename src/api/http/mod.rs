@@ -9,8 +9,8 @@ mod memory_budget;
 mod messages;
 mod middleware;
 mod queues;
-mod resource;
 mod response;
+mod route;
 mod server;
 mod service;
 mod share;
@@ -23,55 +23,55 @@ use axum::Router;
 use axum::http::Method;
 use axum::routing::any;
 
-use self::middleware::admission::Access;
 use self::middleware::outage::Outage;
+use self::middleware::request_checks::Requirement;
 use self::middleware::stack::WithMiddleware;
-use self::resource::Resource;
+use self::route::Route;
 pub use self::server::{ServerLimits, serve};
 pub use self::service::{Service, Settings};
 use super::Error;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
 
-/// The path of a queue without a name. It is not a resource of the API, but its error names what is
+/// The path of a queue without a name. It is not a path of the API, but its error names what is
 /// missing.
 const NAMELESS_QUEUE: &str = "/v2/queues/";
 
 /// Creates the state of the HTTP service.
 #[must_use]
 pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>) -> Service {
-    let paths: Vec<&'static str> = resources(&settings).iter().map(Resource::path).chain([NAMELESS_QUEUE]).collect();
+    let paths: Vec<&'static str> = all_routes(&settings).iter().map(Route::path).chain([NAMELESS_QUEUE]).collect();
     Service::new(broker, settings, metrics, paths.into_iter())
 }
 
 /// Returns the router of the whole HTTP service.
 pub fn router(service: Service) -> Router {
-    let nameless = WithMiddleware::new(Access::Caller, Outage::StoreState, queues::nameless);
-    route(resources(&service.settings)).route(NAMELESS_QUEUE, any(nameless)).with_state(service)
+    let nameless = WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless);
+    router_of(all_routes(&service.settings)).route(NAMELESS_QUEUE, any(nameless)).with_state(service)
 }
 
 /// Returns the router of the listener for monitoring.
 pub fn operations_router(service: Service) -> Router {
-    route(discovery::operations_routes()).with_state(service)
+    router_of(discovery::operations_routes()).with_state(service)
 }
 
-fn route(resources: Vec<Resource>) -> Router<Service> {
-    let no_route = WithMiddleware::new(Access::Unchecked, Outage::StoreState, || async { Error::NoRoute });
-    resources.into_iter().fold(Router::new().fallback(no_route), |router, resource| resource.add_to(router))
+fn router_of(routes: Vec<Route>) -> Router<Service> {
+    let no_route = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, || async { Error::NoRoute });
+    routes.into_iter().fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 
 /// Returns each path that is served with its methods.
 #[must_use]
 pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
-    resources(settings).iter().map(|resource| (resource.path(), resource.methods())).collect()
+    all_routes(settings).iter().map(|route| (route.path(), route.methods())).collect()
 }
 
-fn resources(settings: &Settings) -> Vec<Resource> {
-    let mut resources = discovery::routes(settings.admin_mode);
-    resources.extend(queues::routes());
-    resources.extend(messages::routes());
-    resources.extend(claims::routes());
-    resources.extend(share::routes());
-    resources.extend(discovery::open_routes());
-    resources
+fn all_routes(settings: &Settings) -> Vec<Route> {
+    let mut routes = discovery::routes(settings.admin_mode);
+    routes.extend(queues::routes());
+    routes.extend(messages::routes());
+    routes.extend(claims::routes());
+    routes.extend(share::routes());
+    routes.extend(discovery::open_routes());
+    routes
 }

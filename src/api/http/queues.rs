@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::resource::{Resource, resource};
+use super::route::{Route, route};
 use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::metadata_patch::MetadataPatch;
@@ -26,16 +26,16 @@ const PATH: &str = "/v2/queues";
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
 
-pub(super) fn routes() -> Vec<Resource> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        resource(PATH).on(Method::GET, "Queues could not be listed.", list),
-        resource("/v2/queues/{queue_name}")
+        route(PATH).on(Method::GET, "Queues could not be listed.", list),
+        route("/v2/queues/{queue_name}")
             .on(Method::GET, "Queue metadata could not be retrieved.", get)
             .on(Method::PUT, "Queue could not be created.", create)
             .on(Method::PATCH, "Queue metadata could not be updated.", update)
             .on(Method::DELETE, "Queue could not be deleted.", delete),
-        resource("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
-        resource("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
+        route("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
+        route("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
     ]
 }
 

@@ -10,15 +10,15 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::middleware::outage::Outage;
-use super::resource::{Resource, resource};
+use super::route::{Route, route};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::{self, body};
 use crate::auth::Caller;
 use crate::domain::QueueId;
 
-pub(super) fn routes() -> Vec<Resource> {
-    vec![resource("/v2/queues/{queue_name}/share").on(Method::POST, Outage::StoreState, share)]
+pub(super) fn routes() -> Vec<Route> {
+    vec![route("/v2/queues/{queue_name}/share").on(Method::POST, Outage::StoreState, share)]
 }
 
 /// Signs a URL for paths of the queue and returns what a client needs to use it.

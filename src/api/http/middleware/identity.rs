@@ -37,7 +37,7 @@ pub(super) fn caller(
         (None, Some(project)) => (ProjectId::new(project).ok_or(Error::ProjectEmpty)?, None),
         (None, None) => return Err(Error::ProjectMissing { is_stream: query.is_some() }),
     };
-    let roles = single(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
+    let roles = single_header(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
     let roles = roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect();
     Ok((Client { project, id, roles }, warning))
 }
@@ -49,7 +49,7 @@ pub(super) fn caller(
 pub(super) fn project(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     let (mut used, mut differ) = (None, false);
     for (name, spelling) in PROJECT_ID.iter().zip(PROJECT_ID_SPELLING) {
-        if let Some(project) = single(headers, name, spelling)? {
+        if let Some(project) = single_header(headers, name, spelling)? {
             let (_, first) = used.get_or_insert((spelling, project));
             differ |= *first != project;
         }
@@ -62,7 +62,7 @@ pub(super) fn project(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<W
 }
 
 fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Result<ClientId, Error> {
-    let (carrier, client) = match single(headers, &CLIENT_ID, "Client-ID")? {
+    let (carrier, client) = match single_header(headers, &CLIENT_ID, "Client-ID")? {
         Some(client) => ("The header Client-ID", client.as_bytes()),
         None => match query.and_then(|query| query.last(CLIENT_PARAMETER)) {
             Some(client) => ("The parameter client_id", client.as_bytes()),
@@ -78,7 +78,7 @@ fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Re
 ///
 /// A repeated header is refused. A proxy may append its own value to that of its client, and the
 /// proxy and Sukkal could then identify different callers.
-fn single<'a>(
+pub(super) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
     spelling: &'static str,

@@ -2,13 +2,13 @@
 //! way back.
 //!
 //! [`stack`] puts the steps together. From the outside in they are: request log, metrics, body
-//! drain, panic handling, checks of the head, description of an outage, and admission.
+//! drain, panic handling, checks of the head, description of an outage, and checks of the request.
 
-pub(super) mod admission;
 pub(super) mod body_drain;
 mod identity;
 pub(super) mod metering;
 pub(super) mod outage;
+pub(super) mod request_checks;
 mod request_log;
 mod signature;
 pub(super) mod stack;

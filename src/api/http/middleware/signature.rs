@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::http::{HeaderMap, HeaderName, Method};
 use time::OffsetDateTime;
 
-use super::identity;
+use super::identity::{self, single_header};
 use crate::api::Error;
 use crate::auth::signed_url::{SignedUrl, Signer};
 
@@ -32,23 +32,21 @@ pub(super) fn check(
     }
     let is_allowed = || {
         let url = presented_url(headers)?;
-        Some(signer?.verify(&url, only(headers, &SIGNATURE)?) && url.allows(method.as_str(), segments))
+        Some(signer?.verify(&url, header_text(headers, &SIGNATURE)?) && url.allows(method.as_str(), segments))
     };
     if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
 }
 
 /// Returns the URL that the headers describe. Its project is the one that the request works on.
 fn presented_url(headers: &HeaderMap) -> Option<SignedUrl> {
-    let list = |name: &HeaderName| Some(only(headers, name)?.split(',').map(str::to_owned).collect());
+    let list = |name: &'static HeaderName| Some(header_text(headers, name)?.split(',').map(str::to_owned).collect());
     let (project, _) = identity::project(headers).ok()??;
-    let expiry = only(headers, &SIGNED_EXPIRY)?.parse().ok()?;
+    let expiry = header_text(headers, &SIGNED_EXPIRY)?.parse().ok()?;
     SignedUrl::new(list(&SIGNED_PATHS)?, list(&SIGNED_METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
 }
 
-/// Returns the value of a header that is present exactly once. Of two values it is unknown which
-/// one was signed.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?;
-    values.next().is_none().then(|| value.to_str().ok())?
+/// Returns the text of a header that is present exactly once. Of two values it is unknown which one
+/// was signed.
+fn header_text<'a>(headers: &'a HeaderMap, name: &'static HeaderName) -> Option<&'a str> {
+    single_header(headers, name, name.as_str()).ok()??.to_str().ok()
 }

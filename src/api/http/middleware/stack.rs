@@ -14,30 +14,30 @@ use axum::http::header::CONNECTION;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
-use super::admission::{self, Access};
 use super::body_drain::RequestBody;
 use super::outage::{self, Outage};
+use super::request_checks::{self, Requirement};
 use super::request_log;
 use crate::api::Error;
 use crate::api::error::internal;
 use crate::api::http::server::connections::Connection;
 use crate::api::http::service::Service;
 
-/// A handler that is called only for admitted requests, and whose requests are counted and logged.
+/// A handler whose requests are checked, counted and logged.
 ///
 /// This is a handler and not a layer of the router, because a layer costs every request several
 /// allocations and copies.
 #[derive(Clone)]
 pub(in crate::api::http) struct WithMiddleware<H> {
     handler: H,
-    access: Access,
+    requirement: Requirement,
     outage: Outage,
 }
 
 impl<H> WithMiddleware<H> {
     /// Wraps a handler.
-    pub(in crate::api::http) fn new(access: Access, outage: Outage, handler: H) -> Self {
-        Self { handler, access, outage }
+    pub(in crate::api::http) fn new(requirement: Requirement, outage: Outage, handler: H) -> Self {
+        Self { handler, requirement, outage }
     }
 }
 
@@ -77,25 +77,25 @@ async fn handle<T, H: Handler<T, Service>>(
     response
 }
 
-/// Calls the handler if the request has what the access rule of its route requires.
+/// Calls the handler if the request has what its route requires.
 async fn call<T, H: Handler<T, Service>>(
     request: Request,
     body: Option<&RequestBody>,
     service: &Service,
-    WithMiddleware { handler, access, outage }: WithMiddleware<H>,
+    WithMiddleware { handler, requirement, outage }: WithMiddleware<H>,
 ) -> Result<Response, Error> {
-    admission::check_head(&request)?;
-    match access {
-        Access::Caller => {
+    request_checks::check_head(&request)?;
+    match requirement {
+        Requirement::Caller => {
             let description = outage.description(request.method(), request.uri().query());
-            let response = admission::admit(request, body, service, handler).await.into_response();
+            let response = request_checks::check_and_call(request, body, service, handler).await.into_response();
             Ok(outage::describe(response, description))
         }
-        Access::Public => {
-            admission::admit_without_caller(request.headers())?;
+        Requirement::Public => {
+            request_checks::check_public(request.headers())?;
             Ok(handler.call(request, service.clone()).await)
         }
-        Access::Unchecked => Ok(handler.call(request, service.clone()).await),
+        Requirement::Nothing => Ok(handler.call(request, service.clone()).await),
     }
 }
 

@@ -27,37 +27,38 @@ const SEGMENTS_MAX: usize = 7;
 
 /// What a route requires of a request, besides a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api::http) enum Access {
+pub(in crate::api::http) enum Requirement {
     /// A caller, a valid signature if there is one, and acceptable media types.
     Caller,
     /// Acceptable media types and no signature: URLs are not signed for resources that everybody
     /// may read.
     Public,
-    /// Nothing.
-    Unchecked,
+    /// Nothing else.
+    Nothing,
 }
 
-/// The client of an admitted request and the queue of its path, if the path has one.
+/// The client of a request that has passed the checks, and the queue of its path, if the path has
+/// one.
 #[derive(Clone)]
-pub(in crate::api::http) struct Admitted {
+pub(in crate::api::http) struct RequestContext {
     /// The client that sent the request.
     pub(in crate::api::http) client: Client,
     /// The queue.
     pub(in crate::api::http) queue: Option<QueueId>,
 }
 
-/// Calls the handler of a request that meets [`Access::Caller`].
-pub(super) async fn admit<T, H: Handler<T, Service>>(
+/// Calls the handler of a request that meets [`Requirement::Caller`].
+pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     mut request: Request,
     body: Option<&RequestBody>,
     service: &Service,
     handler: H,
 ) -> Result<Response, Error> {
-    let (admitted, warning) = check(&request, &service.settings)?;
+    let (context, warning) = check(&request, &service.settings)?;
     if let Some(body) = body {
-        body.charge_to(service.request_bodies.share(&admitted.client.project));
+        body.charge_to(service.request_bodies.share(&context.client.project));
     }
-    request.extensions_mut().insert(admitted);
+    request.extensions_mut().insert(context);
     let response = handler.call(request, service.clone()).await;
     Ok(match warning {
         None => response,
@@ -65,7 +66,7 @@ pub(super) async fn admit<T, H: Handler<T, Service>>(
     })
 }
 
-fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<Warning>), Error> {
+fn check(request: &Request, settings: &Settings) -> Result<(RequestContext, Option<Warning>), Error> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -84,7 +85,7 @@ fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<War
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok((Admitted { client, queue }, warning))
+    Ok((RequestContext { client, queue }, warning))
 }
 
 /// Returns whether a request reads the messages of a queue.
@@ -93,8 +94,8 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
         && method == Method::GET
 }
 
-/// Checks a request against [`Access::Public`].
-pub(super) fn admit_without_caller(headers: &HeaderMap) -> Result<(), Error> {
+/// Checks a request against [`Requirement::Public`].
+pub(super) fn check_public(headers: &HeaderMap) -> Result<(), Error> {
     if signature::is_signed(headers) {
         return Err(Error::NotSigned);
     }

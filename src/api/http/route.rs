@@ -9,31 +9,31 @@ use axum::http::Method;
 use axum::http::header::ALLOW;
 use axum::routing::{MethodFilter, MethodRouter};
 
-use super::middleware::admission::Access;
 use super::middleware::outage::Outage;
+use super::middleware::request_checks::Requirement;
 use super::middleware::stack::WithMiddleware;
 use super::service::Service;
 use crate::api::Error;
 
-/// A path of the API with its methods. All handlers are behind the middleware.
-pub(super) struct Resource {
+/// A path of the API with its methods. All handlers are wrapped in the middleware.
+pub(super) struct Route {
     path: &'static str,
-    access: Access,
+    requirement: Requirement,
     methods: Vec<Method>,
     router: MethodRouter<Service>,
 }
 
-/// Creates a resource that requires a caller.
-pub(super) fn resource(path: &'static str) -> Resource {
-    open_resource(path, Access::Caller)
+/// Creates a route that requires a caller.
+pub(super) fn route(path: &'static str) -> Route {
+    open_route(path, Requirement::Caller)
 }
 
-/// Creates a resource with this access rule.
-pub(super) fn open_resource(path: &'static str, access: Access) -> Resource {
-    Resource { path, access, methods: Vec::new(), router: MethodRouter::new() }
+/// Creates a route with this requirement.
+pub(super) fn open_route(path: &'static str, requirement: Requirement) -> Route {
+    Route { path, requirement, methods: Vec::new(), router: MethodRouter::new() }
 }
 
-impl Resource {
+impl Route {
     /// Adds a method. `outage` is the sentence of the `503` response if the store is unavailable.
     pub(super) fn on<T: 'static, H: Handler<T, Service>>(
         mut self,
@@ -42,7 +42,7 @@ impl Resource {
         handler: H,
     ) -> Self {
         let filter = MethodFilter::try_from(method.clone()).expect("all methods of the API are standard methods");
-        let handler = WithMiddleware::new(self.access, outage.into(), handler);
+        let handler = WithMiddleware::new(self.requirement, outage.into(), handler);
         self.router = self.router.on(filter, handler);
         self.methods.push(method);
         self
@@ -61,15 +61,15 @@ impl Resource {
         methods
     }
 
-    /// Adds the resource to a router: its methods, `OPTIONS`, and a `405` response for all other
+    /// Adds the route to a router: its methods, `OPTIONS`, and a `405` response for all other
     /// methods.
     pub(super) fn add_to(self, router: Router<Service>) -> Router<Service> {
         let methods = self.methods();
         let allow = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
         let refused = allow.clone();
         let refuse = move || async move { Error::Method { allow: refused } };
-        let resource = self.on(Method::OPTIONS, Outage::StoreState, move || async move { [(ALLOW, allow)] });
-        let refuse = WithMiddleware::new(resource.access, Outage::StoreState, refuse);
-        router.route(resource.path, resource.router.fallback(refuse))
+        let route = self.on(Method::OPTIONS, Outage::StoreState, move || async move { [(ALLOW, allow)] });
+        let refuse = WithMiddleware::new(route.requirement, Outage::StoreState, refuse);
+        router.route(route.path, route.router.fallback(refuse))
     }
 }
