@@ -69,7 +69,7 @@ impl ReturnGuard {
     }
 
     /// Disarms the guard, because the client has received the messages.
-    pub fn delivered(mut self) {
+    pub fn disarm(mut self) {
         // Popped messages that are returned have not been picked up, so they are counted only now.
         if let Some(Return { broker, messages: Returned::Popped(popped), .. }) = self.0.take().as_deref() {
             broker.metrics.record_pickup_delays(popped.iter().filter_map(|popped| popped.pickup_delay));

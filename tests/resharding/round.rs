@@ -140,7 +140,7 @@ impl Round {
             if random.one_in(4) {
                 let popped =
                     self.broker(&mut random).pop_messages(&self.caller, self.queue.clone(), limit, None).await.unwrap();
-                popped.return_guard.delivered();
+                popped.return_guard.disarm();
                 tally.popped += popped.value.len();
                 taken.extend(popped.value.iter().map(|message| message.id));
             } else if let Some(claim) = self.claim(&mut random, limit, None).await {
@@ -195,7 +195,7 @@ impl Round {
         };
         let request = ClaimRequest { limit: Some(limit), term: TermDraft::default(), wait_s, prefer };
         let taken = self.broker(random).create_claim(&self.caller, self.queue.clone(), request).await.unwrap()?;
-        taken.return_guard.delivered();
+        taken.return_guard.disarm();
         Some(taken.value)
     }
 

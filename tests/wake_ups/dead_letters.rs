@@ -109,12 +109,12 @@ async fn take(broker: &Broker, caller: &Caller, queue: QueueId, pops: bool, wait
     let number = |body: &Body| rmp_serde::from_slice(body.as_msgpack()).expect("it is a number");
     if pops {
         let taken = broker.pop_messages(caller, queue, 1, Some(wait_s)).await.unwrap();
-        taken.return_guard.delivered();
+        taken.return_guard.disarm();
         return taken.value.first().map(|popped| number(&popped.body));
     }
     let wanted = ClaimRequest { limit: Some(1), wait_s: Some(wait_s), ..ClaimRequest::default() };
     let taken = broker.create_claim(caller, queue.clone(), wanted).await.unwrap()?;
-    taken.return_guard.delivered();
+    taken.return_guard.disarm();
     let message = &taken.value.messages[0];
     broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await.unwrap();
     Some(number(&message.body))

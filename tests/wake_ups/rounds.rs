@@ -113,14 +113,14 @@ impl TestQueue {
             }
             if pops {
                 let taken = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap();
-                taken.return_guard.delivered();
+                taken.return_guard.disarm();
                 return !taken.value.is_empty();
             }
             let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
             let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap() else {
                 return false;
             };
-            taken.return_guard.delivered();
+            taken.return_guard.disarm();
             let ids: Vec<String> = taken.value.messages.iter().map(|message| message.id.to_string()).collect();
             broker.delete_messages(&caller, queue, &ids, &[]).await.unwrap();
             ids.len() == 1

@@ -1,5 +1,5 @@
-//! The TCP stream of a connection, which confirms deliveries and detects clients that have
-//! disconnected.
+//! The TCP stream of a connection, which reports when all responses are written, and detects clients
+//! that have disconnected.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::connections::Connection;
 
-/// A TCP stream that tells its connection when all responses are written.
+/// A TCP stream that reports to its connection when all responses are written.
 pub(super) struct ClientStream {
     pub(super) stream: TcpStream,
     pub(super) connection: Arc<Connection>,

@@ -159,7 +159,7 @@ impl Connection {
 
     /// Records that all responses so far have been written.
     pub(super) fn written(&self) {
-        self.pending_deliveries.confirm();
+        self.pending_deliveries.disarm_guards();
         if self.state.load(Ordering::SeqCst) == RESPONDING {
             self.state.store(self.open.now_us(), Ordering::SeqCst);
         }
@@ -175,7 +175,7 @@ impl<S: Sync> FromRequestParts<S> for PendingDeliveries {
     type Rejection = Infallible;
 
     /// Returns the deliveries of the connection of a request. A request without a connection, as in
-    /// unit tests, has deliveries that are never confirmed.
+    /// unit tests, has deliveries whose guards are never disarmed.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         let connection = parts.extensions.get::<Arc<Connection>>();
         Ok(connection.map(|connection| connection.pending_deliveries.clone()).unwrap_or_default())

@@ -2,7 +2,7 @@
 //! disconnects before the whole response is written.
 //!
 //! The body of a response hands its [`ReturnGuard`] to the connection together with its last byte.
-//! The connection checks before each write that the client is still connected, and confirms the
+//! The connection checks before each write that the client is still connected, and disarms the
 //! guards when everything is written. In all other cases the guard is dropped, which returns the
 //! messages. After that, it is up to the client: a claim lasts until its TTL ends.
 
@@ -32,9 +32,9 @@ impl PendingDeliveries {
         self.guards().is_empty()
     }
 
-    /// Confirms the delivery of all messages, because everything is written.
-    pub(super) fn confirm(&self) {
-        std::mem::take(&mut *self.guards()).into_iter().for_each(ReturnGuard::delivered);
+    /// Disarms all guards, because everything is written.
+    pub(super) fn disarm_guards(&self) {
+        std::mem::take(&mut *self.guards()).into_iter().for_each(ReturnGuard::disarm);
     }
 }
 
