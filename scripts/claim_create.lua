@@ -22,7 +22,7 @@ end
 local policy = read_policy()
 local ttl_of_repeated, since, known_entries = read_claim(id)
 if ttl_of_repeated then
-  return claim_answer(outbox_length_of(policy), ttl_of_repeated, since, '', still_in_flight(known_entries))
+  return claim_reply(outbox_length_of(policy), ttl_of_repeated, since, '', still_in_flight(known_entries))
 end
 local deliverable, positions, all_moved = next_deliverable(limit, split_shards(ARGV[5]), policy)
 local outbox_length = outbox_length_of(policy)
@@ -43,4 +43,4 @@ if fairness() then
   put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
 end
 store_claim(id, ttl, claimed)
-return claim_answer(outbox_length, ttl, now, table.concat(is_first_claim), claimed)
+return claim_reply(outbox_length, ttl, now, table.concat(is_first_claim), claimed)

@@ -12,4 +12,4 @@ local ttl, since, entries = read_claim(ARGV[1])
 if not ttl then
   return {'none', 0}
 end
-return claim_answer(0, ttl, since, '', still_in_flight(entries))
+return claim_reply(0, ttl, since, '', still_in_flight(entries))

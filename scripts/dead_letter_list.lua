@@ -10,7 +10,7 @@ local dead_letters, bytes = {}, 0
 for index = 0, limit - 1 do
   local dead_letter = redis.call('LINDEX', outbox, index)
   bytes = bytes + (dead_letter and #dead_letter or 0)
-  if not dead_letter or bytes > ANSWER_BYTES_MAX and index > 0 then
+  if not dead_letter or bytes > REPLY_BYTES_MAX and index > 0 then
     break
   end
   dead_letters[#dead_letters + 1] = dead_letter

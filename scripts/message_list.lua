@@ -63,7 +63,7 @@ while not is_last and not is_full and examined < EXAMINED_MAX do
   for _, entry in ipairs(entries) do
     if excluded_poster == '' or string.sub(entry, POSTER + 1, SIZE) ~= excluded_poster then
       bytes = bytes + bytes_max(entry)
-      if listed == limit or (listed > 0 and bytes > ANSWER_BYTES_MAX) then
+      if listed == limit or (listed > 0 and bytes > REPLY_BYTES_MAX) then
         is_full = true
         break
       end

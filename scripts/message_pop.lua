@@ -23,16 +23,16 @@ if all_moved then
   record_turns()
   return {'moved', outbox_length}
 end
-local answer = {'popped', outbox_length, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(positions)}
+local reply = {'popped', outbox_length, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(positions)}
 if #deliverable > 0 then
   local records = redis.call('HMGET', messages, unpack(keys_of(deliverable)))
   for i, entry in ipairs(deliverable) do
     if records[i] then
-      answer[#answer + 1], answer[#answer + 2] = entry, records[i]
+      reply[#reply + 1], reply[#reply + 2] = entry, records[i]
     end
   end
   remove_messages(ready, deliverable)
   record_turns()
   remove_empty_blocks(#deliverable)
 end
-return answer
+return reply

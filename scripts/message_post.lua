@@ -8,10 +8,10 @@
 -- a fair queue it matters which messages a shard has, and delayed messages may occupy the ranks
 -- that new messages would get.
 --
--- KEYS  for each queue the keys that a post needs; the last answer of this retry slot (string); the
+-- KEYS  for each queue the keys that a post needs; the last reply of this retry slot (string); the
 --       index of due queues
 -- ARGV  1 number of queues    2 number of keys per queue    3 sequence number of the retry slot
---       4 how long the slot's answer is kept (ms)
+--       4 how long the slot's reply is kept (ms)
 --       then for each part its head (see below); in a fair queue its tenants, each as the number
 --       of its shards (2 bytes), the shards, and its name; and the record of each message
 -- Returns one outcome for each part. Its first byte is one of these:
@@ -26,7 +26,7 @@
 local queues, keys_per_queue, sequence, lifetime_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 assert(#KEYS == queues * keys_per_queue + 2 and #ARGV >= 6,
   'message_post: the keys of each queue and two, 4 arguments and those of a part')
-local ANSWER = KEYS[#KEYS - 1]
+local LAST_REPLY = KEYS[#KEYS - 1]
 due = KEYS[#KEYS]
 local FIRST_PART = 5
 -- Head of a part: index of the queue, number of messages, revision that the requests were made for,
@@ -47,8 +47,8 @@ local DUE_FIRST = 'u'
 local FAILED = 'f'
 local LATE = 'l'
 local outcomes = {}
--- Whether a repeated call must return this answer instead of posting again.
-local must_store_answer = false
+-- Whether a repeated call must return this reply instead of posting again.
+local must_store_reply = false
 
 -- Returns the stored outcome of a request with an idempotency key, if there is one.
 local function repeated_outcome(part)
@@ -141,7 +141,7 @@ local function post_to(first_key, parts)
     for _, part in ipairs(accepted) do
       outcomes[part.number] = DUE_FIRST
     end
-    must_store_answer = true
+    must_store_reply = true
     return
   end
   if new.delays then
@@ -150,7 +150,7 @@ local function post_to(first_key, parts)
     end
   end
 
-  must_store_answer = true
+  must_store_reply = true
   local keys = post_messages(new)
   if next(posted_counts) then
     count_tenants(posted_counts)
@@ -171,12 +171,12 @@ local function post_to(first_key, parts)
   end
 end
 
-local last_answer = redis.call('GET', ANSWER)
-if last_answer then
-  local answered = struct.unpack(SEQUENCE, last_answer)
-  if answered == sequence then
-    return cmsgpack.unpack(string.sub(last_answer, SEQUENCE_BYTES + 1))
-  elseif answered > sequence then
+local last_reply = redis.call('GET', LAST_REPLY)
+if last_reply then
+  local last_sequence = struct.unpack(SEQUENCE, last_reply)
+  if last_sequence == sequence then
+    return cmsgpack.unpack(string.sub(last_reply, SEQUENCE_BYTES + 1))
+  elseif last_sequence > sequence then
     return {LATE}
   end
 end
@@ -210,7 +210,7 @@ for queue_number = 1, queues do
     end
   end
 end
-if must_store_answer then
-  redis.call('SET', ANSWER, struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', lifetime_ms)
+if must_store_reply then
+  redis.call('SET', LAST_REPLY, struct.pack(SEQUENCE, sequence) .. cmsgpack.pack(outcomes), 'PX', lifetime_ms)
 end
 return outcomes

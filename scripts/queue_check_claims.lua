@@ -9,10 +9,10 @@ assert(#ARGV == 3, 'queue_check_claims: 3 arguments')
 local part, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 load_queue()
-local answer = {'checked', ''}
+local reply = {'checked', ''}
 local function expect(condition, what, finding)
   if not condition then
-    answer[#answer + 1], answer[#answer + 2] = what, finding
+    reply[#reply + 1], reply[#reply + 2] = what, finding
   end
 end
 
@@ -28,8 +28,8 @@ if part == 'leases' then
     end
     expect(next_due and next_due <= ends_at, lease, 'ends without being due')
   end
-  answer[2] = #found == 2 * limit and decimal(first + limit) or ''
-  return answer
+  reply[2] = #found == 2 * limit and decimal(first + limit) or ''
+  return reply
 end
 local found
 if part == 'shards' then
@@ -45,5 +45,5 @@ for i = 1, #found[2], 2 do
     expect(redis.call('HEXISTS', messages, name) == 1, name, 'is in a shard and has no record')
   end
 end
-answer[2] = found[1] == '0' and '' or found[1]
-return answer
+reply[2] = found[1] == '0' and '' or found[1]
+return reply

@@ -34,20 +34,20 @@ for column, digit in ipairs({AVAILABLE, DELAYED, IN_FLIGHT}) do
     row[4] = column == 1 and decimal(rank_of(head[1])) or row[4]
   end
 end
-local answer = {'shards', decimal(now)}
+local reply = {'shards', decimal(now)}
 for _, set in ipairs({{ready, AVAILABLE}, {delayed, DELAYED}, {in_flight, IN_FLIGHT}}) do
   local all, digit = redis.call('ZCARD', set[1]), set[2]
-  answer[#answer + 1] = all - redis.call('ZCOUNT', shards, digit .. FIRST_SHARD, digit .. LAST_SHARD)
+  reply[#reply + 1] = all - redis.call('ZCOUNT', shards, digit .. FIRST_SHARD, digit .. LAST_SHARD)
 end
 local oldest = fairness() and available_at(UNSHARDED, 0, 1) or redis.call('ZRANGE', ready, 0, 0)
-answer[#answer + 1], answer[#answer + 2] = oldest[1] and decimal(rank_of(oldest[1])) or 0, #rows
+reply[#reply + 1], reply[#reply + 2] = oldest[1] and decimal(rank_of(oldest[1])) or 0, #rows
 for _, row in ipairs(rows) do
-  answer[#answer + 1] = row[1]
+  reply[#reply + 1] = row[1]
   for column = 1, 4 do
-    answer[#answer + 1] = row[2][column]
+    reply[#reply + 1] = row[2][column]
   end
 end
 for _, item in ipairs(fairness() and redis.call('ZRANGE', tenants, 0, -1, 'REV', 'WITHSCORES') or {}) do
-  answer[#answer + 1] = item
+  reply[#reply + 1] = item
 end
-return answer
+return reply

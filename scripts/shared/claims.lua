@@ -61,10 +61,10 @@ end
 -- Returns a claim as the reply of a script. `waiting` is the number of dead letters to forward.
 -- `is_first_claim` has one flag for each message of a new claim: '1' if it was never claimed
 -- before.
-local function claim_answer(waiting, ttl, since, is_first_claim, entries)
-  local answer = {'claim', waiting, decimal(now), ttl, decimal(since), is_first_claim}
+local function claim_reply(waiting, ttl, since, is_first_claim, entries)
+  local reply = {'claim', waiting, decimal(now), ttl, decimal(since), is_first_claim}
   for i, entry in ipairs(entries) do
-    answer[6 + i] = entry
+    reply[6 + i] = entry
   end
-  return answer
+  return reply
 end

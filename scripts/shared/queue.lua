@@ -57,14 +57,14 @@ end
 
 -- The same for a command that replies with a list of one item per value.
 local function query_in_chunks(command, key, values)
-  local answers = {}
+  local items = {}
   for from = 1, #values, VALUES_PER_CALL_MAX do
     local last = math.min(from + VALUES_PER_CALL_MAX - 1, #values)
-    for _, answer in ipairs(redis.call(command, key, unpack(values, from, last))) do
-      answers[#answers + 1] = answer
+    for _, item in ipairs(redis.call(command, key, unpack(values, from, last))) do
+      items[#items + 1] = item
     end
   end
-  return answers
+  return items
 end
 
 -- The time (µs) before which nothing is due in the queue, or nil if nothing will be due. It may be

@@ -129,7 +129,7 @@ local function next_entries(limit, preferred)
   local bytes = 0
   for i, entry in ipairs(entries) do
     bytes = bytes + bytes_max(entry)
-    if i > 1 and bytes > ANSWER_BYTES_MAX then
+    if i > 1 and bytes > REPLY_BYTES_MAX then
       entries = {unpack(entries, 1, i - 1)}
       break
     end

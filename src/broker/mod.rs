@@ -109,14 +109,14 @@ impl Broker {
         &self.limits
     }
 
-    /// Succeeds if the store answers.
+    /// Succeeds if the store replies.
     pub async fn ping(&self, caller: &Caller) -> Result<(), Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::Ping, project)?;
         Ok(access.admit().await?.ping().await?)
     }
 
-    /// Succeeds if the store answers and can write. Concurrent calls share one attempt, because
+    /// Succeeds if the store replies and can write. Concurrent calls share one attempt, because
     /// anonymous callers may ask for it.
     pub async fn probe(&self, caller: &Caller) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ProbeStore, Resource::Store)?;

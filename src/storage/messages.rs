@@ -12,7 +12,7 @@ use crate::domain::{
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
-pub(super) const ANSWER_BYTES_MAX: usize = 512 * 1024;
+pub(super) const REPLY_BYTES_MAX: usize = 512 * 1024;
 
 /// Stores messages, in one feed per queue.
 #[async_trait]

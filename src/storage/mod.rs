@@ -30,7 +30,7 @@ pub use admission::{Admission, AdmissionControl, Load, Permit};
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
-use messages::ANSWER_BYTES_MAX;
+use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use uri::{InvalidUri, StoreUri};

@@ -9,7 +9,7 @@
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
-//! | `sukkal:{P/Q}:answer:SLOT` | string | last answer of a retry slot, kept for 30 s |
+//! | `sukkal:{P/Q}:answer:SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //!
 //! `P` is the project id, in which all characters except letters, digits, `_`, `-` and `.` are
 //! percent-encoded. So it contains no slash or brace: two ids never share a key, and the braces are
@@ -111,8 +111,8 @@ impl QueueKeys {
         self.key(KeyName::Messages.name())
     }
 
-    /// Returns the key of the last answer of a retry slot.
-    pub(super) fn answer(&self, retry_slot: &str) -> String {
+    /// Returns the key of the last reply of a retry slot.
+    pub(super) fn last_reply(&self, retry_slot: &str) -> String {
         self.key(&format!("answer:{retry_slot}"))
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
         let keys = QueueKeys::of(&queue);
-        for key in keys.named(&KEYS_OF_ONE_QUEUE, 0).into_iter().chain([keys.answer("1")]) {
+        for key in keys.named(&KEYS_OF_ONE_QUEUE, 0).into_iter().chain([keys.last_reply("1")]) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }

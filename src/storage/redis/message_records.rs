@@ -12,7 +12,7 @@ use super::reply::Reply;
 use crate::domain::{Message, QueueId};
 use crate::storage::entry::Entry;
 use crate::storage::key::{KEY_BYTES, id_of};
-use crate::storage::{ANSWER_BYTES_MAX, Error, record};
+use crate::storage::{Error, REPLY_BYTES_MAX, record};
 
 impl RedisStore {
     /// Returns the messages of the entries that are left in a reply, with ages as of `now_us`;
@@ -72,7 +72,7 @@ fn fitting_count(entries: &[Entry]) -> usize {
     let mut bytes = 0;
     let too_large = entries.iter().position(|entry| {
         bytes += entry.size.bytes_max();
-        bytes > ANSWER_BYTES_MAX
+        bytes > REPLY_BYTES_MAX
     });
     too_large.unwrap_or(entries.len()).max(1)
 }

@@ -17,7 +17,7 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
-use crate::storage::{ANSWER_BYTES_MAX, PREFERRED_IN_A_ROW_MAX};
+use crate::storage::{PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
@@ -60,7 +60,7 @@ fn constants() -> String {
         ("IN_FLIGHT_BYTES", IN_FLIGHT_BYTES),
         ("CLAIM_BYTES", CLAIM_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
-        ("ANSWER_BYTES_MAX", ANSWER_BYTES_MAX),
+        ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),

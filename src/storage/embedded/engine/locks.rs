@@ -2,11 +2,11 @@
 
 /// Implements the lock methods of `StorageBackend` by those of a field.
 macro_rules! forward_locks {
-    (@ $backend:tt: $($name:ident -> $answer:ty),+) => {
-        $(forward_locks! { @@ $backend $name $answer })+
+    (@ $backend:tt: $($name:ident -> $result:ty),+) => {
+        $(forward_locks! { @@ $backend $name $result })+
     };
-    (@@ ($($backend:tt)+) $name:ident $answer:ty) => {
-        fn $name(&self, start: std::ops::Bound<u64>, end: std::ops::Bound<u64>) -> Result<$answer, redb::BackendError> {
+    (@@ ($($backend:tt)+) $name:ident $result:ty) => {
+        fn $name(&self, start: std::ops::Bound<u64>, end: std::ops::Bound<u64>) -> Result<$result, redb::BackendError> {
             self.$($backend)+.$name(start, end)
         }
     };

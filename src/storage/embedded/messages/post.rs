@@ -44,7 +44,7 @@ struct Idempotency {
     kept_s: u32,
 }
 
-/// Position of the digest in a stored result, after the time until which it is kept.
+/// Position of the digest in a stored outcome, after the time until which it is kept.
 const DIGEST: std::ops::Range<usize> = 8..24;
 
 pub(crate) async fn post_messages(
@@ -90,7 +90,7 @@ impl WriteTransaction<'_> {
     fn post_request(&mut self, request: &Request) -> Result<Step<PostOutcome>, Error> {
         let row = self.row(&request.queue)?;
         if let (Some(idempotency), Some(row)) = (&request.idempotency, &row)
-            && let Some(kept) = self.kept_answer(&request.queue, row.number, idempotency)?
+            && let Some(kept) = self.stored_outcome(&request.queue, row.number, idempotency)?
         {
             return Ok(Step::Done(kept));
         }
@@ -117,20 +117,20 @@ impl WriteTransaction<'_> {
         });
         let keys = self.post(&row, now_us, &records.collect::<Vec<_>>())?;
         if let Some(idempotency) = &request.idempotency {
-            self.put_answer(row.number, idempotency, &keys)?;
+            self.store_outcome(row.number, idempotency, &keys)?;
         }
         posted(&request.queue, &keys).map(Step::Done)
     }
 
-    /// Returns the result that is stored for a request's idempotency key. It is stored under the
+    /// Returns the outcome that is stored for a request's idempotency key. It is stored under the
     /// number of the queue's contents, so that it ends with them.
-    fn kept_answer(
+    fn stored_outcome(
         &self,
         queue: &QueueId,
         number: u64,
         idempotency: &Idempotency,
     ) -> Result<Option<PostOutcome>, Error> {
-        let Some(kept) = self.view.registry.get(&*keys::answer(number, idempotency.name))? else {
+        let Some(kept) = self.view.registry.get(&*keys::outcome(number, idempotency.name))? else {
             return Ok(None);
         };
         let kept = kept.value();
@@ -143,13 +143,13 @@ impl WriteTransaction<'_> {
         posted(queue, kept[DIGEST.end..].as_chunks::<KEY_BYTES>().0).map(Some)
     }
 
-    fn put_answer(&mut self, number: u64, idempotency: &Idempotency, keys: &[Key]) -> Result<(), Error> {
+    fn store_outcome(&mut self, number: u64, idempotency: &Idempotency, keys: &[Key]) -> Result<(), Error> {
         let end_us = clock::now_us() + u64::from(idempotency.kept_s) * 1_000_000;
-        let mut answer = Vec::with_capacity(DIGEST.end + KEY_BYTES * keys.len());
-        answer.put_u64(end_us);
-        answer.extend_from_slice(&idempotency.digest);
-        answer.extend(keys.iter().flatten());
-        self.put_registry_until(end_us, &keys::answer(number, idempotency.name), &answer)
+        let mut value = Vec::with_capacity(DIGEST.end + KEY_BYTES * keys.len());
+        value.put_u64(end_us);
+        value.extend_from_slice(&idempotency.digest);
+        value.extend(keys.iter().flatten());
+        self.put_registry_until(end_us, &keys::outcome(number, idempotency.name), &value)
     }
 }
 

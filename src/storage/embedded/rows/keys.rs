@@ -11,7 +11,7 @@
 //! | `p` project | number of queues in the project |
 //! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata |
 //! | `g` Q | tombstone of a deleted queue, for a day: the last rank that it may have assigned |
-//! | `o` number name | result of a post with an idempotency key: expiry, digest, keys of its messages |
+//! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
 //! | `t` number | nothing: the contents with this number are discarded |
@@ -43,7 +43,7 @@ pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
 const PROJECTS: u8 = b'p';
 const TOMBSTONES: u8 = b'g';
-const ANSWERS: u8 = b'o';
+const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
 
 /// The kinds of rows that are stored under a contents number.
@@ -92,9 +92,9 @@ pub(crate) fn tombstone(queue: &QueueId) -> Vec<u8> {
     named(TOMBSTONES, queue.project(), queue.name().as_str())
 }
 
-/// Returns the key of the stored result for an idempotency key of that name.
-pub(crate) fn answer(number: u64, name: [u8; 16]) -> Vec<u8> {
-    [&[ANSWERS][..], &number.to_be_bytes(), &name].concat()
+/// Returns the key of the stored outcome for an idempotency key of that name.
+pub(crate) fn outcome(number: u64, name: [u8; 16]) -> Vec<u8> {
+    [&[OUTCOMES][..], &number.to_be_bytes(), &name].concat()
 }
 
 /// Returns the key that records that a message of this pop was restored.

@@ -1,11 +1,9 @@
-//! The maximum size of an answer.
+//! The maximum size of a reply.
 
+use crate::storage::REPLY_BYTES_MAX;
 use crate::storage::embedded::rows::located::Located;
 
-/// Maximum number of bytes of records in an answer. One message always fits.
-const ANSWER_BYTES_MAX: usize = 512 * 1024;
-
-/// The bytes of records so far in an answer, or in what one step moves.
+/// The bytes of records so far in a reply, or in what one step moves.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBudget {
     bytes: usize,
@@ -16,7 +14,7 @@ impl RecordBudget {
     /// The first message always fits.
     pub(crate) fn try_add(&mut self, located: &Located) -> bool {
         let bytes = self.bytes + located.entry.size.bytes_max();
-        if self.bytes > 0 && bytes > ANSWER_BYTES_MAX {
+        if self.bytes > 0 && bytes > REPLY_BYTES_MAX {
             return false;
         }
         self.bytes = bytes;

@@ -1,5 +1,5 @@
-//! The writer thread runs all queued operations in one transaction, commits it, and then answers
-//! each operation.
+//! The writer thread runs all queued operations in one transaction, commits it, and then sends each
+//! result to its caller.
 //!
 //! A batch does not wait for more operations: those that arrive while it is written form the next
 //! batch. If an operation fails, the transaction is aborted, and each operation runs again in a
@@ -89,7 +89,7 @@ struct QueuedJobs {
     is_closed: bool,
 }
 
-/// An operation with any type of answer.
+/// An operation with any type of result.
 trait Job: Send {
     fn bytes(&self) -> usize;
 
@@ -97,14 +97,14 @@ trait Job: Send {
     fn run(&mut self, store: &mut WriteTransaction<'_>) -> Result<bool, Error>;
 
     /// Sends the outcome to the caller.
-    fn answer(self: Box<Self>, outcome: Result<(), Error>);
+    fn complete(self: Box<Self>, outcome: Result<(), Error>);
 }
 
 struct Operation<T, F> {
     work: F,
     bytes: usize,
-    answer: Option<T>,
-    reply: oneshot::Sender<Result<T, Error>>,
+    result: Option<T>,
+    result_sender: oneshot::Sender<Result<T, Error>>,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -114,17 +114,17 @@ impl<T: Send, F: FnMut(&mut WriteTransaction<'_>) -> Result<Step<T>, Error> + Se
     }
 
     fn run(&mut self, store: &mut WriteTransaction<'_>) -> Result<bool, Error> {
-        self.answer = match (self.work)(store)? {
-            Step::Done(answer) => Some(answer),
+        self.result = match (self.work)(store)? {
+            Step::Done(result) => Some(result),
             Step::Again => None,
         };
-        Ok(self.answer.is_some())
+        Ok(self.result.is_some())
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        let Self { answer, reply, .. } = *self;
-        let answer = outcome.and_then(|()| answer.ok_or_else(|| damaged("the answer of an operation")));
-        let _caller_is_gone = reply.send(answer);
+    fn complete(self: Box<Self>, outcome: Result<(), Error>) {
+        let Self { result, result_sender, .. } = *self;
+        let result = outcome.and_then(|()| result.ok_or_else(|| damaged("the result of an operation")));
+        let _caller_is_gone = result_sender.send(result);
     }
 }
 
@@ -160,13 +160,13 @@ impl Writer {
         let gone = || Error::Unavailable("the store is closed".to_owned());
         let late =
             || Error::Unavailable("the disk did not complete the operation in time; its outcome is unknown".to_owned());
-        let answer = async {
+        let result = async {
             let slot = self.slots.clone().acquire_owned().await.map_err(|_| gone())?;
-            let (reply, receiver) = oneshot::channel();
-            self.queue.put(Box::new(Operation { work, bytes, answer: None, reply, _slot: slot }));
+            let (result_sender, receiver) = oneshot::channel();
+            self.queue.put(Box::new(Operation { work, bytes, result: None, result_sender, _slot: slot }));
             receiver.await.map_err(|_| gone())?
         };
-        timeout(OPERATION_TIMEOUT, answer).await.map_err(|_| late())?
+        timeout(OPERATION_TIMEOUT, result).await.map_err(|_| late())?
     }
 
     /// Waits until all queued operations are done, and stops the thread.
@@ -266,7 +266,7 @@ impl WriterThread {
             Ok(done) => {
                 let mut again = Vec::new();
                 for (job, is_done) in batch.into_iter().zip(done) {
-                    if is_done { job.answer(Ok(())) } else { again.push(job) }
+                    if is_done { job.complete(Ok(())) } else { again.push(job) }
                 }
                 // They go after the operations that have arrived meanwhile, so that those run
                 // between two steps.
@@ -279,7 +279,7 @@ impl WriterThread {
             }
             Err(Failure::Store(error) | Failure::Job(error) | Failure::Commit(error)) => {
                 for job in batch {
-                    job.answer(Err(error.clone()));
+                    job.complete(Err(error.clone()));
                 }
             }
         }

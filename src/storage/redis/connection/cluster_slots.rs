@@ -21,9 +21,9 @@ pub(super) struct SlotRange {
 ///
 /// Returns `None` if the reply cannot be read, or if it has no slots, like that of a server that
 /// has left its cluster.
-pub(super) fn read_ranges(answer: Value, asked_host: &str) -> Option<Vec<SlotRange>> {
+pub(super) fn read_ranges(reply: Value, asked_host: &str) -> Option<Vec<SlotRange>> {
     let ranges: Option<Vec<SlotRange>> =
-        answer.into_array().into_iter().map(|range| read_range(range, asked_host)).collect();
+        reply.into_array().into_iter().map(|range| read_range(range, asked_host)).collect();
     ranges.filter(|ranges| !ranges.is_empty())
 }
 
@@ -71,11 +71,10 @@ mod tests {
 
     #[test]
     fn each_range_has_its_primary() {
-        let answer =
-            list(vec![range(0, 8_191, "h1".into(), Vec::new()), range(8_192, 16_383, "h2".into(), Vec::new())]);
+        let reply = list(vec![range(0, 8_191, "h1".into(), Vec::new()), range(8_192, 16_383, "h2".into(), Vec::new())]);
 
         let read: Vec<_> =
-            read_ranges(answer, "asked").unwrap().into_iter().map(|r| (r.first, r.last, r.address)).collect();
+            read_ranges(reply, "asked").unwrap().into_iter().map(|r| (r.first, r.last, r.address)).collect();
 
         assert_eq!(read, [(0, 8_191, Address::new("h1", 7_000)), (8_192, 16_383, Address::new("h2", 7_000))]);
     }
@@ -94,14 +93,14 @@ mod tests {
 
     #[test]
     fn an_unusable_reply_is_none() {
-        for answer in [
+        for reply in [
             list(Vec::new()),
             Value::Null,
             list(vec![range(5, 4, "h".into(), Vec::new())]),
             list(vec![range(0, 16_384, "h".into(), Vec::new())]),
             list(vec![list(vec![0.into(), 1.into()])]),
         ] {
-            assert_eq!(read_ranges(answer, "asked"), None);
+            assert_eq!(read_ranges(reply, "asked"), None);
         }
     }
 }

@@ -29,9 +29,9 @@ const PAUSE_BETWEEN_LOG_LINES: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct State {
     availability: Availability,
-    /// Whether the server has ever answered. Then its address is right, and an error needs no hint
+    /// Whether the server has ever replied. Then its address is right, and an error needs no hint
     /// about it.
-    has_answered: bool,
+    has_replied: bool,
     /// The reason that was logged last, and when.
     last_logged: Option<(String, Instant)>,
     /// The error reply to the last write, if it failed because the disk was full.
@@ -68,8 +68,8 @@ impl Health {
         Self { is_logged: false, ..Self::new(config, clients) }
     }
 
-    /// Records that the server has answered. `refusal` is the error reply, if there was one.
-    pub(super) fn note_answer(&self, refusal: Option<&FredError>) {
+    /// Records that the server has replied. `refusal` is the error reply, if there was one.
+    pub(super) fn note_reply(&self, refusal: Option<&FredError>) {
         // Until the causes of these replies are removed, the server runs no command at all.
         let blocking = ["NOAUTH ", "WRONGPASS ", "LOADING "];
         if let Some(refusal) = refusal
@@ -81,7 +81,7 @@ impl Health {
         if state.availability == Availability::Available {
             return;
         }
-        state.has_answered = true;
+        state.has_replied = true;
         match std::mem::replace(&mut state.availability, Availability::Available) {
             _ if !self.is_logged => {}
             Availability::Unavailable(_) => info!(server = self.address, "the store can be used again"),
@@ -94,12 +94,12 @@ impl Health {
     pub(super) fn note_disconnection(&self, reason: &FredError) {
         if self.clients.iter().all(|client| !client.is_connected()) {
             let reason =
-                if self.state().has_answered { describe(reason) } else { describe_with_hint(reason, self.uses_tls) };
+                if self.state().has_replied { describe(reason) } else { describe_with_hint(reason, self.uses_tls) };
             self.mark_unavailable(&reason);
         }
     }
 
-    /// Records that no command gets an answer.
+    /// Records that no command gets a reply.
     pub(super) fn note_silence(&self) {
         if self.unavailable_reason().is_none() {
             self.mark_unavailable("it does not answer");
@@ -171,7 +171,7 @@ fn describe(failure: &FredError) -> String {
     .to_owned()
 }
 
-/// Describes a failure of a server that has never answered: its address may be wrong.
+/// Describes a failure of a server that has never replied: its address may be wrong.
 fn describe_with_hint(failure: &FredError, uses_tls: bool) -> String {
     let (description, details) = (describe(failure), failure.details());
     match failure.kind() {

@@ -108,7 +108,7 @@ impl Listener {
     }
 }
 
-/// Replaces the connection whenever a `PING` gets no answer.
+/// Replaces the connection whenever a `PING` gets no reply.
 async fn check_health(client: Client) {
     loop {
         sleep(HEALTH_CHECK_INTERVAL).await;

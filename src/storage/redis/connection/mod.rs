@@ -215,12 +215,12 @@ impl Connection {
         self.retry(name, slot, always, |client| send(client, command.clone(), args.clone())).await
     }
 
-    /// Succeeds if Redis answers. In a cluster it asks a server that is connected.
+    /// Succeeds if Redis replies. In a cluster it asks a server that is connected.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         self.command_on(self.servers.connected_slot(), "PING", &[]).await.map(|_pong| ())
     }
 
-    /// Succeeds if Redis answers and can write. In a cluster it asks a server whose disk was full,
+    /// Succeeds if Redis replies and can write. In a cluster it asks a server whose disk was full,
     /// or else one that is connected. Deleting a key works even if Redis has no memory left.
     pub(super) async fn probe(&self) -> Result<(), Error> {
         let slot = self.servers.slot_with_full_disk().unwrap_or_else(|| self.servers.connected_slot());
@@ -287,13 +287,13 @@ impl Connection {
         let began = Instant::now();
         loop {
             let server = self.servers.of_slot(slot);
-            let answer = match &server {
+            let reply = match &server {
                 // Boxed, because the futures of the operations around it are moved, and this one is
                 // large.
                 Some(server) => Box::pin(server.pool.select().attempt(&attempt)).await,
                 None => Err(no_server_known()),
             };
-            let failure = match answer {
+            let failure = match reply {
                 Ok(value) => return Ok(Reply::new(value)),
                 Err(error) if is_permanent(&error) => {
                     let error = error_from_failure(what, &error);
@@ -329,7 +329,7 @@ impl Connection {
 async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
     match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
         Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text(), keys, args).await,
-        answer => answer,
+        reply => reply,
     }
 }
 

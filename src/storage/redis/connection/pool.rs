@@ -2,7 +2,7 @@
 //!
 //! `fred` measures silence from its last write to a connection. So while commands keep coming, it
 //! would wait forever for an unresponsive server. A connection is considered dead if an attempt
-//! gets no answer and neither does any other command since that attempt began.
+//! gets no reply and neither does any other command since that attempt began.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ pub(super) struct Pool {
 pub(super) struct PooledConnection {
     client: Client,
     health: Arc<Health>,
-    last_answer: Arc<Mutex<Instant>>,
+    last_reply: Arc<Mutex<Instant>>,
     is_reconnecting: Arc<AtomicBool>,
     _connecting: AbortOnDropHandle<()>,
 }
@@ -87,9 +87,9 @@ impl Pool {
         self.connections.iter().any(|connection| connection.client.is_connected())
     }
 
-    /// Returns whether the server has not answered any command since that moment.
+    /// Returns whether the server has not replied to any command since that moment.
     pub(super) fn is_silent_since(&self, moment: Instant) -> bool {
-        self.connections.iter().all(|connection| *lock(&connection.last_answer) < moment)
+        self.connections.iter().all(|connection| *lock(&connection.last_reply) < moment)
     }
 
     /// Returns how long there has been no connection at all, counted from the first call that found
@@ -123,7 +123,7 @@ impl PooledConnection {
         Self {
             client,
             health,
-            last_answer: Arc::new(Mutex::new(Instant::now())),
+            last_reply: Arc::new(Mutex::new(Instant::now())),
             is_reconnecting: Arc::default(),
             _connecting: AbortOnDropHandle::new(tokio::spawn(connecting)),
         }
@@ -139,7 +139,7 @@ impl PooledConnection {
         self.health.unavailable_reason()
     }
 
-    /// Runs an attempt when there is a connection, and waits for the answer, within
+    /// Runs an attempt when there is a connection, and waits for the reply, within
     /// [`ATTEMPT_TIMEOUT`]. No command is left to be sent later.
     pub(super) async fn attempt<F>(&self, attempt: impl FnOnce(Client) -> F) -> Result<Value, FredError>
     where
@@ -154,31 +154,31 @@ impl PooledConnection {
             }
         }
         let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
-        let answer = timeout_at(end, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
-        match answer.as_ref().err() {
+        let reply = timeout_at(end, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
+        match reply.as_ref().err() {
             refusal if refusal.is_none_or(is_redis_reply) => {
-                *lock(&self.last_answer) = Instant::now();
-                self.health.note_answer(refusal);
+                *lock(&self.last_reply) = Instant::now();
+                self.health.note_reply(refusal);
             }
             Some(error) if *error.kind() == ErrorKind::Timeout => self.reconnect_if_silent_since(began),
             _ => {}
         }
-        answer
+        reply
     }
 
-    /// Replaces the connection unless the server has answered any command since `began`.
+    /// Replaces the connection unless the server has replied to any command since `began`.
     fn reconnect_if_silent_since(&self, began: Instant) {
         // A client that is already connecting would reconnect once more afterwards.
-        let is_alive = *lock(&self.last_answer) >= began || !self.client.is_connected();
+        let is_alive = *lock(&self.last_reply) >= began || !self.client.is_connected();
         if is_alive || self.is_reconnecting.swap(true, Ordering::SeqCst) {
             return;
         }
         warn!("a connection to the store does not answer and is replaced");
-        let (client, last_answer, is_reconnecting) =
-            (self.client.clone(), self.last_answer.clone(), self.is_reconnecting.clone());
+        let (client, last_reply, is_reconnecting) =
+            (self.client.clone(), self.last_reply.clone(), self.is_reconnecting.clone());
         tokio::spawn(async move {
             let _next_attempt_sees_the_outcome = client.force_reconnection().await;
-            *lock(&last_answer) = Instant::now();
+            *lock(&last_reply) = Instant::now();
             is_reconnecting.store(false, Ordering::SeqCst);
         });
     }

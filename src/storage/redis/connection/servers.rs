@@ -210,7 +210,7 @@ impl Servers {
         }
     }
 
-    /// Returns the slot map of the first server that answers. If no known server does, it asks all
+    /// Returns the slot map of the first server that replies. If no known server does, it asks all
     /// seeds at once; the error is that of one of them.
     async fn fetch_slot_map(&self, next_server: &mut usize) -> Result<Vec<SlotRange>, String> {
         let mut servers: Vec<_> =
@@ -272,11 +272,11 @@ fn server_pointers(map: &SlotMap) -> impl Iterator<Item = Option<*const Server>>
 async fn fetch_ranges(connection: &PooledConnection, address: &Address) -> Result<Vec<SlotRange>, String> {
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
     let request = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
-    let answer = connection.attempt(request).await.map_err(|error| match error.details() {
+    let reply = connection.attempt(request).await.map_err(|error| match error.details() {
         message if message.contains("cluster support disabled") => {
             format!("{address} is not part of a cluster ({message}); for a single server use redis://")
         }
         message => format!("{address}: {message}"),
     })?;
-    read_ranges(answer, &address.host).ok_or_else(|| format!("{address}: no slot ranges in the reply to CLUSTER SLOTS"))
+    read_ranges(reply, &address.host).ok_or_else(|| format!("{address}: no slot ranges in the reply to CLUSTER SLOTS"))
 }

@@ -17,7 +17,7 @@ use ahash::HashMap;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use self::request::{DUE_FIRST, Request, answer_part, encode_head, into_parts};
+use self::request::{DUE_FIRST, Request, complete_part, encode_head, into_parts};
 use self::retry_slots::RetrySlots;
 use super::arguments;
 use super::connection::Connection;
@@ -26,8 +26,8 @@ use super::script::MESSAGE_POST;
 use crate::domain::QueueId;
 use crate::storage::{Error, Post, PostOutcome};
 
-/// How long Redis keeps an answer, in milliseconds: much longer than a request is retried.
-const ANSWER_LIFETIME_MS: &str = "30000";
+/// How long Redis keeps a reply, in milliseconds: much longer than a request is retried.
+const REPLY_LIFETIME_MS: &str = "30000";
 
 /// Number of keys of a queue that every post needs. They are the first ones of the script.
 const PLAIN_KEYS: usize = 6;
@@ -95,7 +95,7 @@ impl PostBatcher {
         }
         self.enqueue(slot, request);
         let outcome = receiver.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was dropped".to_owned())));
-        // The answer to a batch has this error for each of its requests.
+        // The reply to a batch has this error for each of its requests.
         if let Err(error @ (Error::DiskFull(_) | Error::MemoryFull(_))) = &outcome {
             self.connection.note_refusal(slot, error);
         }
@@ -130,7 +130,7 @@ impl PostBatcher {
                 // These requests would wait for the same unavailable store, one batch after the
                 // other.
                 for request in self.take_waiting(slot) {
-                    request.answer(Err(error.clone()));
+                    request.complete(Err(error.clone()));
                 }
             }
             match outcomes {
@@ -140,7 +140,7 @@ impl PostBatcher {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
                         } else {
-                            answer_part(part, &outcome);
+                            complete_part(part, &outcome);
                         }
                     }
                     if !blocked.is_empty() {
@@ -148,7 +148,7 @@ impl PostBatcher {
                         tokio::spawn(self.clone().apply_due_and_retry(slot, blocked));
                     }
                 }
-                Err(error) => batch.into_iter().flatten().for_each(|request| request.answer(Err(error.clone()))),
+                Err(error) => batch.into_iter().flatten().for_each(|request| request.complete(Err(error.clone()))),
             }
         }
     }
@@ -162,7 +162,7 @@ impl PostBatcher {
             }
             match applied[&request.keys].clone() {
                 Ok(()) => self.enqueue(slot, request),
-                Err(error) => request.answer(Err(error)),
+                Err(error) => request.complete(Err(error)),
             }
         }
     }
@@ -218,9 +218,9 @@ impl PostBatcher {
             args.push(encode_head(part, number));
             args.extend(part.iter().flat_map(|request| request.tenants.iter().chain(&request.records)).cloned());
         }
-        keys.push(first.answer(&retry_slot.name()));
+        keys.push(first.last_reply(&retry_slot.name()));
         keys.push(keys::due(slot));
-        let lifetime_ms = Bytes::from_static(ANSWER_LIFETIME_MS.as_bytes());
+        let lifetime_ms = Bytes::from_static(REPLY_LIFETIME_MS.as_bytes());
         let numbers = [
             arguments::number(numbers.len() as u64),
             arguments::number(names.len() as u64),

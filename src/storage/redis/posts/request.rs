@@ -1,4 +1,4 @@
-//! A request to post messages: encoded for the script, and decoded from its outcome.
+//! A request to post messages: encoded for the script, and completed with the outcome in its reply.
 
 use std::sync::Arc;
 
@@ -121,7 +121,8 @@ impl Request {
         !self.has_delays && self.tenants.is_empty() && self.idempotency.is_none()
     }
 
-    pub(super) fn answer(self, outcome: Result<PostOutcome, Error>) {
+    /// Sends the outcome to the caller.
+    pub(super) fn complete(self, outcome: Result<PostOutcome, Error>) {
         let _caller_is_gone = self.outcome_sender.send(outcome);
     }
 }
@@ -163,12 +164,12 @@ pub(super) fn encode_head(part: &[Request], queue: u16) -> Bytes {
 }
 
 /// Sends the outcome of a part to each of its requests.
-pub(super) fn answer_part(part: Vec<Request>, outcome: &Bytes) {
+pub(super) fn complete_part(part: Vec<Request>, outcome: &Bytes) {
     let mut before = 0;
     for request in part {
         let posting = read_outcome(&request, outcome, before);
         before += request.nonces.len() as u64;
-        request.answer(posting);
+        request.complete(posting);
     }
 }
 

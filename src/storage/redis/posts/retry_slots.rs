@@ -1,6 +1,6 @@
 //! Retry slots: how Redis recognizes a post that is sent again because its reply was lost.
 //!
-//! A retry slot belongs to one post at a time and counts its posts. Redis keeps the last answer of
+//! A retry slot belongs to one post at a time and counts its posts. Redis keeps the last reply of
 //! each slot for a while. So there is one small record per slot and not one per post.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

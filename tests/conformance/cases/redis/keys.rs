@@ -242,12 +242,12 @@ async fn the_last_reply_of_a_retry_slot_expires() {
         subject.post(&queue, &messages(LONG_S, 1)).await;
     }
 
-    let Reply::Array(answers) = server.command(&["KEYS", &key(&queue, "answer:*")]) else {
+    let Reply::Array(keys) = server.command(&["KEYS", &key(&queue, "answer:*")]) else {
         panic!("KEYS returns a list");
     };
 
-    assert_eq!(answers.len(), 1, "sequential posts need one retry slot");
-    let ttl_ms = server.command(&["PTTL", answers[0].as_text()]).as_int();
+    assert_eq!(keys.len(), 1, "sequential posts need one retry slot");
+    let ttl_ms = server.command(&["PTTL", keys[0].as_text()]).as_int();
     assert!((1..=30_000).contains(&ttl_ms), "{ttl_ms} ms");
 }
 
