@@ -1,7 +1,7 @@
 //! Waiting for messages: the trait, its results, and the state that they share with `watchers.rs`.
 //!
 //! A waiter subscribes to the queue, runs its query, sleeps until it is notified, and runs the
-//! query again. It subscribes before the query, so it misses no message. Claimers are notified one
+//! query again. It subscribes before the query, so it misses no message. Workers are notified one
 //! per available message, because only one of them can claim it. Readers are notified all at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,17 +66,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Returns a future that completes when there may be a message for a claimer.
+    /// Returns a future that completes when there may be a message for a worker.
     ///
     /// Notifications count from the moment when the future is enabled. If it is dropped without
-    /// having completed, its notification goes to another claimer.
-    pub fn claimer(&self) -> Notified<'_> {
-        self.queue.claimers.notified()
+    /// having completed, its notification goes to another worker.
+    pub fn worker(&self) -> Notified<'_> {
+        self.queue.workers.notified()
     }
 
-    /// Passes a notification on to another claimer, because the receiver does not run its query.
+    /// Passes a notification on to another worker, because the receiver does not run its query.
     pub fn pass_on(&self) {
-        self.queue.claimers.notify_one();
+        self.queue.workers.notify_one();
     }
 
     /// Returns a receiver of notifications for a reader. With `with_delayed`, it is also notified
@@ -137,7 +137,7 @@ impl Receiver {
 pub(super) struct WatchedQueue {
     waiters: Mutex<Waiters>,
     pub(super) is_subscribed: OnceCell<()>,
-    claimers: Notify,
+    workers: Notify,
     /// Number of notifications of available messages.
     pub(super) available: watch::Sender<u64>,
     /// Number of notifications of available or delayed messages.
@@ -161,7 +161,7 @@ impl WatchedQueue {
         Arc::new(Self {
             waiters: Mutex::default(),
             is_subscribed: OnceCell::new(),
-            claimers: Notify::new(),
+            workers: Notify::new(),
             available: watch::Sender::default(),
             changes: watch::Sender::default(),
             older_positions: broadcast::Sender::new(OLDER_POSITIONS_MAX),
@@ -202,7 +202,7 @@ impl WatchedQueue {
         if count > 0 {
             self.available.send_modify(|count| *count += 1);
             let waiters = self.waiters().count as u64;
-            (0..count.min(waiters)).for_each(|_| self.claimers.notify_one());
+            (0..count.min(waiters)).for_each(|_| self.workers.notify_one());
         }
         self.changes.send_modify(|count| *count += 1);
         self.timer_update.notify_one();

@@ -92,7 +92,7 @@ impl Waiting {
         let watch = access.watch(queue).await?;
         let mut unused = UnusedNotification(None);
         loop {
-            let mut notified = pin!(watch.claimer());
+            let mut notified = pin!(watch.worker());
             notified.as_mut().enable();
             let taken = take(access.admit().await?).await?;
             unused.0 = None;

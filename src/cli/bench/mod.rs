@@ -1,10 +1,11 @@
-//! `sukkal bench`: load from producers, observers and claimers on any service that speaks Zaqar v2.
+//! `sukkal bench`: load from producers, observers and workers on any service that speaks Zaqar v2.
 //!
 //! It uses only the HTTP API of the service. The connections of a thread are tasks of that thread
 //! and update statistics of that thread, so a request costs little and never waits for another
 //! thread.
 
 mod connection;
+mod connection_loop;
 mod error;
 mod options;
 mod pacing;
@@ -22,7 +23,6 @@ mod target;
 mod threads;
 mod timer;
 mod traffic;
-mod worker;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use super::target::Target;
 
 /// Number of producers if no connections of any kind are requested.
 const PRODUCERS: usize = 64;
-/// Number of messages posted before a run with observers or claimers, by default.
+/// Number of messages posted before a run with observers or workers, by default.
 const PREFILL: u64 = 1_000;
 
 /// Shown below the options.
@@ -61,7 +61,7 @@ pub(in crate::cli) struct Options {
     /// Maximum number of messages in a page and in a claim
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub(super) limit: u64,
-    /// Number of queues: producers choose one at random, observers stay with one, claimers take
+    /// Number of queues: producers choose one at random, observers stay with one, workers take
     /// turns
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one())]
     queues: u64,
@@ -74,7 +74,7 @@ pub(in crate::cli) struct Options {
     /// Project that the queues belong to
     #[arg(long, value_name = "ID", default_value = "bench")]
     pub(super) project: String,
-    /// Number of messages to post before the run [default: 1000 with observers or claimers, else 0]
+    /// Number of messages to post before the run [default: 1000 with observers or workers, else 0]
     #[arg(long, value_name = "N")]
     prefill: Option<u64>,
     /// Number of threads that send requests [default: half of the cores]

@@ -7,6 +7,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::connection_loop::RunningTotals;
 use super::error::Error;
 use super::options::Options;
 use super::process::{allow_connections, processor_time};
@@ -16,7 +17,6 @@ use super::stats::Window;
 use super::target::Client;
 use super::threads::{StatsByKind, WorkerThreads};
 use super::traffic::Traffic;
-use super::worker::RunningTotals;
 
 /// The results of a run.
 pub(super) struct Measured {

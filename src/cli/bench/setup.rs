@@ -35,7 +35,7 @@ impl Setup {
     pub(super) async fn create(&self, progress: &Progress) -> Result<(), Error> {
         progress.begin_phase("queues", self.traffic.queues().len() as u64);
         let requests = RefCell::new(self.traffic.queues().iter().enumerate());
-        let worker = async || {
+        let client = async || {
             let mut connection = Connection::to(self.address);
             while let Some((n, queue)) = next(&requests) {
                 let what = || format!("cannot create queue {}", queue.name());
@@ -47,7 +47,7 @@ impl Setup {
             }
             Ok(())
         };
-        try_join_all((0..CONNECTIONS).map(|_| worker())).await.map(drop)
+        try_join_all((0..CONNECTIONS).map(|_| client())).await.map(drop)
     }
 
     /// Posts the given number of messages, distributed evenly over the queues.
@@ -60,7 +60,7 @@ impl Setup {
             posts.push(queue.fill(each + u64::from(n < rest))?);
         }
         let posts = RefCell::new(posts.into_iter().flatten());
-        let worker = async || {
+        let client = async || {
             let mut connection = Connection::to(self.address);
             while let Some((messages, post)) = next(&posts) {
                 send(&mut connection, post, || "cannot post messages".to_owned()).await?;
@@ -68,7 +68,7 @@ impl Setup {
             }
             Ok(())
         };
-        try_join_all((0..CONNECTIONS).map(|_| worker())).await.map(drop)
+        try_join_all((0..CONNECTIONS).map(|_| client())).await.map(drop)
     }
 
     /// Deletes the queues that this run has created. Returns the names of those that are left.
@@ -77,7 +77,7 @@ impl Setup {
         progress.begin_phase("cleaning up", created.len() as u64);
         let queues = RefCell::new(created.iter().map(|n| &self.traffic.queues()[*n]));
         let left = RefCell::new(Vec::new());
-        let worker = async || {
+        let client = async || {
             let mut connection = Connection::to(self.address);
             while let Some(queue) = next(&queues) {
                 if !delete(&mut connection, queue).await {
@@ -86,7 +86,7 @@ impl Setup {
                 progress.advance();
             }
         };
-        join_all((0..CONNECTIONS).map(|_| worker())).await;
+        join_all((0..CONNECTIONS).map(|_| client())).await;
         left.into_inner()
     }
 }

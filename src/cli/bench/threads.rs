@@ -1,5 +1,5 @@
-//! The worker threads of a run. Each thread opens its connections, then all connections start at
-//! the same moment.
+//! The worker threads of a run. Each thread opens its connections, then all connections start at the
+//! same moment.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Failure};
+use super::connection_loop::{ConnectionLoop, RunningTotals, ThreadState};
 use super::error::Error;
 use super::options::Options;
 use super::pacing::Pace;
 use super::stats::{Kind, RequestStats, Window};
 use super::timer::PreciseTimer;
 use super::traffic::Traffic;
-use super::worker::{RunningTotals, ThreadState, Worker};
 
 /// Maximum number of connections that a thread opens at the same time. Any service's backlog holds
 /// as many.
@@ -141,13 +141,13 @@ impl ThreadTask {
             stats: [(); Kind::ALL.len()].map(|()| RequestStats::new()).into(),
             totals: self.totals,
         });
-        let mut workers = JoinSet::new();
+        let mut loops = JoinSet::new();
         for (Assignment { kind, index, connections }, connection) in connections {
             let pace = Pace::new(self.rate, connections, index, &window);
-            workers.spawn_local(Worker::new(kind, index, connection, pace, &thread).run());
+            loops.spawn_local(ConnectionLoop::new(kind, index, connection, pace, &thread).run());
         }
         tokio::select! {
-            _ = workers.join_all() => {}
+            _ = loops.join_all() => {}
             error = thread.timer.run() => error?,
             () = self.stop.cancelled() => {}
         }

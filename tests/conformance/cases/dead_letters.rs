@@ -311,11 +311,11 @@ pub(in crate::conformance) async fn a_deleted_dead_letter_queue_is_created_again
     }
 }
 
-pub(in crate::conformance) async fn dead_letters_of_concurrent_claimers_arrive_once(subject: &Subject) {
+pub(in crate::conformance) async fn dead_letters_of_concurrent_workers_arrive_once(subject: &Subject) {
     let (queue, dead_letters) = subject.queue_and_dead_letters(2).await;
     let ids = subject.post(&queue, &messages(LONG_S, 400)).await;
 
-    let claimers = (0..16).map(|_| {
+    let workers = (0..16).map(|_| {
         let (subject, queue) = (subject.clone(), queue.clone());
         async move {
             while subject.count(&queue).await > 0 {
@@ -325,7 +325,7 @@ pub(in crate::conformance) async fn dead_letters_of_concurrent_claimers_arrive_o
             }
         }
     });
-    futures::future::join_all(claimers).await;
+    futures::future::join_all(workers).await;
     subject.run_maintenance().await;
 
     let mut origins: Vec<_> =

@@ -46,17 +46,17 @@ impl Subject {
         reader.catch_up()
     }
 
-    /// Runs the action, and asserts that it wakes a waiting claimer and a waiting reader.
+    /// Runs the action, and asserts that it wakes a waiting worker and a waiting reader.
     async fn assert_wakes_waiters(&self, queue: &QueueId, action: impl AsyncFnOnce()) {
         let watch = self.watch(queue).await;
-        let mut claimer = pin!(watch.claimer());
-        claimer.as_mut().enable();
+        let mut worker = pin!(watch.worker());
+        worker.as_mut().enable();
         let mut reader = watch.reader(false);
         self.store().query_finished(queue);
 
         action().await;
 
-        timeout(WAKE_UP_TIMEOUT, claimer).await.expect("the claimer is notified");
+        timeout(WAKE_UP_TIMEOUT, worker).await.expect("the worker is notified");
         timeout(WAKE_UP_TIMEOUT, reader.changed()).await.expect("the reader is notified");
     }
 }
@@ -197,32 +197,32 @@ pub(in crate::conformance) async fn a_renewal_that_shortens_a_claim_wakes_waiter
     subject.assert_wakes_waiters(&queue, renew).await;
 }
 
-pub(in crate::conformance) async fn one_claimer_is_woken_per_message(subject: &Subject) {
+pub(in crate::conformance) async fn one_worker_is_woken_per_message(subject: &Subject) {
     let queue = subject.queue("q").await;
     let watches = [subject.watch(&queue).await, subject.watch(&queue).await, subject.watch(&queue).await];
-    let mut claimers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.claimer())).collect();
-    for claimer in &mut claimers {
-        claimer.as_mut().enable();
+    let mut workers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.worker())).collect();
+    for worker in &mut workers {
+        worker.as_mut().enable();
     }
     let mut reader = watches[0].reader(false);
 
     subject.post(&queue, &messages(LONG_S, 2)).await;
     timeout(WAKE_UP_TIMEOUT, reader.changed()).await.expect("the reader is notified");
 
-    let mut claimers = claimers.into_iter();
-    for claimer in claimers.by_ref().take(2) {
-        timeout(WAKE_UP_TIMEOUT, claimer).await.expect("the claimer is notified");
+    let mut workers = workers.into_iter();
+    for worker in workers.by_ref().take(2) {
+        timeout(WAKE_UP_TIMEOUT, worker).await.expect("the worker is notified");
     }
-    let last = claimers.next().expect("there are three claimers");
-    assert!(last.now_or_never().is_none(), "a third claimer is notified of two messages");
+    let last = workers.next().expect("there are three workers");
+    assert!(last.now_or_never().is_none(), "a third worker is notified of two messages");
 }
 
-pub(in crate::conformance) async fn each_message_of_a_fair_queue_wakes_a_claimer(subject: &Subject) {
+pub(in crate::conformance) async fn each_message_of_a_fair_queue_wakes_a_worker(subject: &Subject) {
     let queue = subject.fair_queue("q", 8).await;
     let watches = [subject.watch(&queue).await, subject.watch(&queue).await, subject.watch(&queue).await];
-    let mut claimers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.claimer())).collect();
-    for claimer in &mut claimers {
-        claimer.as_mut().enable();
+    let mut workers: Vec<_> = watches.iter().map(|watch| Box::pin(watch.worker())).collect();
+    for worker in &mut workers {
+        worker.as_mut().enable();
     }
     let mut reader = watches[0].reader(false);
 
@@ -233,13 +233,13 @@ pub(in crate::conformance) async fn each_message_of_a_fair_queue_wakes_a_claimer
         timeout(WAKE_UP_TIMEOUT, reader.changed()).await.expect("the reader is notified");
     }
 
-    let mut claimers = claimers.into_iter();
-    for claimer in claimers.by_ref().take(2) {
-        timeout(WAKE_UP_TIMEOUT, claimer).await.expect("the claimer is notified");
+    let mut workers = workers.into_iter();
+    for worker in workers.by_ref().take(2) {
+        timeout(WAKE_UP_TIMEOUT, worker).await.expect("the worker is notified");
         assert_eq!(subject.claim(&queue, 1, 600).await.messages.len(), 1);
     }
-    let last = claimers.next().expect("there are three claimers");
-    assert!(last.now_or_never().is_none(), "a third claimer is notified of two messages");
+    let last = workers.next().expect("there are three workers");
+    assert!(last.now_or_never().is_none(), "a third worker is notified of two messages");
 }
 
 pub(in crate::conformance) async fn messages_returned_to_a_fair_queue_wake_waiters(subject: &Subject) {
@@ -259,9 +259,9 @@ pub(in crate::conformance) async fn messages_returned_to_a_fair_queue_wake_waite
 pub(in crate::conformance) async fn an_unused_wake_up_is_passed_to_the_next_waiter(subject: &Subject) {
     let queue = subject.queue("q").await;
     let (first, second) = (subject.watch(&queue).await, subject.watch(&queue).await);
-    let mut dropped = Box::pin(first.claimer());
+    let mut dropped = Box::pin(first.worker());
     dropped.as_mut().enable();
-    let mut next = pin!(second.claimer());
+    let mut next = pin!(second.worker());
     next.as_mut().enable();
     let mut reader = first.reader(false);
 
@@ -269,7 +269,7 @@ pub(in crate::conformance) async fn an_unused_wake_up_is_passed_to_the_next_wait
     timeout(WAKE_UP_TIMEOUT, reader.changed()).await.expect("the reader is notified");
     drop(dropped);
 
-    timeout(WAKE_UP_TIMEOUT, next).await.expect("the next claimer is notified");
+    timeout(WAKE_UP_TIMEOUT, next).await.expect("the next worker is notified");
 }
 
 pub(in crate::conformance) async fn a_delayed_message_wakes_readers_that_include_delayed_messages(subject: &Subject) {

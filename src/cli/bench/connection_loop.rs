@@ -48,7 +48,7 @@ impl RunningTotals {
 }
 
 /// A connection and what it does.
-pub(super) struct Worker {
+pub(super) struct ConnectionLoop {
     kind: Kind,
     /// The number of this connection among those of its kind, from 0.
     index: usize,
@@ -73,7 +73,7 @@ impl ThreadState {
     }
 }
 
-impl Worker {
+impl ConnectionLoop {
     pub(super) fn new(kind: Kind, index: usize, connection: Connection, pace: Pace, thread: &Rc<ThreadState>) -> Self {
         Self { kind, index, connection, pace, thread: thread.clone() }
     }
