@@ -24,7 +24,7 @@ if is_withdrawn and #entries_left > 0 then
   local blocks = {}
   for _, entry in ipairs(entries_left) do
     local block = block_of(rank_of(entry))
-    blocks[block] = math.min(blocks[block] or math.huge, end_of(entry_before_claim(entry)))
+    blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry_before_claim(entry)))
   end
   note_expirations(blocks)
 end

@@ -21,11 +21,11 @@ elseif delay == 0 then
   return {'done'}
 end
 local entry_in_flight = released_entry(entry) .. string.rep('\0', IN_FLIGHT_BYTES - DELIVERED_BYTES)
-local ends_at = now + delay * 1000000
+local end_us = now + delay * 1000000
 -- Frees memory before anything grows, so that this works when the store is full.
 redis.call('ZREM', in_flight, entry)
 redis.call('ZADD', in_flight, decimal(rank_of(entry)), entry_in_flight)
-redis.call('ZADD', leases, decimal(ends_at), RETURNED .. entry_in_flight)
-schedule_due(ends_at)
+redis.call('ZADD', leases, decimal(end_us), RETURNED .. entry_in_flight)
+schedule_due(end_us)
 notify(0)
 return {'done'}

@@ -29,14 +29,14 @@ if fair and fair.count > 1 and struct.pack('>I2I2', fair.count, fair.per_tenant)
 end
 local before = redis.call('HGET', received, source)
 local last = before and struct.unpack(RECEIVED, before) or 0
-local new = {headers = {}, ends_s = {}, delivery_states = {}, records = {}, candidates = {}}
+local new = {headers = {}, end_seconds = {}, delivery_states = {}, records = {}, candidates = {}}
 for i = 3, #ARGV, 5 do
   local number = tonumber(ARGV[i])
   if number > last then
     last = number
     local index = #new.headers + 1
     new.headers[index], new.records[index] = ARGV[i + 1], ARGV[i + 3]
-    new.ends_s[index] = struct.unpack('>I4', ARGV[i + 2])
+    new.end_seconds[index] = struct.unpack('>I4', ARGV[i + 2])
     new.delivery_states[index] = string.sub(ARGV[i + 2], 5)
     new.candidates[index] = fair and fair.count > 1 and split_shards(ARGV[i + 4]) or nil
   end

@@ -14,9 +14,9 @@ local lease, process, duration_ms, finished = KEYS[1], ARGV[1], tonumber(ARGV[2]
 -- Processes wake up slightly before or after the end of a pause.
 local TOLERANCE = 0.9
 
-local holder, ends_at, last_due_at, last_walk_at = unpack(redis.call('HMGET', lease, 'h', 'u', 'd', 'w'))
+local holder, end_us, last_due_at, last_walk_at = unpack(redis.call('HMGET', lease, 'h', 'u', 'd', 'w'))
 -- A clock that has stepped back must not prolong a lease or a pause.
-local is_live = holder and now < tonumber(ends_at) and now >= tonumber(ends_at) - duration_ms * 1000
+local is_live = holder and now < tonumber(end_us) and now >= tonumber(end_us) - duration_ms * 1000
 if is_live and holder ~= process then
   return {'denied'}
 end

@@ -94,7 +94,7 @@ local function add_messages(part, new, posted_counts)
     local index = last_before + i
     local ttl
     new.headers[index], ttl, at = unpack_header(HEADER_AND_TTL, head, at)
-    new.ends_s[index] = now_s_rounded_up + ttl
+    new.end_seconds[index] = now_s_rounded_up + ttl
     new.records[index] = arguments[records_at + i]
     if part.has_delays then
       new.delays = new.delays or {}
@@ -116,7 +116,7 @@ local function post_to(first_key, parts)
   now = clock_of(queue)
   shard_lengths = {}
   local is_due = load_queue()
-  local new, posted_counts = {headers = {}, ends_s = {}, records = {}, candidates = {}}, {}
+  local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}}, {}
   local accepted, first_with = {}, {}
   for _, part in ipairs(parts) do
     local duplicate_of = part.name and first_with[part.name]

@@ -26,7 +26,7 @@ for i = 4, #ARGV, 3 do
   fields[2 * index - 1], fields[2 * index] = key_of(entry), ARGV[i + 1]
   known_shards[index] = fair and ARGV[i + 2] ~= '' and rank > fair.boundary and ARGV[i + 2]
   local block = block_of(rank)
-  blocks[block] = math.min(blocks[block] or math.huge, end_of(entry))
+  blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry))
 end
 redis.call('HSET', messages, unpack(fields))
 redis.call('ZADD', ready, unpack(by_rank(entries)))

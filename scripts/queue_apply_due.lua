@@ -69,7 +69,7 @@ local function visit_ranks(first, last, now_s)
       if last_visited < last and rank_of(entry) > last_visited then
         break
       end
-      local end_s = end_of(entry)
+      local end_s = current_end_s(entry)
       if end_s <= now_s then
         expired[#expired + 1] = entry
       else
@@ -88,8 +88,8 @@ end
 -- whether some are left.
 local function visit_block(block, first, earliest, now_s)
   local last = (block + 1) * BLOCK_US - 1
-  local last_visited, next_end, examined = visit_ranks(first, last, now_s)
-  earliest = math.min(earliest, next_end)
+  local last_visited, next_end_s, examined = visit_ranks(first, last, now_s)
+  earliest = math.min(earliest, next_end_s)
   if last_visited < last then
     -- A message that is added to the block meanwhile lowers this score.
     redis.call('ZADD', expirations, NEVER, decimal(block))

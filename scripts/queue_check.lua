@@ -57,7 +57,7 @@ for i = 1, #found, 2 do
   expect(record_bytes <= bytes_max(entry), 'is larger than its size class')
   expect((set == 'in_flight') == (#entry == IN_FLIGHT_BYTES), 'has the entry of another set')
   expect(set ~= 'ready' or rank <= last_visible, 'is available before its rank was assigned')
-  expect(visited and tonumber(visited) <= end_of(entry), 'never ends')
+  expect(visited and tonumber(visited) <= current_end_s(entry), 'never ends')
   expect(not visited or next_due and next_due <= visited * 1000000, 'ends without being due')
   local score = redis.call('ZSCORE', shards, key)
   if fair then

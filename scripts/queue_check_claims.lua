@@ -20,13 +20,13 @@ if part == 'leases' then
   local first = tonumber(from)
   local found = redis.call('ZRANGE', leases, first, first + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
-    local lease, ends_at = found[i], tonumber(found[i + 1])
+    local lease, end_us = found[i], tonumber(found[i + 1])
     if #lease == CLAIM_BYTES then
       local ttl, since = read_claim(lease)
       expect(ttl, lease, 'does not exist and ends')
-      expect(not ttl or since + ttl * 1000000 == ends_at, lease, 'ends at another time than it should')
+      expect(not ttl or since + ttl * 1000000 == end_us, lease, 'ends at another time than it should')
     end
-    expect(next_due and next_due <= ends_at, lease, 'ends without being due')
+    expect(next_due and next_due <= end_us, lease, 'ends without being due')
   end
   reply[2] = #found == 2 * limit and decimal(first + limit) or ''
   return reply

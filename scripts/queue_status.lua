@@ -6,13 +6,13 @@
 if load_queue() then
   return {'due'}
 end
-local next_end = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or math.huge
+local next_end_us = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or math.huge
 if logical_packed then
   local offset = struct.unpack(LOGICAL_TIME, logical_packed)
   local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]) or math.huge
-  next_end = math.min(next_end, first - offset)
+  next_end_us = math.min(next_end_us, first - offset)
 end
 return {
   'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready),
-  next_end < math.huge and decimal(next_end) or 0,
+  next_end_us < math.huge and decimal(next_end_us) or 0,
 }

@@ -34,7 +34,7 @@ impl Direct {
         self.backend.flush();
         fill::fill(&self.store, "q-0", TASKS, bytes).await;
         let queue = fill::queue("q-0");
-        let seen = fill::revision(&self.store, &queue).await;
+        let revision = fill::revision(&self.store, &queue).await;
 
         let redis = self.backend.processes();
         let myself = [std::process::id()];
@@ -47,7 +47,7 @@ impl Direct {
                 let mut taken_ms = Vec::new();
                 while Instant::now() < end {
                     let start = Instant::now();
-                    fill::post(&store, &queue, seen, std::slice::from_ref(&message)).await;
+                    fill::post(&store, &queue, revision, std::slice::from_ref(&message)).await;
                     taken_ms.push(start.elapsed().as_secs_f64() * 1000.0);
                 }
                 taken_ms

@@ -70,13 +70,13 @@ pub(crate) async fn markers(api: &Api, queue: &str, pages: usize) -> Vec<String>
 pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: usize) {
     let queue = queue(name);
     store.create_queue(&queue, &Metadata::default()).await.unwrap();
-    let seen = revision(store, &queue).await;
+    let revision = revision(store, &queue).await;
     let messages = Arc::new(vec![message(bytes); BATCH]);
     let tasks = (0..TASKS).map(|task| {
         let (store, queue, messages) = (store.clone(), queue.clone(), messages.clone());
         tokio::spawn(async move {
             for first in (task * BATCH..count).step_by(TASKS * BATCH) {
-                post(&store, &queue, seen, &messages[..BATCH.min(count - first)]).await;
+                post(&store, &queue, revision, &messages[..BATCH.min(count - first)]).await;
             }
         })
     });
@@ -85,9 +85,9 @@ pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: us
     }
 }
 
-pub(crate) async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) {
+pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision, messages: &[NewMessage]) {
     let posting = store
-        .post_messages(queue, &Post { last_known_revision: seen, client: &client(), messages, idempotency: None })
+        .post_messages(queue, &Post { last_known_revision: revision, client: &client(), messages, idempotency: None })
         .await
         .unwrap();
     assert!(matches!(posting, PostOutcome::Posted(_)), "{posting:?}");

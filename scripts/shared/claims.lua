@@ -16,10 +16,10 @@ local function read_claim(id)
 end
 
 local function store_claim(id, ttl, entries)
-  local ends_at = now + ttl * 1000000
+  local end_us = now + ttl * 1000000
   redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now) .. table.concat(entries))
-  redis.call('ZADD', leases, decimal(ends_at), id)
-  schedule_due(ends_at)
+  redis.call('ZADD', leases, decimal(end_us), id)
+  schedule_due(end_us)
 end
 
 -- Returns those of the entries that are still in flight unchanged.

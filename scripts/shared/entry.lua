@@ -29,7 +29,7 @@ local function delivery_of(entry)
 end
 
 -- Returns the second in which the message expires.
-local function end_of(entry)
+local function current_end_s(entry)
   local at = #entry == FRESH_BYTES and END or DELIVERED_BYTES - 4
   return (struct.unpack('>I4', entry, at + 1))
 end

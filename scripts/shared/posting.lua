@@ -97,7 +97,7 @@ local function store_messages(set, ranks, new, delays_before)
   local pack = struct.pack
   local keys, fields, members, blocks = {}, {}, {}, {}
   for i, rank in ipairs(ranks) do
-    local header, end_s = new.headers[i], new.ends_s[i]
+    local header, end_s = new.headers[i], new.end_seconds[i]
     local key, entry = pack(KEY, rank, header), pack(FRESH_ENTRY, rank, header, end_s)
     keys[i] = key
     fields[2 * i - 1], fields[2 * i] = key, new.records[i]
@@ -123,7 +123,7 @@ end
 
 -- Posts messages and returns their keys. `new` has these lists, with an item for each message:
 --   headers: nonce, poster and size class;
---   ends_s: the second in which the message expires;
+--   end_seconds: the second in which the message expires;
 --   records: the record;
 --   candidates: the shards of its tenant, if the queue is fair;
 --   delays: the delay (s); nil if no message has one;
@@ -141,13 +141,13 @@ local function post_messages(new)
   local groups, delays, keys = {}, {}, {}
   for i, delay in ipairs(new.delays) do
     if not groups[delay] then
-      groups[delay] = {indexes = {}, headers = {}, ends_s = {}, records = {}, candidates = {}}
+      groups[delay] = {indexes = {}, headers = {}, end_seconds = {}, records = {}, candidates = {}}
       delays[#delays + 1] = delay
     end
     local group = groups[delay]
     local index = #group.indexes + 1
     group.indexes[index] = i
-    for _, part in ipairs({'headers', 'ends_s', 'records', 'candidates'}) do
+    for _, part in ipairs({'headers', 'end_seconds', 'records', 'candidates'}) do
       group[part][index] = new[part][i]
     end
   end

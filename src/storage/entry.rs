@@ -123,7 +123,7 @@ impl Entry {
 
     /// Returns the current expiration time: the message expires at the start of this second since
     /// 1970.
-    pub(super) fn ends_s(&self) -> u32 {
+    pub(super) fn current_end_s(&self) -> u32 {
         self.delivery.map_or(self.end_s, |delivery| delivery.end_s)
     }
 

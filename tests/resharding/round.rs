@@ -204,9 +204,9 @@ impl Round {
         for shards in SHARD_COUNTS {
             pause(&mut random, CHANGE_PAUSE_US_MAX).await;
             let store = self.store(&mut random);
-            let seen = store.get_queue(&self.queue).await.unwrap().expect("it is there").revision;
+            let revision = store.get_queue(&self.queue).await.unwrap().expect("it is there").revision;
             assert_eq!(
-                store.update_queue(&self.queue, seen, &metadata_with_shards(shards)).await,
+                store.update_queue(&self.queue, revision, &metadata_with_shards(shards)).await,
                 Ok(UpdateOutcome::Done)
             );
         }

@@ -143,8 +143,13 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
         self.store.get_queue(queue).await
     }
 
-    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<UpdateOutcome, Error> {
-        self.store.update_queue(queue, seen, metadata).await
+    async fn update_queue(
+        &self,
+        queue: &QueueId,
+        last_known_revision: Revision,
+        metadata: &Metadata,
+    ) -> Result<UpdateOutcome, Error> {
+        self.store.update_queue(queue, last_known_revision, metadata).await
     }
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {

@@ -138,15 +138,13 @@ impl Broker {
         store: &AdmittedStore,
         client: &Client,
         queue: &QueueId,
-        seen: Revision,
+        last_known_revision: Revision,
         messages: &[NewMessage],
         request: &PostRequest,
     ) -> Result<PostOutcome, Error> {
         let idempotency =
             request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
-        Ok(store
-            .post_messages(queue, &Post { last_known_revision: seen, client: &client.id, messages, idempotency })
-            .await?)
+        Ok(store.post_messages(queue, &Post { last_known_revision, client: &client.id, messages, idempotency }).await?)
     }
 
     /// Returns the messages as a queue with this metadata stores them.

@@ -80,9 +80,9 @@ impl WriteTransaction<'_> {
         for Found { located, record } in dead {
             let (entry, id) = (&located.entry, id_of(source, located.key())?);
             let delivery = entry.delivery_state();
-            let (ttl_s, ends_s) = match (dead_letters.ttl_s, delivery.ttl_s) {
-                (0, 0) => (record::ttl_s(id, record)?, entry.ends_s()),
-                (0, prolonged_s) => (prolonged_s, entry.ends_s()),
+            let (ttl_s, end_s) = match (dead_letters.ttl_s, delivery.ttl_s) {
+                (0, 0) => (record::ttl_s(id, record)?, entry.current_end_s()),
+                (0, prolonged_s) => (prolonged_s, entry.current_end_s()),
                 (ttl_s, _) => (ttl_s, end_s(now_us, ttl_s)),
             };
             let assignment = row.policy.sharding.map(|sharding| {
@@ -94,11 +94,11 @@ impl WriteTransaction<'_> {
             records.push(NewRecord {
                 nonce: nonce_bytes(Nonce::random()),
                 delay_s: 0,
-                end_s: ends_s,
+                end_s,
                 poster: entry.poster,
                 size: SizeClass::of(record.len()),
                 record,
-                delivery: Some(Delivery { count: delivery.count, is_undelivered: true, ttl_s: 0, end_s: ends_s }),
+                delivery: Some(Delivery { count: delivery.count, is_undelivered: true, ttl_s: 0, end_s }),
                 assignment,
             });
             self.remove(number, located)?;

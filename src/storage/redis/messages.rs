@@ -149,8 +149,8 @@ impl MessageStore for RedisStore {
         let (_stats, mut reply) = self.run_applying_due(&QUEUE_GET_STATS, queue, &[]).await?;
         let (now_us, total) = (reply.number()?, reply.number()?);
         let [_available, _delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
-        let mut ends = self.read_messages(queue, now_us, reply).await?.into_iter();
-        let (oldest, newest) = (ends.next().flatten(), ends.next().flatten());
+        let mut outermost = self.read_messages(queue, now_us, reply).await?.into_iter();
+        let (oldest, newest) = (outermost.next().flatten(), outermost.next().flatten());
         let details = if detailed { Some(self.read_details(queue).await?) } else { None };
         Ok(Stats { total, claimed, oldest, newest, details })
     }

@@ -61,10 +61,15 @@ impl QueueStore for RedisStore {
         }
     }
 
-    async fn update_queue(&self, queue: &QueueId, seen: Revision, metadata: &Metadata) -> Result<UpdateOutcome, Error> {
+    async fn update_queue(
+        &self,
+        queue: &QueueId,
+        last_known_revision: Revision,
+        metadata: &Metadata,
+    ) -> Result<UpdateOutcome, Error> {
         let token = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
-        let seen = Bytes::from(seen.0.to_string());
-        let args = [seen, record::from_metadata(metadata), record::policy(metadata), token];
+        let last_known_revision = Bytes::from(last_known_revision.0.to_string());
+        let args = [last_known_revision, record::from_metadata(metadata), record::policy(metadata), token];
         let (kind, _) = self.run_applying_due(&QUEUE_UPDATE, queue, &args).await?;
         match kind.as_str() {
             "done" => Ok(UpdateOutcome::Done),

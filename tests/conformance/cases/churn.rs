@@ -56,8 +56,8 @@ async fn run_worker(subject: Subject, worker: u64, mut random: Random) {
             }
             2 | 3 => subject.delete(&contended).await,
             4 => {
-                let seen = subject.get(&contended).await.map_or(Revision(0), |queue| queue.revision);
-                let update = subject.store().update_queue(&contended, seen, &Metadata::default()).await;
+                let revision = subject.get(&contended).await.map_or(Revision(0), |queue| queue.revision);
+                let update = subject.store().update_queue(&contended, revision, &Metadata::default()).await;
                 update.expect("the store answers");
             }
             _ => {

@@ -11,7 +11,7 @@ const ROUNDS: usize = 40;
 /// A request of one client, with its expected outcome.
 struct Request {
     queue: QueueId,
-    seen: Revision,
+    last_known_revision: Revision,
     idempotency: Option<IdempotencyKey>,
     messages: Vec<NewMessage>,
 }
@@ -21,7 +21,7 @@ impl Subject {
         let by = client(1);
         let posts = requests.iter().map(|request| {
             let post = Post {
-                last_known_revision: request.seen,
+                last_known_revision: request.last_known_revision,
                 client: &by,
                 messages: &request.messages,
                 idempotency: request.idempotency.as_ref().map(|idempotency| (idempotency, 600)),
@@ -32,7 +32,7 @@ impl Subject {
     }
 
     async fn request(&self, queue: &QueueId, messages: Vec<NewMessage>) -> Request {
-        Request { queue: queue.clone(), seen: self.revision(queue).await, idempotency: None, messages }
+        Request { queue: queue.clone(), last_known_revision: self.revision(queue).await, idempotency: None, messages }
     }
 }
 
@@ -85,7 +85,10 @@ pub(in crate::conformance) async fn a_rejected_post_does_not_affect_the_others(s
     let mut requests = Vec::new();
     for _ in 0..ROUNDS {
         requests.push(subject.request(&queue, messages(LONG_S, 2)).await);
-        requests.push(Request { seen: Revision(revision.0 - 1), ..subject.request(&queue, messages(LONG_S, 1)).await });
+        requests.push(Request {
+            last_known_revision: Revision(revision.0 - 1),
+            ..subject.request(&queue, messages(LONG_S, 1)).await
+        });
         requests.push(Request { queue: missing.clone(), ..subject.request(&queue, messages(LONG_S, 1)).await });
         requests.push(Request {
             idempotency: Some(once("used", "second")),

@@ -28,8 +28,8 @@ impl Subject {
 
     async fn set_default_delay(&self, queue: &QueueId, delay_s: u32) {
         let keys = metadata(json!({"_default_message_delay": delay_s}));
-        let seen = self.revision(queue).await;
-        self.store().update_queue(queue, seen, &keys).await.expect("the store answers");
+        let revision = self.revision(queue).await;
+        self.store().update_queue(queue, revision, &keys).await.expect("the store answers");
     }
 }
 
@@ -308,9 +308,9 @@ pub(in crate::conformance) async fn no_message_is_due_earlier_when_the_clock_ste
 
     // Updates of the metadata take sequence numbers too.
     for color in 0..20 {
-        let seen = subject.revision(&queue).await;
+        let revision = subject.revision(&queue).await;
         let keys = crate::conformance::support::subject::metadata(serde_json::json!({"color": color}));
-        subject.store().update_queue(&queue, seen, &keys).await.expect("the store answers");
+        subject.store().update_queue(&queue, revision, &keys).await.expect("the store answers");
     }
     assert_eq!(subject.feed(&queue).await, now);
     subject.advance(&queue, 68 * S).await;

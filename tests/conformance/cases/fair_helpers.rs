@@ -33,8 +33,8 @@ impl Subject {
 
     /// Sets the number of shards of the queue; 1 makes it a plain queue.
     pub(in crate::conformance) async fn set_shards(&self, queue: &QueueId, shards: u16) {
-        let seen = self.revision(queue).await;
-        let update = self.store().update_queue(queue, seen, &metadata(json!({ "_shards": shards }))).await;
+        let revision = self.revision(queue).await;
+        let update = self.store().update_queue(queue, revision, &metadata(json!({ "_shards": shards }))).await;
         assert_eq!(update, Ok(UpdateOutcome::Done));
     }
 

@@ -12,8 +12,9 @@ impl Subject {
     async fn post_once(&self, queue: &QueueId, by: &ClientId, key: &str, batch: &[NewMessage]) -> PostOutcome {
         let content = format!("{} messages", batch.len());
         let once = IdempotencyKey::new(key.as_bytes(), content.as_bytes()).expect("the key is legal");
-        let seen = self.revision(queue).await;
-        let post = Post { last_known_revision: seen, client: by, messages: batch, idempotency: Some((&once, KEPT_S)) };
+        let revision = self.revision(queue).await;
+        let post =
+            Post { last_known_revision: revision, client: by, messages: batch, idempotency: Some((&once, KEPT_S)) };
         self.store().post_messages(queue, &post).await.expect("the store answers")
     }
 

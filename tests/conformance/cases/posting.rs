@@ -67,11 +67,11 @@ pub(in crate::conformance) async fn concurrent_posts_do_not_interleave(subject: 
 
 pub(in crate::conformance) async fn a_post_to_a_missing_queue_stores_nothing(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let seen = subject.revision(&queue).await;
+    let revision = subject.revision(&queue).await;
     subject.delete(&queue).await;
 
     for queue in [queue, subject.id("never")] {
-        let posting = subject.try_post(&queue, seen, &client(0), &messages(LONG_S, 3)).await;
+        let posting = subject.try_post(&queue, revision, &client(0), &messages(LONG_S, 3)).await;
 
         assert_eq!(posting, Ok(PostOutcome::Stale(None)));
         assert_eq!(subject.get(&queue).await, None);
@@ -83,12 +83,12 @@ pub(in crate::conformance) async fn a_post_to_a_missing_queue_stores_nothing(sub
 
 pub(in crate::conformance) async fn a_post_to_a_changed_queue_stores_nothing_and_returns_the_queue(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let seen = subject.revision(&queue).await;
-    let update = subject.store().update_queue(&queue, seen, &metadata(json!({"a": [1, "ü"]}))).await;
+    let revision = subject.revision(&queue).await;
+    let update = subject.store().update_queue(&queue, revision, &metadata(json!({"a": [1, "ü"]}))).await;
     assert_eq!(update, Ok(UpdateOutcome::Done));
     let now = subject.get(&queue).await;
 
-    for stale in [seen, Revision(0), Revision(u64::MAX)] {
+    for stale in [revision, Revision(0), Revision(u64::MAX)] {
         for size in [1, 5_000] {
             let posting = subject.try_post(&queue, stale, &client(0), &messages(LONG_S, size)).await;
 

@@ -58,23 +58,23 @@ pub(in crate::conformance) async fn any_json_metadata_is_returned_unchanged(subj
 pub(in crate::conformance) async fn an_update_replaces_the_metadata(subject: &Subject) {
     let queue = subject.id("q");
     subject.store().create_queue(&queue, &metadata(json!({"a": 1, "b": 2}))).await.expect("the store answers");
-    let seen = subject.revision(&queue).await;
+    let revision = subject.revision(&queue).await;
 
-    let update = subject.store().update_queue(&queue, seen, &metadata(json!({"b": 3}))).await;
+    let update = subject.store().update_queue(&queue, revision, &metadata(json!({"b": 3}))).await;
 
     assert_eq!(update, Ok(UpdateOutcome::Done));
     let now = subject.get(&queue).await.expect("it is still there");
     assert_eq!(now.metadata, metadata(json!({"b": 3})));
-    assert!(now.revision > seen);
+    assert!(now.revision > revision);
 }
 
 pub(in crate::conformance) async fn updating_a_changed_queue_is_rejected_as_stale(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let seen = subject.revision(&queue).await;
-    subject.store().update_queue(&queue, seen, &metadata(json!({"a": 1}))).await.expect("the store answers");
+    let revision = subject.revision(&queue).await;
+    subject.store().update_queue(&queue, revision, &metadata(json!({"a": 1}))).await.expect("the store answers");
     let before = subject.get(&queue).await;
 
-    for stale in [seen, Revision(0), Revision(seen.0 - 1), Revision(u64::MAX)] {
+    for stale in [revision, Revision(0), Revision(revision.0 - 1), Revision(u64::MAX)] {
         let update = subject.store().update_queue(&queue, stale, &metadata(json!({"a": 2}))).await;
 
         assert_eq!(update, Ok(UpdateOutcome::Stale));
@@ -84,10 +84,10 @@ pub(in crate::conformance) async fn updating_a_changed_queue_is_rejected_as_stal
 
 pub(in crate::conformance) async fn exactly_one_of_concurrent_updates_succeeds(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let seen = subject.revision(&queue).await;
+    let revision = subject.revision(&queue).await;
     let wanted: Vec<_> = (0..10).map(|number| metadata(json!({"winner": number}))).collect();
 
-    let updates = wanted.iter().map(|metadata| subject.store().update_queue(&queue, seen, metadata));
+    let updates = wanted.iter().map(|metadata| subject.store().update_queue(&queue, revision, metadata));
     let updates = futures::future::join_all(updates).await;
 
     let winners: Vec<_> = (0..10).filter(|number| updates[*number] == Ok(UpdateOutcome::Done)).collect();
@@ -98,11 +98,11 @@ pub(in crate::conformance) async fn exactly_one_of_concurrent_updates_succeeds(s
 pub(in crate::conformance) async fn updating_a_missing_queue_is_stale_and_creates_nothing(subject: &Subject) {
     let never = subject.id("never");
     let gone = subject.queue("gone").await;
-    let seen = subject.revision(&gone).await;
+    let last = subject.revision(&gone).await;
     subject.delete(&gone).await;
 
     for queue in [never, gone] {
-        for revision in [seen, Revision(0)] {
+        for revision in [last, Revision(0)] {
             let update = subject.store().update_queue(&queue, revision, &Metadata::default()).await;
 
             assert_eq!(update, Ok(UpdateOutcome::Stale));
@@ -114,9 +114,9 @@ pub(in crate::conformance) async fn updating_a_missing_queue_is_stale_and_create
 pub(in crate::conformance) async fn an_update_does_not_change_the_messages(subject: &Subject) {
     let queue = subject.queue("q").await;
     let old = subject.post(&queue, &messages(LONG_S, 3)).await;
-    let seen = subject.revision(&queue).await;
+    let revision = subject.revision(&queue).await;
 
-    subject.store().update_queue(&queue, seen, &metadata(json!({"a": 1}))).await.expect("the store answers");
+    subject.store().update_queue(&queue, revision, &metadata(json!({"a": 1}))).await.expect("the store answers");
     let new = subject.post(&queue, &messages(LONG_S, 3)).await;
 
     assert_eq!(subject.feed(&queue).await, [old, new].concat());

@@ -15,9 +15,9 @@ impl Subject {
 
 pub(in crate::conformance) async fn a_withdrawn_claim_leaves_no_trace(subject: &Subject) {
     let queue = subject.queue("q").await;
-    let seen = subject.revision(&queue).await;
+    let revision = subject.revision(&queue).await;
     let keys = metadata(json!({ "_dead_letter_queue": "dead", "_max_claim_count": 2 }));
-    subject.store().update_queue(&queue, seen, &keys).await.expect("the store answers");
+    subject.store().update_queue(&queue, revision, &keys).await.expect("the store answers");
     let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
 
     for _ in 0..5 {

@@ -27,8 +27,7 @@ impl Run<'_> {
                 }
             })
             .collect();
-        let seen = self.last_revision;
-        let posting = self.subject.try_post(&self.queue, seen, &client(by.into()), &batch).await;
+        let posting = self.subject.try_post(&self.queue, self.last_revision, &client(by.into()), &batch).await;
         if self.state.is_none() {
             assert_eq!(posting, Ok(PostOutcome::Stale(None)));
             return;

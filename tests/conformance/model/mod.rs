@@ -214,10 +214,13 @@ impl<'a> Run<'a> {
     async fn check_stats(&mut self) {
         self.check_details().await;
         let stats = self.subject.stats(&self.queue).await;
-        let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
+        let outermost = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
         assert_eq!(stats.total, self.feed.len() as u64);
         assert_eq!(stats.claimed, self.claimed().len() as u64);
-        assert_eq!(ends, (self.feed.first().map(|message| message.id), self.feed.last().map(|message| message.id)));
+        assert_eq!(
+            outermost,
+            (self.feed.first().map(|message| message.id), self.feed.last().map(|message| message.id))
+        );
     }
 }
 

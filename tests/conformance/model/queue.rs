@@ -59,8 +59,8 @@ impl Run<'_> {
 
     pub(in crate::conformance) async fn update(&mut self, settings: QueueSettings) {
         let keys = self.keys(settings, true);
-        let seen = self.state.as_ref().map_or(self.last_revision, |(_, revision)| *revision);
-        let update = self.subject.store().update_queue(&self.queue, seen, &keys).await;
+        let revision = self.state.as_ref().map_or(self.last_revision, |(_, revision)| *revision);
+        let update = self.subject.store().update_queue(&self.queue, revision, &keys).await;
         if self.state.is_some() {
             assert_eq!(update, Ok(UpdateOutcome::Done));
             self.set_shards(&keys);

@@ -152,8 +152,8 @@ impl Subject {
         queue: &QueueId,
         messages: &[NewMessage],
     ) -> Vec<MessageId> {
-        let seen = self.revision(queue).await;
-        match self.try_post(queue, seen, client, messages).await {
+        let revision = self.revision(queue).await;
+        match self.try_post(queue, revision, client, messages).await {
             Ok(PostOutcome::Posted(ids)) => ids,
             other => panic!("not posted to {queue}: {other:?}"),
         }
@@ -163,13 +163,11 @@ impl Subject {
     pub(in crate::conformance) async fn try_post(
         &self,
         queue: &QueueId,
-        seen: Revision,
+        last_known_revision: Revision,
         client: &ClientId,
         messages: &[NewMessage],
     ) -> Result<PostOutcome, Error> {
-        self.store()
-            .post_messages(queue, &Post { last_known_revision: seen, client, messages, idempotency: None })
-            .await
+        self.store().post_messages(queue, &Post { last_known_revision, client, messages, idempotency: None }).await
     }
 
     /// Returns up to `limit` messages after the marker.

@@ -171,8 +171,8 @@ async fn a_check_finds_each_kind_of_damage() {
         let folder = tempfile::tempdir().unwrap();
         let (store, work) = (open(&folder).unwrap(), queue("work"));
         store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-        let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
-        post(&store, &work, seen, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
+        let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+        post(&store, &work, revision, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
         let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
         store.create_claim(&work, &claim).await.unwrap().unwrap();
         assert_consistent(&store).await;

@@ -27,13 +27,13 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
     let mut there = Vec::new();
     for round in 0..3 {
         disk.limit(disk.length() + 1);
         loop {
             let text = large(there.len());
-            match post(&store, &work, seen, std::slice::from_ref(&text)).await {
+            match post(&store, &work, revision, std::slice::from_ref(&text)).await {
                 Ok(PostOutcome::Posted(_)) => there.push(text),
                 Ok(other) => panic!("{other:?}"),
                 Err(Error::DiskFull(_)) => break,
@@ -42,7 +42,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
             assert!(there.len() < 100_000, "the disk is never full");
         }
         for _ in 0..5 {
-            assert!(matches!(post(&store, &work, seen, &[large(0)]).await, Err(Error::DiskFull(_))));
+            assert!(matches!(post(&store, &work, revision, &[large(0)]).await, Err(Error::DiskFull(_))));
         }
 
         assert_eq!(texts_in(&store, &work).await, there, "round {round}");
@@ -50,7 +50,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         assert_consistent(&store).await;
         disk.limit(u64::MAX);
         let text = large(there.len());
-        assert!(matches!(post(&store, &work, seen, std::slice::from_ref(&text)).await, Ok(PostOutcome::Posted(_))));
+        assert!(matches!(post(&store, &work, revision, std::slice::from_ref(&text)).await, Ok(PostOutcome::Posted(_))));
         there.push(text);
     }
     drop(store);
@@ -65,10 +65,10 @@ async fn a_store_closed_while_the_disk_was_full_is_consistent() {
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
     disk.limit(disk.length() + 1);
     let mut there = Vec::new();
-    while let Ok(PostOutcome::Posted(_)) = post(&store, &work, seen, &[large(there.len())]).await {
+    while let Ok(PostOutcome::Posted(_)) = post(&store, &work, revision, &[large(there.len())]).await {
         there.push(large(there.len()));
     }
 
@@ -85,15 +85,15 @@ async fn a_store_recovers_when_its_failed_disk_recovers() {
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
-    assert!(post(&store, &work, seen, &["before".to_owned()]).await.is_ok());
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    assert!(post(&store, &work, revision, &["before".to_owned()]).await.is_ok());
 
     disk.set_failing(true);
-    let failed = post(&store, &work, seen, &["during".to_owned()]).await;
+    let failed = post(&store, &work, revision, &["during".to_owned()]).await;
     assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
     disk.set_failing(false);
     // The store tries again once a second.
-    while post(&store, &work, seen, &["after".to_owned()]).await.is_err() {
+    while post(&store, &work, revision, &["after".to_owned()]).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
 
@@ -108,9 +108,9 @@ async fn reads_alone_let_a_store_recover_after_a_disk_failure() {
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
     disk.set_failing(true);
-    assert!(post(&store, &work, seen, &["lost".to_owned()]).await.is_err());
+    assert!(post(&store, &work, revision, &["lost".to_owned()]).await.is_err());
     disk.set_failing(false);
 
     while store.get_stats(&work, false).await.is_err() {
@@ -127,11 +127,11 @@ async fn concurrent_writes_share_a_sync_and_reads_need_none() {
     let store = open(&disk);
     let work = queue("work");
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let seen = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
     let before = disk.syncs();
 
     let texts: Vec<String> = (0..POSTS).map(|number| number.to_string()).collect();
-    let posts = texts.iter().map(|text| post(&store, &work, seen, std::slice::from_ref(text)));
+    let posts = texts.iter().map(|text| post(&store, &work, revision, std::slice::from_ref(text)));
     assert!(futures::future::join_all(posts).await.iter().all(Result::is_ok));
     let by_posts = disk.syncs() - before;
     texts_in(&store, &work).await;

@@ -39,13 +39,13 @@ fn metadata(keys: serde_json::Value) -> Metadata {
 }
 
 /// Posts these texts in one request.
-async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[String]) -> Result<PostOutcome, Error> {
+async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[String]) -> Result<PostOutcome, Error> {
     let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text), assignment: None };
     let messages: Vec<NewMessage> = texts.iter().map(message).collect();
     store
         .post_messages(
             queue,
-            &Post { last_known_revision: seen, client: &client(), messages: &messages, idempotency: None },
+            &Post { last_known_revision: revision, client: &client(), messages: &messages, idempotency: None },
         )
         .await
 }

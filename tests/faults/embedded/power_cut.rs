@@ -128,9 +128,9 @@ async fn without_syncs_a_power_cut_loses_only_the_latest_changes() {
         store.create_queue(&queue("work"), &metadata(json!({}))).await.unwrap();
         drop(store);
         let store = open(Fsync::Off);
-        let seen = store.get_queue(&queue("work")).await.unwrap().unwrap().revision;
+        let revision = store.get_queue(&queue("work")).await.unwrap().unwrap().revision;
         for name in &names {
-            post(&store, &queue("work"), seen, std::slice::from_ref(name)).await.unwrap();
+            post(&store, &queue("work"), revision, std::slice::from_ref(name)).await.unwrap();
         }
         if is_cut {
             disk.cut(&mut random);
@@ -149,13 +149,13 @@ async fn without_syncs_a_power_cut_loses_only_the_latest_changes() {
 /// Posts until the store fails.
 async fn produce(store: EmbeddedStore, shared: Arc<SharedState>, name: String, mut random: Random) {
     let work = queue("work");
-    let Ok(Some(seen)) = store.get_queue(&work).await else {
+    let Ok(Some(current)) = store.get_queue(&work).await else {
         return;
     };
     for number in 0.. {
         let names: Vec<String> = (0..random.within(1..=4)).map(|part| format!("{name}/{number}/{part}")).collect();
         shared.note(&names, |_| {});
-        match post(&store, &work, seen.revision, &names).await {
+        match post(&store, &work, current.revision, &names).await {
             Ok(PostOutcome::Posted(_)) => shared.note(&names, |guarantee| guarantee.is_posted = true),
             Ok(other) => panic!("{other:?}"),
             Err(_) => return,

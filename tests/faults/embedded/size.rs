@@ -35,8 +35,8 @@ impl Stage {
         store.get_queue(&self.queue).await.unwrap().unwrap().revision
     }
 
-    async fn post(&self, store: &EmbeddedStore, seen: Revision, count: usize, bytes: usize) {
-        let posting = post(store, &self.queue, seen, &vec!["x".repeat(bytes); count]).await.unwrap();
+    async fn post(&self, store: &EmbeddedStore, revision: Revision, count: usize, bytes: usize) {
+        let posting = post(store, &self.queue, revision, &vec!["x".repeat(bytes); count]).await.unwrap();
         assert!(matches!(posting, PostOutcome::Posted(_)));
     }
 
@@ -59,13 +59,13 @@ async fn the_file_stays_in_proportion_under_steady_load() {
     const AT_ONCE: usize = 200;
     let stage = Stage::new();
     let store = stage.open();
-    let seen = stage.create(&store).await;
+    let revision = stage.create(&store).await;
 
     for _ in 0..LIVE / AT_ONCE {
-        stage.post(&store, seen, AT_ONCE, KB).await;
+        stage.post(&store, revision, AT_ONCE, KB).await;
     }
     for _ in 0..10 * LIVE / AT_ONCE {
-        stage.post(&store, seen, AT_ONCE, KB).await;
+        stage.post(&store, revision, AT_ONCE, KB).await;
         stage.pop(&store, AT_ONCE).await;
     }
 
@@ -77,9 +77,9 @@ async fn the_file_stays_in_proportion_under_steady_load() {
 async fn opening_a_nearly_empty_file_shrinks_it() {
     let stage = Stage::new();
     let store = stage.open();
-    let seen = stage.create(&store).await;
+    let revision = stage.create(&store).await;
     for _ in 0..60 {
-        stage.post(&store, seen, 10, LARGE).await;
+        stage.post(&store, revision, 10, LARGE).await;
     }
     // The message posted last is at the end of the file.
     stage.pop(&store, 590).await;
@@ -102,9 +102,9 @@ async fn compacting_shrinks_a_file_to_its_minimum() {
     let (code, said) = refused(&compact, &[]);
     assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
     let store = stage.open();
-    let seen = stage.create(&store).await;
+    let revision = stage.create(&store).await;
     for _ in 0..20 {
-        stage.post(&store, seen, 200, KB).await;
+        stage.post(&store, revision, 200, KB).await;
     }
     stage.pop(&store, 3_000).await;
     let (code, said) = refused(&compact, &[]);

@@ -28,7 +28,7 @@ impl<T: Table> View<T> {
     ) -> Result<(), Error> {
         let number = row.number;
         let state = self.stored_state(number)?;
-        let mut seen = QueueState {
+        let mut counted = QueueState {
             offset: state.offset,
             logical: state.logical,
             due: state.due,
@@ -43,7 +43,7 @@ impl<T: Table> View<T> {
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("a message's key"))?;
             let id = id_of(queue, &key)?;
             findings.check.messages += 1;
-            seen.total += 1;
+            counted.total += 1;
             findings
                 .expect(rank_of(&key) > last_rank, format_args!("message {id} has the same rank as another message"));
             last_rank = rank_of(&key);
@@ -51,18 +51,24 @@ impl<T: Table> View<T> {
             let located = located.filter(|located| *located.key() == key);
             findings.expect(located.is_some(), format_args!("message {id} or one before it is not in exactly one set"));
             if let Some(located) = located {
-                seen.sharded += u64::from(located.shard.is_some());
+                counted.sharded += u64::from(located.shard.is_some());
                 shards.add(self, (row, &state), (id, &located), findings)?;
-                self.check_message(number, id, (&located, &record), &mut seen, findings)?;
+                self.check_message(number, id, (&located, &record), &mut counted, findings)?;
             }
         }
         findings.expect(entries.next().is_none(), "a set has an entry without a message");
-        findings.expect(state == seen, format_args!("the stored counts are {state:?}, but the contents are {seen:?}"));
+        findings.expect(
+            state == counted,
+            format_args!("the stored counts are {state:?}, but the contents are {counted:?}"),
+        );
         shards.compare(self, (number, &state), findings)?;
         let forgotten = state.delayed > 0 || (state.offset, state.logical) == (0, 0);
         findings.expect(forgotten, "no message is delayed, but a logical time is stored");
-        let ends = self.all_of(number, Part::Expiration)?.count() as u64;
-        findings.expect(ends == seen.total, format_args!("{} messages have {ends} expirations", seen.total));
+        let expirations = self.all_of(number, Part::Expiration)?.count() as u64;
+        findings.expect(
+            expirations == counted.total,
+            format_args!("{} messages have {expirations} expirations", counted.total),
+        );
         let due = self.first_due(number, &state)?.first();
         findings.expect(state.due <= due, "a change is due before the stored time of the next one");
         self.check_claims(number, findings)
@@ -74,7 +80,7 @@ impl<T: Table> View<T> {
         number: u64,
         id: MessageId,
         (located, record): (&Located, &Bytes),
-        seen: &mut QueueState,
+        counted: &mut QueueState,
         findings: &mut Findings<'_>,
     ) -> Result<(), Error> {
         let (key, entry) = (located.key(), &located.entry);
@@ -90,8 +96,8 @@ impl<T: Table> View<T> {
         findings
             .expect(entry.size == size, format_args!("message {id} has {size:?}, but its entry has {:?}", entry.size));
         let is_in_flight = located.set == Part::InFlight;
-        seen.in_flight += u64::from(is_in_flight);
-        seen.delayed += u64::from(located.set == Part::Delayed);
+        counted.in_flight += u64::from(is_in_flight);
+        counted.delayed += u64::from(located.set == Part::Delayed);
         findings.expect(
             is_in_flight || (entry.claim, entry.before) == (None, None),
             format_args!("message {id} is claimed but not in flight"),
@@ -100,17 +106,18 @@ impl<T: Table> View<T> {
             let is_listed = self.claim(number, claim)?.is_some_and(|row| row.keys.contains(key));
             findings.expect(is_listed, format_args!("message {id} has a claim that does not list it"));
         }
-        let is_visible = located.set != Part::Ready || rank_of(key) <= seen.last;
+        let is_visible = located.set != Part::Ready || rank_of(key) <= counted.last;
         findings.expect(is_visible, format_args!("message {id} is available before its rank was assigned"));
-        let end = self.contents.get(&*keys::timed(number, Part::Expiration, entry.ends_s().into(), key))?;
-        findings.expect(end.is_some(), format_args!("message {id} has no expiration"));
+        let expiration =
+            self.contents.get(&*keys::timed(number, Part::Expiration, entry.current_end_s().into(), key))?;
+        findings.expect(expiration.is_some(), format_args!("message {id} has no expiration"));
         Ok(())
     }
 
     fn check_claims(&self, number: u64, findings: &mut Findings<'_>) -> Result<(), Error> {
-        let mut ends = HashMap::new();
+        let mut lease_ends = HashMap::new();
         for (end_us, lease) in self.until(number, Part::Lease, u64::MAX - 1, usize::MAX)? {
-            let other = ends.insert(lease.clone(), end_us);
+            let other = lease_ends.insert(lease.clone(), end_us);
             findings.expect(other.is_none(), "a lease has two ends");
             if let Lease::Claim(id) = Lease::decode(&lease)? {
                 let row = self.claim(number, id)?;
@@ -121,11 +128,11 @@ impl<T: Table> View<T> {
             }
         }
         for entry in self.all_of(number, Part::Claim)? {
-            findings.expect(ends.contains_key(&entry?.0), "a claim has no lease");
+            findings.expect(lease_ends.contains_key(&entry?.0), "a claim has no lease");
         }
         for located in self.entries(number, Part::InFlight, 0)? {
             if let Some(lease) = located?.lease() {
-                findings.expect(ends.contains_key(&lease.encode()), "a message is in flight without a lease");
+                findings.expect(lease_ends.contains_key(&lease.encode()), "a message is in flight without a lease");
             }
         }
         Ok(())

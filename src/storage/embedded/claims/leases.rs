@@ -86,7 +86,7 @@ impl WriteTransaction<'_> {
         let never_claimed = Entry { delivery: None, ..located.entry }.delivery_state();
         let delivery = Some(located.entry.before.unwrap_or(never_claimed));
         let entry = Entry { claim: None, delivery, before: None, ..located.entry };
-        self.move_expiration(number, &entry.key, located.entry.ends_s(), entry.ends_s())?;
+        self.move_expiration(number, &entry.key, located.entry.current_end_s(), entry.current_end_s())?;
         self.move_to(number, located, &Located { set: Part::Ready, entry, ..*located })
     }
 

@@ -15,7 +15,7 @@ impl WriteTransaction<'_> {
         self.put(&keys::message(number, Part::Message, key), record)?;
         self.put_entry(number, located)?;
         self.enter_shard(number, located)?;
-        self.note_expiration(number, key, located.entry.ends_s())?;
+        self.note_expiration(number, key, located.entry.current_end_s())?;
         if located.set == Part::Delayed {
             let offset = self.state(number)?.offset;
             self.note_due(number, rank_of(key).saturating_sub(offset))?;
@@ -48,7 +48,7 @@ impl WriteTransaction<'_> {
     /// Removes a message with all its rows.
     pub(crate) fn remove(&mut self, number: u64, located: &Located) -> Result<(), Error> {
         self.remove_except_expiration(number, located)?;
-        self.remove_key(&keys::timed(number, Part::Expiration, located.entry.ends_s().into(), located.key()))?;
+        self.remove_key(&keys::timed(number, Part::Expiration, located.entry.current_end_s().into(), located.key()))?;
         Ok(())
     }
 

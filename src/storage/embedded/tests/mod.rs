@@ -32,10 +32,10 @@ pub(crate) async fn queue(store: &EmbeddedStore, name: &str, keys: Value) -> Que
 
 /// Posts messages with bodies of about this size.
 pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, bytes: usize) {
-    let seen = store.get_queue(queue).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(queue).await.unwrap().unwrap().revision;
     let body = Body::from_msgpack(rmp_serde::to_vec(&"x".repeat(bytes)).unwrap().into());
     let messages = vec![NewMessage { ttl_s: 300, delay_s: 0, body, assignment: None }; count];
-    let post = Post { last_known_revision: seen, client: &poster(), messages: &messages, idempotency: None };
+    let post = Post { last_known_revision: revision, client: &poster(), messages: &messages, idempotency: None };
     store.post_messages(queue, &post).await.unwrap();
 }
 
@@ -45,12 +45,13 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
     let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
     let metadata = Metadata::from_store(keys.as_object().unwrap().clone());
     store.create_queue(&queue, &metadata).await.unwrap();
-    let seen = store.get_queue(&queue).await.unwrap().unwrap().revision;
+    let revision = store.get_queue(&queue).await.unwrap().unwrap().revision;
     let assignment = Arc::new(Sharding::new(2, 1).unwrap().assign(&Tenant::new("a").unwrap()));
     let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
     let message = NewMessage { ttl_s: 60, delay_s: 0, body, assignment: Some(assignment) };
     let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
-    let post = Post { last_known_revision: seen, client: &client, messages: &vec![message; posted], idempotency: None };
+    let post =
+        Post { last_known_revision: revision, client: &client, messages: &vec![message; posted], idempotency: None };
     store.post_messages(&queue, &post).await.unwrap();
     let claim = NewClaim { limit: 1, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
     let claim = store.create_claim(&queue, &claim).await.unwrap().unwrap().id;

@@ -60,10 +60,10 @@ impl RedisStore {
     /// Visits each due queue of a slot once. A queue that stays due, for instance because its dead
     /// letters cannot be forwarded, is skipped afterwards.
     async fn apply_due_in_slot(&self, slot: u16, now_us: u64, first: Vec<String>) -> Result<u64, Error> {
-        let (mut seen, mut skipped, mut tags) = (HashSet::new(), 0, first);
+        let (mut visited, mut skipped, mut tags) = (HashSet::new(), 0, first);
         while !tags.is_empty() {
             let read = tags.len();
-            tags.retain(|tag| seen.insert(tag.clone()));
+            tags.retain(|tag| visited.insert(tag.clone()));
             skipped += read - tags.len();
             for tag in &tags {
                 self.apply_due_in_queue(slot, tag).await?;
@@ -71,7 +71,7 @@ impl RedisStore {
             sleep(STEP_PAUSE).await;
             tags = self.due_queues(slot, now_us, skipped).await?;
         }
-        Ok(seen.len() as u64)
+        Ok(visited.len() as u64)
     }
 
     async fn apply_due_in_queue(&self, slot: u16, tag: &str) -> Result<(), Error> {

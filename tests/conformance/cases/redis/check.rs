@@ -33,8 +33,8 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
 /// The same for a fair queue whose oldest messages were posted before it became fair.
 async fn fair_store_to_check() -> (Arc<RedisServer>, Subject, QueueId) {
     let (server, subject, queue) = backend().await;
-    let (fair, seen) = (metadata(json!({ "_shards": 8 })), subject.revision(&queue).await);
-    assert_eq!(subject.store().update_queue(&queue, seen, &fair).await, Ok(UpdateOutcome::Done));
+    let (fair, revision) = (metadata(json!({ "_shards": 8 })), subject.revision(&queue).await);
+    assert_eq!(subject.store().update_queue(&queue, revision, &fair).await, Ok(UpdateOutcome::Done));
     let assignment = fair.sharding().map(|sharding| Arc::new(sharding.assign(&Tenant::new("t").unwrap())));
     for delay_s in [0, 60] {
         let batch = vec![NewMessage { delay_s, assignment: assignment.clone(), ..message(LONG_S, 1) }; FAIR];

@@ -21,7 +21,7 @@ async fn post_to_all(subject: &Subject, queues: &[QueueId]) -> Vec<Result<PostOu
     }
     let by = client(1);
     let batch = messages(LONG_S, 1);
-    let posts = queues.iter().zip(revisions).map(|(queue, seen)| subject.try_post(queue, seen, &by, &batch));
+    let posts = queues.iter().zip(revisions).map(|(queue, revision)| subject.try_post(queue, revision, &by, &batch));
     join_all(posts).await
 }
 
