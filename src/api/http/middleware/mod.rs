@@ -2,11 +2,13 @@
 //! way back.
 //!
 //! [`stack`] puts the steps together. From the outside in they are: request log, metrics, body
-//! drain, panic handling, checks of the head, description of an outage, and admission.
+//! drain, panic handling, checks of the head, preflights, description of an outage, and admission.
+//! The headers for web pages of other origins are added last.
 
 pub(super) mod admission;
 pub(super) mod body_drain;
-mod identity;
+mod cors;
+pub(super) mod identity;
 pub(super) mod metering;
 pub(super) mod outage;
 mod request_log;
