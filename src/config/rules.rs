@@ -4,7 +4,9 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
+use super::cors;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -20,6 +22,10 @@ pub(super) enum ValueRule {
     Address,
     /// An address to listen on, or an empty text.
     OptionalAddress,
+    /// `"*"` or a list of web origins.
+    WebOrigins,
+    /// The id of a project, or an empty text.
+    OptionalProject,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -86,6 +92,9 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
+    ("transport.client_id", ValueRule::OneOf(&["required", "optional"])),
+    ("transport.default_project", ValueRule::OptionalProject),
+    ("transport.cors_origins", ValueRule::WebOrigins),
     ("signed_url.secret_key", ValueRule::Secret),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
@@ -115,7 +124,14 @@ impl ValueRule {
         let typed = match self {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
-            Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
+            Self::WebOrigins => Some(cors::parse(text)),
+            Self::OneOf(_)
+            | Self::Address
+            | Self::OptionalAddress
+            | Self::OptionalProject
+            | Self::Store
+            | Self::Filter
+            | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
@@ -130,6 +146,10 @@ impl ValueRule {
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
+            (Self::WebOrigins, value) => cors::origins(value).is_ok(),
+            (Self::OptionalProject, Value::String(text)) => {
+                text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control)
+            }
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
@@ -147,6 +167,16 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
+            Self::WebOrigins => {
+                "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and host, \
+                                 and its port unless that is the default, in lower case"
+                    .to_owned()
+            }
+            Self::OptionalProject => {
+                format!(
+                    "the id of a project, with at most {PROJECT_ID_CHARS_MAX} characters and no control characters, or empty"
+                )
+            }
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
