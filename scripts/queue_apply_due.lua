@@ -62,7 +62,7 @@ local function visit_ranks(first, last, now_s)
       last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
     end
   end
-  local examined, earliest = 0, NEVER
+  local examined, earliest, expired_count = 0, NEVER, 0
   for i, set in ipairs({ready, in_flight, delayed}) do
     local expired = {}
     for _, entry in ipairs(found[i]) do
@@ -78,6 +78,10 @@ local function visit_ranks(first, last, now_s)
       examined = examined + 1
     end
     remove_messages(set, expired)
+    expired_count = expired_count + #expired
+  end
+  if expired_count > 0 then
+    redis.call('HINCRBY', queue, 'te', expired_count)
   end
   return last_visited, earliest, examined
 end

@@ -5,7 +5,8 @@
 --                      or purged, c last visible rank, o last number of a dead letter, f sharding
 --                      of a fair queue (fair.lua), l logical time while any message is delayed
 --                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
---                      a block of expirations (queue_apply_due.lua)
+--                      a block of expirations (queue_apply_due.lua); totals since the queue was
+--                      created, absent for 0: tp messages posted, te expired, td dead-lettered
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:

@@ -1,12 +1,12 @@
 -- Loads the fields of the queue that most operations need. Returns whether due changes must be
 -- applied first: then the driver runs queue_apply_due and tries again.
-local revision, policy_packed, fairness_packed, last_visible, logical_packed
+local revision, policy_packed, fairness_packed, last_visible, logical_packed, posted_total
 -- What fair.lua has read from `fairness_packed`; nil before that.
 local loaded_fairness
 local function load_queue()
   local last_text, next_due_text
-  revision, policy_packed, fairness_packed, last_text, logical_packed, next_due_text =
-    unpack(redis.call('HMGET', queue, 'v', 'p', 'f', 'c', 'l', 'd'))
+  revision, policy_packed, fairness_packed, last_text, logical_packed, next_due_text, posted_total =
+    unpack(redis.call('HMGET', queue, 'v', 'p', 'f', 'c', 'l', 'd', 'tp'))
   last_visible, next_due, loaded_fairness = tonumber(last_text) or 0, tonumber(next_due_text), nil
   if next_due and now >= next_due then
     return true

@@ -147,6 +147,7 @@ impl Broker {
             let step = if query.has_filter() { NAMES_PER_STEP } else { NAMES_PER_STEP.min(limit - page.len()) };
             let listing = QueueListing {
                 after: after.as_deref(),
+                name_prefix: None,
                 name_part: query.name.as_deref(),
                 examined_max: step.min(left),
             };

@@ -33,5 +33,5 @@ pub use queue_id::{QueueId, QueueName};
 pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
-pub use stats::{Details, Holding, Stats};
+pub use stats::{Details, Holding, Stats, Summary, Totals};
 pub use warning::{Warning, WithWarnings};

@@ -7,17 +7,18 @@ use async_trait::async_trait;
 use bytes::{Buf, BufMut};
 use redb::ReadableTable;
 
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision};
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision, Summary};
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::messages::summary;
 use crate::storage::embedded::rows::keys;
 use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{Error, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
 /// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks that
 /// the queue may have assigned.
@@ -52,11 +53,12 @@ impl QueueStore for EmbeddedStore {
 
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         let of = keys::queues_prefix(project);
-        let after = listing.after.map(|after| [&of[..], after.as_bytes()].concat());
-        let (name_part, examined_max) = (listing.name_part.map(str::to_owned), listing.examined_max);
+        let [after, prefix, part] =
+            [listing.after, listing.name_prefix, listing.name_part].map(|text| text.map(str::to_owned));
+        let examined_max = listing.examined_max;
         self.read(move |view| {
-            let listing = QueueListing { after: None, name_part: name_part.as_deref(), examined_max };
-            view.list(&of, after.as_deref(), &listing)
+            let (name_prefix, name_part) = (prefix.as_deref(), part.as_deref());
+            view.list(&of, &QueueListing { after: after.as_deref(), name_prefix, name_part, examined_max })
         })
         .await
     }
@@ -65,14 +67,30 @@ impl QueueStore for EmbeddedStore {
         let project = project.clone();
         self.read(move |view| view.count(&project)).await
     }
+
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        summary::summarize_queues(self, queues).await
+    }
+
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
+        let after = after.map_or_else(|| keys::project_counts_prefix().to_vec(), keys::project_count);
+        self.read(move |view| view.list_projects(&after, examined_max)).await
+    }
 }
 
 impl<T: Table> View<T> {
-    /// Lists queues whose keys begin with `of` and follow the key `after`.
-    fn list(&self, of: &[u8], after: Option<&[u8]>, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let from = after.map_or(Bound::Included(of), Bound::Excluded);
-        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*keys::prefix_end(of))))?;
+    /// Lists queues of the project whose keys begin with `of`.
+    fn list(&self, of: &[u8], listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+        let key = |text: &str| [of, text.as_bytes()].concat();
+        let first = key(listing.name_prefix.unwrap_or_default());
+        let (end, after) = (keys::prefix_end(&first), listing.after.map(key));
         let (mut page, mut examined) = (QueuePage::default(), 0);
+        let from = match &after {
+            Some(after) if *after >= end => return Ok(page),
+            Some(after) if *after >= first => Bound::Excluded(&after[..]),
+            _ => Bound::Included(&first[..]),
+        };
+        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*end)))?;
         for entry in entries.take(listing.examined_max) {
             let (key, row) = entry?;
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
@@ -93,6 +111,22 @@ impl<T: Table> View<T> {
             Some(count) => count.value().try_get_u64().map_err(|_| damaged("the number of queues")),
             None => Ok(0),
         }
+    }
+
+    /// Lists projects with the number of their queues, whose keys follow this one.
+    fn list_projects(&self, after: &[u8], examined_max: usize) -> Result<ProjectPage, Error> {
+        let end = keys::prefix_end(&keys::project_counts_prefix());
+        let mut page = ProjectPage::default();
+        let counts = self.registry.range::<&[u8]>((Bound::Excluded(after), Bound::Excluded(&*end)))?;
+        for entry in counts.take(examined_max) {
+            let (key, count) = entry?;
+            let project = keys::decode_project(key.value()).ok_or_else(|| damaged("a project's id"))?;
+            let count = count.value().try_get_u64().map_err(|_| damaged("the number of queues"))?;
+            page.projects.push((project, count));
+        }
+        let last = page.projects.last().filter(|_| page.projects.len() == examined_max);
+        page.reached = last.map(|(project, _)| project.clone());
+        Ok(page)
     }
 }
 

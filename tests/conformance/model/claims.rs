@@ -97,6 +97,7 @@ impl Run<'_> {
         let is_dead = |message: &ExpectedMessage| most.is_some_and(|most| message.claim_count >= most);
         let (moved, left): (Vec<ExpectedMessage>, Vec<ExpectedMessage>) = taken.iter().map(find).partition(is_dead);
         self.feed.retain(|message| !moved.contains(message));
+        self.totals.dead_lettered += moved.len() as u64;
         self.moved.extend(moved);
         left
     }
@@ -245,7 +246,7 @@ impl Run<'_> {
         assert_eq!(self.subject.delete_with_claim(&self.queue, id, claim).await, expected);
 
         if expected == DeleteOutcome::Done {
-            self.feed.retain(|message| message.id != id);
+            self.delete(|message| message.id == id);
         }
         assert_eq!(
             self.subject.feed_with_claimed(&self.queue, 100, None).await,
@@ -262,7 +263,7 @@ impl Run<'_> {
 
         assert_eq!(deletion, if allowed { DeleteOutcome::Done } else { DeleteOutcome::NotClaimed });
         if allowed {
-            self.feed.retain(|message| !ids.contains(&message.id));
+            self.delete(|message| ids.contains(&message.id));
         }
     }
 }

@@ -7,6 +7,7 @@
 mod claims;
 mod fairness;
 mod operations;
+mod totals;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
-use sukkal::domain::{Body, ClaimId, Creation, Message, MessageId, Metadata, NewMessage, QueueId, Revision, Scope};
+use sukkal::domain::{
+    Body, ClaimId, Creation, Message, MessageId, Metadata, NewMessage, QueueId, Revision, Scope, Totals,
+};
 use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
 
 use self::claims::ExpectedClaim;
@@ -86,6 +89,8 @@ pub(in crate::conformance) struct Run<'a> {
     pub(in crate::conformance) kind: Kind,
     pub(in crate::conformance) fairness: Fairness,
     pub(in crate::conformance) popped: Vec<PoppedAndExpected>,
+    /// The expected totals of the queue.
+    pub(in crate::conformance) totals: Totals,
 }
 
 impl<'a> Run<'a> {
@@ -111,6 +116,7 @@ impl<'a> Run<'a> {
             kind,
             fairness: Fairness::default(),
             popped: Vec::new(),
+            totals: Totals::default(),
         }
     }
 
@@ -121,6 +127,7 @@ impl<'a> Run<'a> {
             self.apply_due_changes();
         }
         self.check_details().await;
+        self.check_summary().await;
         self.check_feed().await;
         self.check_dead_letters().await;
         self.subject.delete(&self.queue).await;
@@ -130,12 +137,15 @@ impl<'a> Run<'a> {
     pub(in crate::conformance) fn apply_due_changes(&mut self) {
         self.expire_claims();
         let now_s = self.now_s;
-        self.feed.retain(|message| message.expires_s > now_s);
+        self.totals.expired += self.remove(|message| message.expires_s <= now_s);
         self.release_due();
     }
 
     /// Messages that were popped before a purge are not restored.
     async fn purge(&mut self) {
+        // A purge deletes messages that have expired and that no operation has seen since.
+        self.subject.count(&self.queue).await;
+        self.delete(|_| true);
         self.subject.store().purge_messages(&self.queue).await.expect("the store answers");
         (self.feed, self.claims, self.popped) = (Vec::new(), Vec::new(), Vec::new());
     }
@@ -147,6 +157,7 @@ impl<'a> Run<'a> {
                 self.subject.delete(&self.queue).await;
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
                 (self.fairness, self.popped) = (Fairness::default(), Vec::new());
+                self.totals = Totals::default();
             }
             Operation::Purge => self.purge().await,
             Operation::Update(settings) => self.update(settings).await,
@@ -168,7 +179,7 @@ impl<'a> Run<'a> {
             Operation::DeleteMessages(picks) => {
                 let ids = self.picked_ids(&picks);
                 self.subject.delete_messages(&self.queue, &ids).await;
-                self.feed.retain(|message| !ids.contains(&message.id));
+                self.delete(|message| ids.contains(&message.id));
             }
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
             Operation::Pop(limit) => drop(self.pop(limit).await),
@@ -301,6 +312,7 @@ impl<'a> Run<'a> {
     /// Compares the stats and the detailed stats with the model.
     async fn check_stats(&mut self) {
         self.check_details().await;
+        self.check_summary().await;
         let stats = self.subject.stats(&self.queue).await;
         let ends = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
         assert_eq!(stats.total, self.feed.len() as u64);
@@ -338,6 +350,7 @@ impl<'a> Run<'a> {
         }
         let Ok(PostOutcome::Posted(ids)) = posting else { panic!("not posted: {posting:?}") };
         assert_eq!(ids.len(), count);
+        self.totals.posted += count as u64;
         let shards = self.assign_shards(&batch);
         let expires_s = self.now_s + i64::from(ttl_s);
         let last =
@@ -416,6 +429,8 @@ impl<'a> Run<'a> {
         if self.state.is_some() && self.has_delayed() {
             let ids = self.subject.post(&self.queue, &crate::conformance::support::subject::messages(60, 1)).await;
             self.subject.delete_messages(&self.queue, &ids).await;
+            self.totals.posted += 1;
+            self.totals.deleted += 1;
             self.fairness.last = self.fairness.last.max(ids[0].rank());
         }
     }

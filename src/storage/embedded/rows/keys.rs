@@ -72,6 +72,11 @@ pub(crate) fn project_count(project: &ProjectId) -> Vec<u8> {
     [&[PROJECTS], project.as_str().as_bytes()].concat()
 }
 
+/// Returns the project of such a key.
+pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
+    ProjectId::new(str::from_utf8(key.strip_prefix(&[PROJECTS])?).ok()?)
+}
+
 /// Returns the common prefix of the keys of all those numbers.
 pub(crate) fn project_counts_prefix() -> [u8; 1] {
     [PROJECTS]

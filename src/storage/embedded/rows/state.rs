@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 84;
+const STATE_BYTES: usize = 108;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,11 @@ pub(crate) struct QueueState {
     pub(crate) preferred_in_a_row: u16,
     /// One bit for each block of shards: whether the block has available messages.
     pub(crate) busy: u64,
+    /// Totals since the queue was created: messages that were posted, have expired, and became dead
+    /// letters of another queue.
+    pub(crate) posted: u64,
+    pub(crate) expired: u64,
+    pub(crate) dead_lettered: u64,
 }
 
 impl Default for QueueState {
@@ -52,6 +57,9 @@ impl Default for QueueState {
             turn: 0,
             preferred_in_a_row: 0,
             busy: 0,
+            posted: 0,
+            expired: 0,
+            dead_lettered: 0,
         }
     }
 }
@@ -66,7 +74,9 @@ impl QueueState {
         bytes.put_u64(self.boundary);
         bytes.put_u16(self.turn);
         bytes.put_u16(self.preferred_in_a_row);
-        bytes.put_u64(self.busy);
+        for number in [self.busy, self.posted, self.expired, self.dead_lettered] {
+            bytes.put_u64(number);
+        }
         bytes
     }
 
@@ -88,6 +98,9 @@ impl QueueState {
             turn: numbers.get_u16(),
             preferred_in_a_row: numbers.get_u16(),
             busy: numbers.get_u64(),
+            posted: numbers.get_u64(),
+            expired: numbers.get_u64(),
+            dead_lettered: numbers.get_u64(),
         })
     }
 
@@ -99,8 +112,8 @@ impl QueueState {
 
     /// Returns the state after all messages are gone.
     pub(crate) fn emptied(&self) -> Self {
-        let Self { last, boundary, turn, preferred_in_a_row, .. } = *self;
-        Self { last, boundary, turn, preferred_in_a_row, ..Self::default() }
+        let Self { last, boundary, turn, preferred_in_a_row, posted, expired, dead_lettered, .. } = *self;
+        Self { last, boundary, turn, preferred_in_a_row, posted, expired, dead_lettered, ..Self::default() }
     }
 
     /// Returns the number of messages in a set.
@@ -186,6 +199,9 @@ mod tests {
             turn: 1_025,
             preferred_in_a_row: 10,
             busy: 11,
+            posted: 12,
+            expired: 13,
+            dead_lettered: 14,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);
