@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 84;
+const STATE_BYTES: usize = 100;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub(crate) struct QueueState {
     pub(crate) preferred_in_a_row: u16,
     /// One bit for each block of shards: whether the block has available messages.
     pub(crate) busy: u64,
+    /// The last fence, or a number below which every fence of an earlier queue of the same name is.
+    pub(crate) fence: u64,
+    /// Number of messages that claims have taken so far.
+    pub(crate) claimed: u64,
 }
 
 impl Default for QueueState {
@@ -52,6 +56,8 @@ impl Default for QueueState {
             turn: 0,
             preferred_in_a_row: 0,
             busy: 0,
+            fence: 0,
+            claimed: 0,
         }
     }
 }
@@ -67,6 +73,8 @@ impl QueueState {
         bytes.put_u16(self.turn);
         bytes.put_u16(self.preferred_in_a_row);
         bytes.put_u64(self.busy);
+        bytes.put_u64(self.fence);
+        bytes.put_u64(self.claimed);
         bytes
     }
 
@@ -88,6 +96,8 @@ impl QueueState {
             turn: numbers.get_u16(),
             preferred_in_a_row: numbers.get_u16(),
             busy: numbers.get_u64(),
+            fence: numbers.get_u64(),
+            claimed: numbers.get_u64(),
         })
     }
 
@@ -99,8 +109,8 @@ impl QueueState {
 
     /// Returns the state after all messages are gone.
     pub(crate) fn emptied(&self) -> Self {
-        let Self { last, boundary, turn, preferred_in_a_row, .. } = *self;
-        Self { last, boundary, turn, preferred_in_a_row, ..Self::default() }
+        let Self { last, boundary, turn, preferred_in_a_row, fence, claimed, .. } = *self;
+        Self { last, boundary, turn, preferred_in_a_row, fence, claimed, ..Self::default() }
     }
 
     /// Returns the number of messages in a set.
@@ -186,6 +196,8 @@ mod tests {
             turn: 1_025,
             preferred_in_a_row: 10,
             busy: 11,
+            fence: 12,
+            claimed: 13,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);
