@@ -30,8 +30,11 @@ local function expire_leases()
     if #lease == CLAIM_BYTES then
       local row = rows[next_row]
       next_row = next_row + 1
-      for _, entry in ipairs(row and split(string.sub(row, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES) or {}) do
-        entries[#entries + 1] = entry
+      if row then
+        local _, _, _, _, next_byte = struct.unpack(CLAIM, row)
+        for _, entry in ipairs(split(string.sub(row, next_byte), IN_FLIGHT_BYTES)) do
+          entries[#entries + 1] = entry
+        end
       end
     else
       entries[#entries + 1] = string.sub(lease, #RETURNED + 1)

@@ -5,6 +5,8 @@
 -- (logical_time.lua), so its position in the feed is already fixed. No delayed message that is not
 -- yet due has a rank before a visible message.
 local GAPS_TRIED = 16
+-- Field tp of the queue, which the script loads with the queue.
+local posted_total
 
 local function count_delayed(from, count)
   return redis.call('ZCOUNT', delayed, decimal(from), decimal(from + count - 1))

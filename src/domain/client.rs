@@ -61,6 +61,12 @@ impl fmt::Display for ClientIdRule {
 }
 
 impl ClientId {
+    /// Returns the id with this text, as a store keeps it.
+    #[must_use]
+    pub fn from_store(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

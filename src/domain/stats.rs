@@ -60,6 +60,8 @@ pub struct Totals {
     /// Messages that were posted, dead letters that have arrived, and popped messages that were
     /// restored because they did not reach their client.
     pub posted: u64,
+    /// Messages that claims have taken; a message counts once for each claim.
+    pub claimed: u64,
     /// Messages that were deleted, popped or purged.
     pub deleted: u64,
     /// Messages that have expired.
@@ -69,12 +71,12 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns the totals of a queue that has `present` messages now. Deletions are not counted when
-    /// they happen, because every other end of a message is.
+    /// Returns these totals with `deleted`, which is not counted when it happens: every message that
+    /// is not among the `present` ones of the queue, and ended in no other way, was deleted.
     #[must_use]
-    pub fn of(posted: u64, expired: u64, dead_lettered: u64, present: u64) -> Self {
-        let deleted = posted.saturating_sub(expired).saturating_sub(dead_lettered).saturating_sub(present);
-        Self { posted, deleted, expired, dead_lettered }
+    pub fn with_deleted(self, present: u64) -> Self {
+        let others = self.expired + self.dead_lettered + present;
+        Self { deleted: self.posted.saturating_sub(others), ..self }
     }
 }
 

@@ -144,6 +144,11 @@ suite! {
             a_claim_stays_live_when_the_clock_steps_back,
             an_expired_claim_stays_expired_when_the_clock_steps_back,
         ],
+        fences: [
+            the_fence_of_a_claim_is_the_time_or_follows_the_last_one,
+            a_claim_keeps_its_fence,
+            fences_rise_after_a_purge_and_in_a_recreated_queue,
+        ],
         life_extension: [
             a_message_that_would_expire_before_its_claim_is_extended,
             an_extended_message_expires_exactly_after_ttl_and_grace,

@@ -13,8 +13,8 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Stats,
-    Summary, Term,
+    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision,
+    Stats, Summary, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
@@ -179,7 +179,7 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
         self.store.get_claim(queue, id).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
         self.store.renew_claim(queue, id, term).await
     }
 

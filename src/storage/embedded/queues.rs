@@ -20,8 +20,8 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
-/// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks that
-/// the queue may have assigned.
+/// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks and
+/// fences that the queue may have assigned.
 const TOMBSTONE_KEPT_US: u64 = 24 * 3_600 * 1_000_000;
 
 #[async_trait]
@@ -139,7 +139,7 @@ impl WriteTransaction<'_> {
         let last = self.take_tombstone(queue)?;
         let revision = self.now_us(queue).max(last + 1);
         let number = self.new_number()?;
-        self.change_state(number, |state| state.last = revision)?;
+        self.change_state(number, |state| (state.last, state.fence) = (revision, revision))?;
         self.put_row(queue, number, Revision(revision), metadata)?;
         let count = self.view.count(queue.project())? + 1;
         self.put_registry(&keys::project_count(queue.project()), &count.to_be_bytes())?;
@@ -166,14 +166,15 @@ impl WriteTransaction<'_> {
         Ok(Step::Done(UpdateOutcome::Done))
     }
 
-    /// Deletes the queue, if it exists. The next queue of that name starts after its last rank,
-    /// even if the clock steps back.
+    /// Deletes the queue, if it exists. The next queue of that name starts after its last rank and
+    /// its last fence, even if the clock steps back.
     fn delete(&mut self, queue: &QueueId) -> Result<(), Error> {
         let Some(row) = self.view.row(queue)? else {
             return Ok(());
         };
-        let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
-        self.put_tombstone(queue, next_rank.max(row.revision.0 + 1) - 1)?;
+        let state = self.state(row.number)?;
+        let last = state.next_rank(self.now_us(queue)) - 1;
+        self.put_tombstone(queue, last.max(row.revision.0).max(state.fence))?;
         self.remove_registry(&keys::queue(queue))?;
         let (project, count) = (keys::project_count(queue.project()), self.view.count(queue.project())?);
         if count > 1 {
@@ -215,8 +216,8 @@ impl WriteTransaction<'_> {
         self.put_registry_until(end_us, &keys::tombstone(queue), &tombstone)
     }
 
-    /// Removes the tombstone. Returns the last rank that an earlier queue of that name may have
-    /// assigned; 0 if there was none recently.
+    /// Removes the tombstone. Returns the last rank or fence that an earlier queue of that name may
+    /// have assigned; 0 if there was none recently.
     fn take_tombstone(&mut self, queue: &QueueId) -> Result<u64, Error> {
         let key = keys::tombstone(queue);
         let Some(tombstone) = self.remove_registry(&key)? else {

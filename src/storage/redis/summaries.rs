@@ -44,9 +44,15 @@ impl RedisStore {
             "summary" => {
                 let now_us = reply.number()?;
                 let messages = read_holding(&mut reply, now_us)?;
-                let [posted, expired, dead_lettered] = [reply.number()?, reply.number()?, reply.number()?];
                 let present = messages.available + messages.delayed + messages.claimed;
-                Ok(Some(Summary { messages, totals: Totals::of(posted, expired, dead_lettered, present) }))
+                let totals = Totals {
+                    posted: reply.number()?,
+                    claimed: reply.number()?,
+                    expired: reply.number()?,
+                    dead_lettered: reply.number()?,
+                    deleted: 0,
+                };
+                Ok(Some(Summary { messages, totals: totals.with_deleted(present) }))
             }
             kind => Err(reply::unknown_kind(QUEUE_SUMMARY.name, kind)),
         }

@@ -19,6 +19,7 @@ pub(super) mod fair_shard_changes;
 pub(super) mod fair_tenant_expiry;
 pub(super) mod fair_turns;
 pub(super) mod feed;
+pub(super) mod fences;
 pub(super) mod idempotency;
 pub(super) mod large_messages;
 pub(super) mod life_extension;

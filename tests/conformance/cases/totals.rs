@@ -40,7 +40,7 @@ pub(in crate::conformance) async fn each_message_counts_where_it_ends(subject: &
     subject.pop(&queue, 2).await;
     let claim = subject.claim(&queue, 3, 600).await;
     subject.delete_with_claim(&queue, ids[2], Some(claim.id)).await;
-    let totals = Totals { posted: 12, deleted: 4, ..Totals::default() };
+    let totals = Totals { posted: 12, claimed: 3, deleted: 4, ..Totals::default() };
     assert_eq!(subject.totals(&queue).await, totals);
 
     subject.release(&queue, claim.id).await;
@@ -61,7 +61,7 @@ pub(in crate::conformance) async fn a_queue_that_is_its_own_dead_letter_queue_co
 
     assert_eq!(subject.claim_for(&queue, 3, 600, 60).await, None);
 
-    let totals = Totals { posted: 6, dead_lettered: 3, ..Totals::default() };
+    let totals = Totals { posted: 6, claimed: 3, dead_lettered: 3, ..Totals::default() };
     assert_eq!(subject.totals(&queue).await, totals);
 }
 
@@ -72,7 +72,7 @@ pub(in crate::conformance) async fn a_purge_counts_as_deletion(subject: &Subject
     subject.store().purge_messages(&queue).await.expect(OK);
     subject.post(&queue, &messages(LONG_S, 1)).await;
 
-    assert_eq!(subject.totals(&queue).await, Totals { posted: 6, deleted: 5, ..Totals::default() });
+    assert_eq!(subject.totals(&queue).await, Totals { posted: 6, claimed: 2, deleted: 5, ..Totals::default() });
 }
 
 pub(in crate::conformance) async fn a_restored_message_counts_as_posted_again(subject: &Subject) {
@@ -94,7 +94,8 @@ pub(in crate::conformance) async fn a_recreated_queue_starts_at_zero(subject: &S
     subject.release(&queue, claim.id).await;
     subject.pop(&queue, 1).await;
     subject.advance(&queue, Duration::from_secs(62)).await;
-    assert_eq!(subject.totals(&queue).await, Totals { posted: 4, expired: 3, dead_lettered: 1, ..Totals::default() });
+    let totals = Totals { posted: 4, claimed: 1, deleted: 0, expired: 3, dead_lettered: 1 };
+    assert_eq!(subject.totals(&queue).await, totals);
 
     subject.delete(&queue).await;
     assert_eq!(subject.totals(&queue).await, Totals::default());
@@ -142,7 +143,7 @@ pub(in crate::conformance) async fn totals_never_fall(subject: &Subject) {
 /// Returns the totals of a queue, after checking that none is lower than before.
 async fn grown(subject: &Subject, queue: &QueueId, last: Totals) -> Totals {
     let summary = subject.summary(queue).await;
-    let Totals { posted, deleted, expired, dead_lettered } = summary.totals;
+    let Totals { posted, claimed, deleted, expired, dead_lettered } = summary.totals;
     let fell =
         [(posted, last.posted), (deleted, last.deleted), (expired, last.expired), (dead_lettered, last.dead_lettered)];
     assert!(fell.iter().all(|(now, before)| now >= before), "{:?} after {last:?}", summary.totals);

@@ -1,18 +1,19 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, MessageId, NewClaim, QueueId, Term};
+use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
 use crate::conformance::cases::fair_helpers::shard;
 use crate::conformance::cases::turn_model::UNSHARDED;
-use crate::conformance::support::subject::ids_of;
+use crate::conformance::support::subject::{client, ids_of};
 
 /// A claim that should be live.
 #[derive(Clone, Debug)]
 pub(in crate::conformance) struct ExpectedClaim {
     id: ClaimId,
+    fence: Fence,
     ttl_s: u32,
     since_s: i64,
     /// Ids of the messages that the claim took, in order of delivery.
@@ -166,7 +167,7 @@ impl Run<'_> {
         let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
         let shards = prefer.iter().map(|number| shard(*number)).collect();
 
-        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards };
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
         let claim = self.subject.claim_as(&self.queue, new).await;
 
         let expected = self.deliver(limit, prefer);
@@ -183,7 +184,9 @@ impl Run<'_> {
             message.claim_count += counts;
         }
         self.add_to_claim(claim.id, &delivered, ttl_s, grace_s);
-        self.claims.push(ExpectedClaim { id: claim.id, ttl_s, since_s: self.now_s, delivered });
+        assert!(self.last_fence < Some(claim.fence), "{} does not follow {:?}", claim.fence, self.last_fence);
+        self.last_fence = Some(claim.fence);
+        self.claims.push(ExpectedClaim { id: claim.id, fence: claim.fence, ttl_s, since_s: self.now_s, delivered });
         self.all_claim_ids.push(claim.id);
         let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
         assert_eq!(lives, self.ttls_of(claim.id));
@@ -205,7 +208,8 @@ impl Run<'_> {
 
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(expected)) = (claim, expected) {
-            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (expected.ttl_s, self.ids_of_claim(id)));
+            assert_eq!((claim.ttl_s, claim.fence), (expected.ttl_s, expected.fence));
+            assert_eq!(ids_of(&claim.messages), self.ids_of_claim(id));
             let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
             assert_eq!(lives, self.ttls_of(id));
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
@@ -218,7 +222,7 @@ impl Run<'_> {
 
         let renewal = self.subject.renew(&self.queue, id, ttl_s, grace_s).await;
 
-        assert_eq!(renewal, if self.is_live(id) { ClaimOutcome::Done } else { ClaimOutcome::Gone });
+        assert_eq!(renewal, self.claims.iter().find(|expected| expected.id == id).map(|expected| expected.fence));
         let now_s = self.now_s;
         if let Some(expected) = self.claims.iter_mut().find(|expected| expected.id == id) {
             (expected.ttl_s, expected.since_s) = (ttl_s, now_s);

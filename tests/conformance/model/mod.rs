@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
 use sukkal::domain::{
-    Body, ClaimId, Creation, Message, MessageId, Metadata, NewMessage, QueueId, Revision, Scope, Totals,
+    Body, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewMessage, QueueId, Revision, Scope, Totals,
 };
 use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
 
@@ -75,6 +75,7 @@ pub(in crate::conformance) struct Run<'a> {
     all_ids: Vec<MessageId>,
     pub(in crate::conformance) claims: Vec<ExpectedClaim>,
     pub(in crate::conformance) all_claim_ids: Vec<ClaimId>,
+    pub(in crate::conformance) last_fence: Option<Fence>,
     last_revision: Revision,
     started_us: u64,
     pub(in crate::conformance) now_s: i64,
@@ -106,6 +107,7 @@ impl<'a> Run<'a> {
             all_ids,
             claims,
             all_claim_ids,
+            last_fence: None,
             last_revision: Revision(0),
             started_us: u64::try_from(real.as_micros()).expect("it fits"),
             now_s: 0,

@@ -5,6 +5,7 @@ use tokio::task::yield_now;
 use crate::domain::{Holding, QueueId, Summary, Totals};
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys::Part;
+use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::writer::Step;
@@ -75,7 +76,8 @@ impl<T: Table> View<T> {
             claimed: state.in_flight,
             oldest_age_s: oldest.map(|located| now_us.saturating_sub(rank_of(located.key())) / 1_000_000),
         };
-        let totals = Totals::of(state.posted, state.expired, state.dead_lettered, state.total);
-        Ok(Some(Summary { messages, totals }))
+        let QueueState { posted, claimed, expired, dead_lettered, .. } = state;
+        let totals = Totals { posted, claimed, expired, dead_lettered, deleted: 0 };
+        Ok(Some(Summary { messages, totals: totals.with_deleted(state.total) }))
     }
 }
