@@ -8,6 +8,7 @@ mod extract;
 mod memory_budget;
 mod messages;
 mod middleware;
+mod projects;
 mod queues;
 mod resource;
 mod response;
@@ -68,6 +69,7 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 
 fn resources(settings: &Settings) -> Vec<Resource> {
     let mut resources = discovery::routes(settings.admin_mode);
+    resources.extend(projects::routes(settings.admin_mode));
     resources.extend(queues::routes());
     resources.extend(messages::routes());
     resources.extend(claims::routes());

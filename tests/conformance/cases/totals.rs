@@ -144,8 +144,13 @@ pub(in crate::conformance) async fn totals_never_fall(subject: &Subject) {
 async fn grown(subject: &Subject, queue: &QueueId, last: Totals) -> Totals {
     let summary = subject.summary(queue).await;
     let Totals { posted, claimed, deleted, expired, dead_lettered } = summary.totals;
-    let fell =
-        [(posted, last.posted), (deleted, last.deleted), (expired, last.expired), (dead_lettered, last.dead_lettered)];
+    let fell = [
+        (posted, last.posted),
+        (claimed, last.claimed),
+        (deleted, last.deleted),
+        (expired, last.expired),
+        (dead_lettered, last.dead_lettered),
+    ];
     assert!(fell.iter().all(|(now, before)| now >= before), "{:?} after {last:?}", summary.totals);
     let present = summary.messages.available + summary.messages.delayed + summary.messages.claimed;
     assert_eq!(posted, deleted + expired + dead_lettered + present, "{summary:?}");

@@ -180,6 +180,7 @@ impl Run<'_> {
         assert_eq!((counted(&claim.messages), claim.ttl_s), (counted_now, ttl_s));
         self.check_pick_up_delays(&expected, &claim.pickup_delays);
         let delivered = ids_of(&claim.messages);
+        self.totals.claimed += delivered.len() as u64;
         for message in self.feed.iter_mut().filter(|message| delivered.contains(&message.id)) {
             message.claim_count += counts;
         }

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{HeaderMap, Method, Version, header};
+use axum::http::{HeaderMap, Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
 use super::body_drain::RequestBody;
-use super::{identity, signature};
+use super::{identity, operator, signature};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
@@ -53,7 +53,10 @@ pub(super) async fn admit<T, H: Handler<T, Service>>(
     service: &Service,
     handler: H,
 ) -> Result<Response, Error> {
-    let (admitted, warning) = check(&request, &service.settings)?;
+    let Checked { admitted, warning, handled_uri } = check(&request, &service.settings)?;
+    if let Some(uri) = handled_uri {
+        *request.uri_mut() = uri;
+    }
     if let Some(body) = body {
         body.charge_to(service.request_bodies.share(&admitted.client.project));
     }
@@ -65,7 +68,15 @@ pub(super) async fn admit<T, H: Handler<T, Service>>(
     })
 }
 
-fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<Warning>), Error> {
+/// A request that meets [`Access::Caller`].
+struct Checked {
+    admitted: Admitted,
+    warning: Option<Warning>,
+    /// The URL for the handler, if it differs from that of the request.
+    handled_uri: Option<Uri>,
+}
+
+fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -79,12 +90,19 @@ fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<War
     }
     // The EventSource of a browser cannot set headers.
     let query = is_stream.then(|| Query::parse(request.uri().query()));
-    let (client, warning) = identity::caller(request.headers(), query.as_ref(), settings)?;
+    let (mut client, warning) = identity::caller(request.headers(), query.as_ref(), settings)?;
+    let handled_uri = match operator::named_project(request, &client, settings)? {
+        Some((project, uri)) => {
+            client.project = project;
+            Some(uri)
+        }
+        None => None,
+    };
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok((Admitted { client, queue }, warning))
+    Ok(Checked { admitted: Admitted { client, queue }, warning, handled_uri })
 }
 
 /// Returns whether a request reads the messages of a queue.

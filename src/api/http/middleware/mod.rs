@@ -8,6 +8,7 @@ pub(super) mod admission;
 pub(super) mod body_drain;
 mod identity;
 pub(super) mod metering;
+mod operator;
 pub(super) mod outage;
 mod request_log;
 mod signature;
