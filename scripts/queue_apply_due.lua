@@ -30,8 +30,11 @@ local function expire_leases()
     if #lease == CLAIM_BYTES then
       local row = rows[next_row]
       next_row = next_row + 1
-      for _, entry in ipairs(row and split(string.sub(row, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES) or {}) do
-        entries[#entries + 1] = entry
+      if row then
+        local _, _, _, _, next_byte = struct.unpack(CLAIM, row)
+        for _, entry in ipairs(split(string.sub(row, next_byte), IN_FLIGHT_BYTES)) do
+          entries[#entries + 1] = entry
+        end
       end
     else
       entries[#entries + 1] = string.sub(lease, #RETURNED + 1)
@@ -62,7 +65,7 @@ local function visit_ranks(first, last, now_s)
       last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
     end
   end
-  local examined, earliest = 0, NEVER
+  local examined, earliest, expired_count = 0, NEVER, 0
   for i, set in ipairs({ready, in_flight, delayed}) do
     local expired = {}
     for _, entry in ipairs(found[i]) do
@@ -78,6 +81,10 @@ local function visit_ranks(first, last, now_s)
       examined = examined + 1
     end
     remove_messages(set, expired)
+    expired_count = expired_count + #expired
+  end
+  if expired_count > 0 then
+    redis.call('HINCRBY', queue, 'te', expired_count)
   end
   return last_visited, earliest, examined
 end

@@ -42,6 +42,7 @@ local function move_to_outbox(entries, policy)
   if #packed > 0 then
     redis.call('RPUSH', outbox, unpack(packed))
     redis.call('HSET', queue, 'o', decimal(number))
+    redis.call('HINCRBY', queue, 'td', #packed)
   end
   -- If the driver fails to forward the dead letters, the janitor forwards them.
   redis.call('ZADD', due, 'LT', decimal(now), hash_tag())

@@ -5,7 +5,9 @@
 --                      or purged, c last visible rank, o last number of a dead letter, f sharding
 --                      of a fair queue (fair.lua), l logical time while any message is delayed
 --                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
---                      a block of expirations (queue_apply_due.lua)
+--                      a block of expirations (queue_apply_due.lua), k last fence and number of
+--                      claimed messages (claims.lua); totals since the queue was created, absent
+--                      for 0: tp messages posted, te expired, td dead-lettered
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
@@ -13,15 +15,15 @@
 --   expirations  zset  blocks of ranks by the earliest second in which one of their messages may
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
---   claims       hash  claim id → its ttl, start of its term, its entries (claims.lua)
+--   claims       hash  claim id → its ttl, start of its term, fence, client, entries (claims.lua)
 --   outbox       list  dead letters on their way to another queue (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
 --   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
 --   idempotency, idempotency_expirations
 --                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
---   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank or
---                      number that it may have assigned
+--   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank,
+--                      fence or number that it may have assigned
 --   due          zset  of all queues in the slot: queues in which something is due, by that time
 --                      (µs) or an earlier one
 -- A message key is the rank (7 bytes, big-endian) and the nonce (5 bytes).

@@ -62,6 +62,8 @@ pub enum Action {
     ReturnMessage,
     /// `claims:delete`
     ReleaseClaim,
+    /// Lists all projects. Zaqar has neither the operation nor a policy for it.
+    ListProjects,
     /// `ping:get`
     Ping,
     /// `health:get`
@@ -200,10 +202,11 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
     caller.as_client().ok_or(Error::Forbidden)
 }
 
-/// The policy: clients may do everything but check the health, which needs the role of operators.
+/// The policy: clients may do everything but check the health and list projects, which need the role
+/// of operators.
 fn is_allowed(caller: &Caller, action: Action) -> bool {
     match caller {
-        Caller::Client(client) => action != Action::CheckHealth || client.is_admin(),
+        Caller::Client(client) => ![Action::CheckHealth, Action::ListProjects].contains(&action) || client.is_admin(),
         Caller::Anonymous => [Action::ProbeStore, Action::ReadMetrics].contains(&action),
         Caller::System => true,
     }
@@ -221,9 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn only_operators_may_check_the_health() {
-        assert!(is_allowed(&client(&["member", "Admin"]), Action::CheckHealth));
-        assert!(!is_allowed(&client(&["member"]), Action::CheckHealth));
+    fn only_operators_may_check_the_health_and_list_projects() {
+        for action in [Action::CheckHealth, Action::ListProjects] {
+            assert!(is_allowed(&client(&["member", "Admin"]), action));
+            assert!(!is_allowed(&client(&["member"]), action));
+        }
         assert!(is_allowed(&client(&[]), Action::DeleteQueue));
     }
 

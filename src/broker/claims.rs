@@ -1,12 +1,12 @@
 //! Operations on claims.
 
-use super::access::{Access, AdmittedStore};
+use super::access::{Access, AdmittedStore, require_client};
 use super::range::check_range;
 use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
+use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
 use crate::storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
@@ -50,6 +50,7 @@ impl Broker {
         queue: QueueId,
         request: ClaimRequest,
     ) -> Result<Option<Undelivered<Claim>>, Error> {
+        let client = require_client(caller)?.id.clone();
         let access = self.store.authorize(caller, Action::CreateClaim, &queue)?;
         let limit = match request.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
@@ -61,7 +62,7 @@ impl Broker {
             Some(preference) => preferred(&access, &queue, preference).await?,
             None => Vec::new(),
         };
-        let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer };
+        let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer, client };
         let claim = |store| {
             let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
             self.run_to_completion(async move { this.claim_once(store, &queue, new, !wait.is_zero()).await })
@@ -119,8 +120,15 @@ impl Broker {
         Ok(claim)
     }
 
-    /// Renews the claim: its term begins again, for all messages that it still holds.
-    pub async fn renew_claim(&self, caller: &Caller, queue: QueueId, id: &str, term: TermDraft) -> Result<(), Error> {
+    /// Renews the claim: its term begins again, for all messages that it still holds. Returns its
+    /// fence.
+    pub async fn renew_claim(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        term: TermDraft,
+    ) -> Result<Fence, Error> {
         let access = self.store.authorize(caller, Action::RenewClaim, &queue)?;
         // Only the creation of a claim has a minimum grace.
         let term = self.check_term(term, 0)?;
@@ -130,10 +138,8 @@ impl Broker {
             store.ping().await?;
             return Err(missing);
         };
-        match self.run_to_completion(async move { store.renew_claim(&queue, id, term).await }).await? {
-            ClaimOutcome::Done => Ok(()),
-            ClaimOutcome::Gone => Err(missing),
-        }
+        let renewed = self.run_to_completion(async move { store.renew_claim(&queue, id, term).await }).await?;
+        renewed.ok_or(missing)
     }
 
     /// Returns one message of a live claim to the queue, if the claim still holds it. The message

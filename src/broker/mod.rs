@@ -11,8 +11,10 @@ pub mod feed;
 mod filter_turns;
 pub mod health;
 pub mod messages;
+pub mod projects;
 pub mod queues;
 mod range;
+mod summaries;
 pub mod undelivered;
 mod waiting;
 

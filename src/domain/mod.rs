@@ -21,7 +21,7 @@ pub mod warning;
 pub mod web_origins;
 
 pub use body::Body;
-pub use claim::{Claim, NewClaim, Term};
+pub use claim::{Claim, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;
 pub use client::{ClientId, ClientIdRule};
 pub use idempotency::IdempotencyKey;
@@ -34,6 +34,6 @@ pub use queue_id::{QueueId, QueueName};
 pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
-pub use stats::{Details, Holding, Stats};
+pub use stats::{Details, Holding, Stats, Summary, Totals};
 pub use warning::{Warning, WithWarnings};
 pub use web_origins::{WebOrigin, WebOrigins};

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
 
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
@@ -28,6 +28,10 @@ pub trait ClaimStore: Send + Sync {
     /// does not advance the rotation. After [`PREFERRED_IN_A_ROW_MAX`] such claims in a row, the
     /// next one is served as if it had no preference.
     ///
+    /// The claim has a fence above those of all earlier claims of the queue: one more than the last
+    /// one, or the time in microseconds since 1970 if that is higher. Fences continue to rise after
+    /// a purge, and in a queue that is created again.
+    ///
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
     /// crashes in between.
@@ -36,8 +40,9 @@ pub trait ClaimStore: Send + Sync {
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
 
-    /// Restarts a live claim with this term, for all messages that it still holds.
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error>;
+    /// Restarts a live claim with this term, for all messages that it still holds. Returns the
+    /// claim's fence, which stays the same, or `None` if the claim is not live.
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error>;
 
     /// Returns one message of a live claim to the queue. Has no effect on a message that the claim
     /// does not hold.

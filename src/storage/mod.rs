@@ -32,7 +32,8 @@ pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
-pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
+use queues::SUMMARY_DUE_STEPS_MAX;
+pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
 

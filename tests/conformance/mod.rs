@@ -55,6 +55,7 @@ suite! {
             a_list_can_start_after_any_text,
             pages_of_queues_are_full_and_cover_the_whole_list,
             a_list_examines_a_bounded_number_of_names,
+            a_list_with_a_prefix_examines_only_names_that_begin_with_it,
             a_list_shows_the_metadata_and_revision_of_each_queue,
             a_list_skips_deleted_queues,
             lists_and_counts_include_only_their_own_project,
@@ -105,6 +106,23 @@ suite! {
             stats_show_the_count_and_the_oldest_and_newest_message,
             stats_exclude_expired_messages,
         ],
+        summaries: [
+            a_summary_counts_messages_by_state,
+            the_oldest_age_counts_from_the_end_of_a_delay,
+            a_summary_applies_due_changes,
+            summaries_are_in_the_order_of_the_queues,
+            one_call_applies_due_changes_to_a_bounded_number_of_queues,
+            projects_with_queues_are_listed_once_in_a_fixed_order,
+            a_list_of_projects_can_start_after_any_id,
+        ],
+        totals: [
+            each_message_counts_where_it_ends,
+            a_queue_that_is_its_own_dead_letter_queue_counts_both_ways,
+            a_purge_counts_as_deletion,
+            a_restored_message_counts_as_posted_again,
+            a_recreated_queue_starts_at_zero,
+            totals_never_fall,
+        ],
         claims: [
             a_claim_takes_the_oldest_available_messages,
             no_claim_is_created_when_no_message_is_available,
@@ -125,6 +143,11 @@ suite! {
             two_thousand_claimed_messages_do_not_hide_later_ones,
             a_claim_stays_live_when_the_clock_steps_back,
             an_expired_claim_stays_expired_when_the_clock_steps_back,
+        ],
+        fences: [
+            the_fence_of_a_claim_is_the_time_or_follows_the_last_one,
+            a_claim_keeps_its_fence,
+            fences_rise_after_a_purge_and_in_a_recreated_queue,
         ],
         life_extension: [
             a_message_that_would_expire_before_its_claim_is_extended,

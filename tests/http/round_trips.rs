@@ -53,6 +53,48 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     }
 }
 
+/// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is another.
+#[tokio::test]
+async fn a_claim_and_a_list_are_one_script_and_one_command() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    let body = json!({ "messages": vec![json!({ "body": 1 }); 2 * POSTS] });
+    assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
+    block_until("the registration is confirmed", || {
+        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
+    });
+    let claim_and_list = || async {
+        answered(api.post("/v2/queues/q/claims?limit=1", &json!({})), 201).await;
+        answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await;
+    };
+    // The first calls load the scripts.
+    claim_and_list().await;
+    redis.command(&["CONFIG", "RESETSTAT"]);
+
+    for _ in 0..POSTS {
+        claim_and_list().await;
+    }
+
+    for (command, per_round) in [("evalsha", 2), ("hmget", 4), ("hget", 1), ("hincrby", 0), ("eval", 0), ("ping", 0)] {
+        assert_eq!(call_count(&redis, command), per_round * POSTS, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn statistics_in_a_list_are_one_script_per_queue() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    for number in 0..20 {
+        answered(api.put(&format!("/v2/queues/q{number}")), 201).await;
+    }
+    redis.command(&["CONFIG", "RESETSTAT"]);
+
+    let page = answered(api.get("/v2/queues?with_stats=true&name_prefix=q1"), 200).await.json();
+
+    assert_eq!(page["queues"].as_array().unwrap().len(), 10);
+    assert_eq!((call_count(&redis, "zrangebylex"), call_count(&redis, "evalsha")), (1, 10));
+}
+
 /// A list also examines registered names without a queue, which are faster to create than queues.
 /// The link continues after the examined names.
 #[tokio::test]

@@ -386,6 +386,21 @@ async fn roles_come_from_the_headers() {
     answered(url.get(&project, "/v2/health").header("X-Roles", "admin"), 200).await;
 }
 
+/// Even if the proxy passes the role of an operator.
+#[tokio::test]
+async fn a_signed_request_cannot_name_another_project() {
+    let options = [("SUKKAL_SIGNED_URL__SECRET_KEY", SECRET), ("SUKKAL_ADMIN_MODE", "true")];
+    let server = Arc::new(Server::start(&options));
+    let [owner, other] = ["owner", "other"].map(|kind| Project::of(&server, &format!("{kind}-{}", Uuid::new_v4())));
+    owner.post_bodies("q", &[json!("ours")]).await;
+    other.post_bodies("q", &[json!("theirs")]).await;
+    let url = sign(MESSAGES, "GET", &owner.id, EXPIRES);
+
+    let request = url.get(&owner, &format!("{MESSAGES}?echo=true&project_id={}", other.id)).header("X-Roles", "admin");
+
+    assert_eq!(pick(&answered(request, 200).await.json()["messages"], "body"), ["ours"]);
+}
+
 #[tokio::test]
 async fn secrets_and_signatures_are_not_logged() {
     let options = [("SUKKAL_SIGNED_URL__SECRET_KEY", SECRET), ("SUKKAL_LOG__FILTER", "trace")];

@@ -21,6 +21,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
+        (api.get("/v2/projects").header("X-Roles", "admin"), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),
         (api.get(q), "Queue metadata could not be retrieved."),
@@ -47,7 +48,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
 #[tokio::test]
 async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start(&redis.url());
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
     redis.kill();
     let server = Arc::new(Server { sukkal, redis: Arc::new(redis) });
     let api = Project::of(&server, "p");

@@ -30,7 +30,7 @@ impl TestQueue {
         let fresh: Vec<u64> = (100..100 + parties as u64).collect();
         self.post_numbers(&source, &expiring).await;
         let term = Term { ttl_s: 600, grace_s: 60 };
-        let new = NewClaim { limit: parties, term, preferred_shards: Vec::new() };
+        let new = NewClaim { limit: parties, term, preferred_shards: Vec::new(), client: self.client().clone() };
         let claim = self.store().create_claim(&source, &new).await.unwrap().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
 

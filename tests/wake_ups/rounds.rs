@@ -8,7 +8,7 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
-use sukkal::domain::{Body, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
+use sukkal::domain::{Body, ClientId, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
 use sukkal::storage::{Driver, Post};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -54,6 +54,11 @@ pub(super) struct TestQueue {
 }
 
 impl TestQueue {
+    /// Returns the client of all posts and claims.
+    pub(super) fn client(&self) -> &ClientId {
+        &self.caller.as_client().unwrap().id
+    }
+
     pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
         let project = ProjectId::new("wakeups").unwrap();
         let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
@@ -135,7 +140,12 @@ impl TestQueue {
             Kind::Consumers | Kind::Readers | Kind::Delays | Kind::DeadLetters => return None,
         };
         self.post(parties).await;
-        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 }, preferred_shards: Vec::new() };
+        let new = NewClaim {
+            limit: parties,
+            term: Term { ttl_s, grace_s: 60 },
+            preferred_shards: Vec::new(),
+            client: self.client().clone(),
+        };
         let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
         Some(claim)
@@ -163,12 +173,7 @@ impl TestQueue {
                 for _ in 0..parties {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
-                    let post = Post {
-                        last_known_revision: seen,
-                        client: &self.caller.as_client().unwrap().id,
-                        messages,
-                        idempotency: None,
-                    };
+                    let post = Post { last_known_revision: seen, client: self.client(), messages, idempotency: None };
                     store.post_messages(&self.queue, &post).await.unwrap();
                 }
             }

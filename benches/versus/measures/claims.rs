@@ -1,6 +1,6 @@
 //! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
-use sukkal::domain::{NewClaim, Term};
+use sukkal::domain::{ClientId, NewClaim, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
@@ -59,6 +59,7 @@ pub(super) async fn after_claimed(pace: Pace) -> Measure {
                 limit: CLAIMED_AT_ONCE,
                 term: Term { ttl_s: 43_200, grace_s: 60 },
                 preferred_shards: Vec::new(),
+                client: ClientId::from_store("worker"),
             };
             // Claims until none is left, because claims of large messages are shorter.
             while let Some(_claimed) = store.create_claim(&queue, &claim).await.unwrap() {}

@@ -13,13 +13,14 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Stats, Term,
+    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision,
+    Stats, Summary, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
-    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing, QueuePage, QueueStatus,
-    QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
+    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, ProjectPage, QueueListing, QueuePage,
+    QueueStatus, QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -163,6 +164,14 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
         self.store.count_queues(project).await
     }
+
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        self.store.summarize_queues(queues).await
+    }
+
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
+        self.store.list_projects(after, examined_max).await
+    }
 }
 
 #[async_trait]
@@ -175,7 +184,7 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
         self.store.get_claim(queue, id).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
         self.store.renew_claim(queue, id, term).await
     }
 

@@ -8,6 +8,7 @@ mod extract;
 mod memory_budget;
 mod messages;
 mod middleware;
+mod projects;
 mod queues;
 mod response;
 mod route;
@@ -68,7 +69,8 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 
 fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
-    routes.extend(queues::routes());
+    routes.extend(projects::routes(settings.admin_mode));
+    resources.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());
     routes.extend(share::routes());

@@ -102,6 +102,7 @@ impl WriteTransaction<'_> {
                 assignment,
             });
             self.remove(number, located)?;
+            self.change_state(number, |state| state.dead_lettered += 1)?;
         }
         self.post(&row, target_now_us, &records)?;
         Ok(())

@@ -8,7 +8,7 @@ use super::arguments;
 use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 #[async_trait]
@@ -18,9 +18,10 @@ impl ClaimStore for RedisStore {
         let (ttl_s, grace_s) = (arguments::number(new.term.ttl_s.into()), arguments::number(new.term.grace_s.into()));
         let (limit, prefer) =
             (arguments::number(new.limit as u64), Bytes::from(shard_digits::encode_all(&new.preferred_shards)));
+        let client = Bytes::copy_from_slice(new.client.as_str().as_bytes());
         loop {
             let id = ClaimId::random();
-            let args = [limit.clone(), arguments::claim(id), ttl_s.clone(), grace_s.clone(), prefer.clone()];
+            let args = [&limit, &arguments::claim(id), &ttl_s, &grace_s, &prefer, &client].map(Bytes::clone);
             let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
             if kind == "moved" {
@@ -41,9 +42,14 @@ impl ClaimStore for RedisStore {
         self.read_claim(&CLAIM_GET, queue, id, &kind, reply).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
         let args = [arguments::claim(id), arguments::number(term.ttl_s.into()), arguments::number(term.grace_s.into())];
-        self.change_claim(&CLAIM_RENEW, queue, &args).await
+        let (kind, mut reply) = self.run_applying_due(&CLAIM_RENEW, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(Some(Fence(reply.number()?))),
+            "none" => Ok(None),
+            kind => Err(reply::unknown_kind(CLAIM_RENEW.name, kind)),
+        }
     }
 
     async fn return_message(
@@ -55,8 +61,13 @@ impl ClaimStore for RedisStore {
     ) -> Result<ClaimOutcome, Error> {
         // The key of an id of another queue could, by chance, be that of a message in this claim.
         let key = if id.is_of(queue) { arguments::message_key(id) } else { Bytes::new() };
-        self.change_claim(&CLAIM_RETURN, queue, &[arguments::claim(claim), key, arguments::number(delay_s.into())])
-            .await
+        let args = [arguments::claim(claim), key, arguments::number(delay_s.into())];
+        let (kind, _) = self.run_applying_due(&CLAIM_RETURN, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(ClaimOutcome::Done),
+            "none" => Ok(ClaimOutcome::Gone),
+            kind => Err(reply::unknown_kind(CLAIM_RETURN.name, kind)),
+        }
     }
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
@@ -70,15 +81,6 @@ impl ClaimStore for RedisStore {
 }
 
 impl RedisStore {
-    async fn change_claim(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<ClaimOutcome, Error> {
-        let (kind, _) = self.run_applying_due(script, queue, args).await?;
-        match kind.as_str() {
-            "done" => Ok(ClaimOutcome::Done),
-            "none" => Ok(ClaimOutcome::Gone),
-            kind => Err(reply::unknown_kind(script.name, kind)),
-        }
-    }
-
     /// Reads the claim in the reply of a script, and its messages.
     async fn read_claim(
         &self,
@@ -95,6 +97,7 @@ impl RedisStore {
                 let ttl_s =
                     u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
                 let age_s = now_us.saturating_sub(since_us) / 1_000_000;
+                let fence = Fence(reply.number()?);
                 let fresh = reply.bytes()?;
                 let messages = self.read_messages(queue, now_us, reply).await?;
                 let fresh = messages.iter().zip(fresh.iter()).filter(|(_, is_fresh)| **is_fresh == b'1');
@@ -102,7 +105,7 @@ impl RedisStore {
                     fresh.filter_map(|(message, _)| Some(message.as_ref()?.pickup_delay(now_us))).collect();
                 // Messages that have been deleted since are left out.
                 let messages = messages.into_iter().flatten().collect();
-                Ok(Some(Claim { id, ttl_s, age_s, messages, pickup_delays }))
+                Ok(Some(Claim { id, ttl_s, age_s, fence, messages, pickup_delays }))
             }
             kind => Err(reply::unknown_kind(script.name, kind)),
         }

@@ -259,7 +259,9 @@ fn read_shards(reply: &mut Reply, details: &mut Details) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
+/// Reads the numbers of available, delayed and in-flight messages, and the rank of the oldest
+/// available one or 0.
+pub(super) fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
     let [available, delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
     let oldest = Some(reply.number()?).filter(|rank| *rank > 0);
     let oldest_age_s = oldest.map(|rank| now_us.saturating_sub(rank) / 1_000_000);

@@ -252,6 +252,7 @@ scripts! {
             IdempotencyExpirations Due];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
+    QUEUE_SUMMARY = "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
 }
 

@@ -1,18 +1,19 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, MessageId, NewClaim, QueueId, Term};
+use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
 use crate::conformance::cases::fair_helpers::shard;
 use crate::conformance::cases::turn_model::UNSHARDED;
-use crate::conformance::support::subject::ids_of;
+use crate::conformance::support::subject::{client, ids_of};
 
 /// A claim that should be live.
 #[derive(Clone, Debug)]
 pub(in crate::conformance) struct ExpectedClaim {
     id: ClaimId,
+    fence: Fence,
     ttl_s: u32,
     since_s: i64,
     /// Ids of the messages that the claim took, in order of delivery.
@@ -97,6 +98,7 @@ impl Run<'_> {
         let is_dead = |message: &ExpectedMessage| most.is_some_and(|most| message.claim_count >= most);
         let (moved, left): (Vec<ExpectedMessage>, Vec<ExpectedMessage>) = taken.iter().map(find).partition(is_dead);
         self.feed.retain(|message| !moved.contains(message));
+        self.totals.dead_lettered += moved.len() as u64;
         self.moved.extend(moved);
         left
     }
@@ -165,7 +167,7 @@ impl Run<'_> {
         let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
         let shards = prefer.iter().map(|number| shard(*number)).collect();
 
-        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards };
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
         let claim = self.subject.claim_as(&self.queue, new).await;
 
         let expected = self.deliver(limit, prefer);
@@ -178,11 +180,14 @@ impl Run<'_> {
         assert_eq!((counted(&claim.messages), claim.ttl_s), (counted_now, ttl_s));
         self.check_pick_up_delays(&expected, &claim.pickup_delays);
         let delivered = ids_of(&claim.messages);
+        self.totals.claimed += delivered.len() as u64;
         for message in self.feed.iter_mut().filter(|message| delivered.contains(&message.id)) {
             message.claim_count += counts;
         }
         self.add_to_claim(claim.id, &delivered, ttl_s, grace_s);
-        self.claims.push(ExpectedClaim { id: claim.id, ttl_s, since_s: self.now_s, delivered });
+        assert!(self.last_fence < Some(claim.fence), "{} does not follow {:?}", claim.fence, self.last_fence);
+        self.last_fence = Some(claim.fence);
+        self.claims.push(ExpectedClaim { id: claim.id, fence: claim.fence, ttl_s, since_s: self.now_s, delivered });
         self.all_claim_ids.push(claim.id);
         let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
         assert_eq!(lives, self.ttls_of(claim.id));
@@ -204,7 +209,8 @@ impl Run<'_> {
 
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(expected)) = (claim, expected) {
-            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (expected.ttl_s, self.ids_of_claim(id)));
+            assert_eq!((claim.ttl_s, claim.fence), (expected.ttl_s, expected.fence));
+            assert_eq!(ids_of(&claim.messages), self.ids_of_claim(id));
             let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
             assert_eq!(lives, self.ttls_of(id));
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
@@ -217,7 +223,7 @@ impl Run<'_> {
 
         let renewal = self.subject.renew(&self.queue, id, ttl_s, grace_s).await;
 
-        assert_eq!(renewal, if self.is_live(id) { ClaimOutcome::Done } else { ClaimOutcome::Gone });
+        assert_eq!(renewal, self.claims.iter().find(|expected| expected.id == id).map(|expected| expected.fence));
         let now_s = self.now_s;
         if let Some(expected) = self.claims.iter_mut().find(|expected| expected.id == id) {
             (expected.ttl_s, expected.since_s) = (ttl_s, now_s);
@@ -245,7 +251,7 @@ impl Run<'_> {
         assert_eq!(self.subject.delete_with_claim(&self.queue, id, claim).await, expected);
 
         if expected == DeleteOutcome::Done {
-            self.feed.retain(|message| message.id != id);
+            self.delete(|message| message.id == id);
         }
         assert_eq!(
             self.subject.feed_with_claimed(&self.queue, 100, None).await,
@@ -262,7 +268,7 @@ impl Run<'_> {
 
         assert_eq!(deletion, if allowed { DeleteOutcome::Done } else { DeleteOutcome::NotClaimed });
         if allowed {
-            self.feed.retain(|message| !ids.contains(&message.id));
+            self.delete(|message| ids.contains(&message.id));
         }
     }
 }

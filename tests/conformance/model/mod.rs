@@ -10,12 +10,13 @@ mod messages;
 mod operations;
 mod queue;
 mod time;
+mod totals;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sukkal::domain::{Body, ClaimId, Message, MessageId, Metadata, QueueId, Revision, Scope};
+use sukkal::domain::{Body, ClaimId, Fence, Message, MessageId, Metadata, QueueId, Revision, Scope, Totals};
 use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
 
 use self::claims::ExpectedClaim;
@@ -71,6 +72,7 @@ pub(in crate::conformance) struct Run<'a> {
     all_ids: Vec<MessageId>,
     pub(in crate::conformance) claims: Vec<ExpectedClaim>,
     pub(in crate::conformance) all_claim_ids: Vec<ClaimId>,
+    pub(in crate::conformance) last_fence: Option<Fence>,
     last_revision: Revision,
     started_us: u64,
     pub(in crate::conformance) now_s: i64,
@@ -85,6 +87,8 @@ pub(in crate::conformance) struct Run<'a> {
     pub(in crate::conformance) kind: Kind,
     pub(in crate::conformance) fairness: Fairness,
     pub(in crate::conformance) popped: Vec<PoppedAndExpected>,
+    /// The expected totals of the queue.
+    pub(in crate::conformance) totals: Totals,
 }
 
 impl<'a> Run<'a> {
@@ -100,6 +104,7 @@ impl<'a> Run<'a> {
             all_ids,
             claims,
             all_claim_ids,
+            last_fence: None,
             last_revision: Revision(0),
             started_us: u64::try_from(real.as_micros()).expect("it fits"),
             now_s: 0,
@@ -110,6 +115,7 @@ impl<'a> Run<'a> {
             kind,
             fairness: Fairness::default(),
             popped: Vec::new(),
+            totals: Totals::default(),
         }
     }
 
@@ -120,6 +126,7 @@ impl<'a> Run<'a> {
             self.apply_due_changes();
         }
         self.check_details().await;
+        self.check_summary().await;
         self.check_feed().await;
         self.check_dead_letters().await;
         self.subject.delete(&self.queue).await;
@@ -129,7 +136,7 @@ impl<'a> Run<'a> {
     pub(in crate::conformance) fn apply_due_changes(&mut self) {
         self.expire_claims();
         let now_s = self.now_s;
-        self.feed.retain(|message| message.expires_s > now_s);
+        self.totals.expired += self.remove(|message| message.expires_s <= now_s);
         self.release_due();
     }
 
@@ -140,6 +147,7 @@ impl<'a> Run<'a> {
                 self.subject.delete(&self.queue).await;
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
                 (self.fairness, self.popped) = (Fairness::default(), Vec::new());
+                self.totals = Totals::default();
             }
             Operation::Purge => self.purge().await,
             Operation::Update(settings) => self.update(settings).await,
@@ -161,7 +169,7 @@ impl<'a> Run<'a> {
             Operation::DeleteMessages(picks) => {
                 let ids = self.picked_ids(&picks);
                 self.subject.delete_messages(&self.queue, &ids).await;
-                self.feed.retain(|message| !ids.contains(&message.id));
+                self.delete(|message| ids.contains(&message.id));
             }
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
             Operation::Pop(limit) => drop(self.pop(limit).await),
@@ -213,6 +221,7 @@ impl<'a> Run<'a> {
     /// Compares the stats and the detailed stats with the model.
     async fn check_stats(&mut self) {
         self.check_details().await;
+        self.check_summary().await;
         let stats = self.subject.stats(&self.queue).await;
         let outermost = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
         assert_eq!(stats.total, self.feed.len() as u64);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use sukkal::domain::{NewClaim, Term};
+use sukkal::domain::{ClientId, NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use sukkal::storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
@@ -173,7 +173,12 @@ async fn a_check_finds_each_kind_of_damage() {
         store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
         let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
         post(&store, &work, revision, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
-        let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+        let claim = NewClaim {
+            limit: 2,
+            term: Term { ttl_s: 60, grace_s: 60 },
+            preferred_shards: Vec::new(),
+            client: ClientId::from_store("worker"),
+        };
         store.create_claim(&work, &claim).await.unwrap().unwrap();
         assert_consistent(&store).await;
         drop(store);

@@ -3,7 +3,8 @@
 
 use async_trait::async_trait;
 
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::storage::embedded::rows::claim::ClaimRow;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::lease::{Lease, lease_key};
 use crate::storage::embedded::rows::located::Located;
@@ -41,13 +42,16 @@ impl ClaimStore for EmbeddedStore {
                 messages.push(show(&of, &claimed, &found.record, now_us)?);
             }
             let keys = given.iter().map(|found| *found.located.key()).collect();
-            store.put_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
+            let fence = store.next_fence(row.number, given.len(), now_us)?;
+            let ttl_s = new.term.ttl_s;
+            let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
+            store.put_claim(row.number, id, &claim)?;
             let pickup_delays = given
                 .iter()
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
                 .collect();
-            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, pickup_delays })))
+            Ok(Step::Done(Some(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
         })
         .await
     }
@@ -58,10 +62,10 @@ impl ClaimStore for EmbeddedStore {
         Ok(claim.await?.flatten())
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
-        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
+        self.write_up_to_date(queue, None, move |store, number, now_us| {
             let Some(row) = store.view.claim(number, id)? else {
-                return Ok(ClaimOutcome::Gone);
+                return Ok(None);
             };
             let still = store.view.held_messages(number, Lease::Claim(id), &row.keys)?;
             for located in &still {
@@ -70,9 +74,10 @@ impl ClaimStore for EmbeddedStore {
             }
             let keys = still.iter().map(|located| *located.key()).collect();
             store.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
-            store.put_claim(number, id, term.ttl_s, keys, now_us)?;
+            let renewed = ClaimRow::new(term.ttl_s, now_us, row.fence, row.client, keys);
+            store.put_claim(number, id, &renewed)?;
             store.notify(number, 0);
-            Ok(ClaimOutcome::Done)
+            Ok(Some(row.fence))
         })
         .await
     }

@@ -15,6 +15,7 @@ mod post;
 pub(super) mod ranks;
 mod stats;
 mod stored;
+pub(super) mod summary;
 
 #[async_trait]
 impl MessageStore for EmbeddedStore {

@@ -1,6 +1,6 @@
 //! Counts and turns of shards stay correct, and a check finds damage to them.
 
-use crate::domain::{NewClaim, QueueId, Term};
+use crate::domain::{ClientId, NewClaim, QueueId, Term};
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::rows::shard_counts::Block;
@@ -29,7 +29,12 @@ async fn passed_entries_are_removed_and_messages_may_return() {
 
     let mut claims = Vec::new();
     for taken in (20..=200).step_by(20) {
-        let claim = NewClaim { limit: 20, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+        let claim = NewClaim {
+            limit: 20,
+            term: Term { ttl_s: 60, grace_s: 60 },
+            preferred_shards: Vec::new(),
+            client: ClientId::from_store("worker"),
+        };
         claims.push(store.create_claim(&queue, &claim).await.unwrap().unwrap().id);
         whole().await;
         let left = count(&store, &queue, Part::Turn).await - (POSTED - 1 - taken);

@@ -5,7 +5,7 @@ mod check;
 pub(super) mod confirmer;
 mod due;
 mod janitor;
-mod walk;
+pub(super) mod walk;
 
 use async_trait::async_trait;
 use tracing::warn;

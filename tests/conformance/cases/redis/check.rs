@@ -9,7 +9,7 @@ use sukkal::storage::{Check, UpdateOutcome};
 
 use super::keys::key;
 use crate::conformance::support::drivers::redis_at;
-use crate::conformance::support::subject::{LONG_S, Subject, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, message, messages, metadata};
 use crate::support::redis::RedisServer;
 
 /// More messages than one script examines.
@@ -25,7 +25,12 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, READY + IN_FLIGHT)).await;
     subject.post(&queue, &vec![NewMessage { delay_s: 60, ..message(LONG_S, 1) }; DELAYED]).await;
-    let claim = NewClaim { limit: IN_FLIGHT, term: Term { ttl_s: 300, grace_s: 60 }, preferred_shards: Vec::new() };
+    let claim = NewClaim {
+        limit: IN_FLIGHT,
+        term: Term { ttl_s: 300, grace_s: 60 },
+        preferred_shards: Vec::new(),
+        client: client(0),
+    };
     subject.store().create_claim(&queue, &claim).await.unwrap().expect("messages are available");
     (server, subject, queue)
 }
@@ -168,7 +173,7 @@ async fn a_check_finds_each_kind_of_damage() {
         ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "does not exist and ends"),
         (
             "local id = redis.call('HKEYS', KEYS[1])[1]
-            redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 12))",
+            redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 58))",
             ["claims", "in_flight"],
             "is under a claim that does not have it",
         ),
