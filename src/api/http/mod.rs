@@ -70,7 +70,7 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
     routes.extend(projects::routes(settings.admin_mode));
-    resources.extend(queues::routes());
+    routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());
     routes.extend(share::routes());

@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::resource::{Resource, resource};
+use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::links;
 use crate::api::wire::query::Query;
@@ -15,8 +15,8 @@ use crate::domain::ProjectId;
 
 const PATH: &str = "/v2/projects";
 
-pub(super) fn routes(admin_mode: bool) -> Vec<Resource> {
-    let projects = || resource(PATH).on(Method::GET, "Projects could not be listed.", list);
+pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
+    let projects = || route(PATH).on(Method::GET, "Projects could not be listed.", list);
     admin_mode.then(projects).into_iter().collect()
 }
 

@@ -59,7 +59,7 @@ pub(in crate::conformance) async fn fences_rise_after_a_purge_and_in_a_recreated
     subject.rewind(&queue, STEP_BACK).await;
 
     for ends_with_deletion in [false, true, true, false] {
-        subject.store().purge_messages(&queue).await.expect("the store answers");
+        subject.store().purge_queue(&queue).await.expect("the store answers");
         if ends_with_deletion {
             subject.delete(&queue).await;
             subject.create(&queue).await;

@@ -69,7 +69,7 @@ pub(in crate::conformance) async fn a_purge_counts_as_deletion(subject: &Subject
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 5)).await;
     subject.claim(&queue, 2, 600).await;
-    subject.store().purge_messages(&queue).await.expect(OK);
+    subject.store().purge_queue(&queue).await.expect(OK);
     subject.post(&queue, &messages(LONG_S, 1)).await;
 
     assert_eq!(subject.totals(&queue).await, Totals { posted: 6, claimed: 2, deleted: 5, ..Totals::default() });
