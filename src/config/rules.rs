@@ -47,6 +47,8 @@ const CONNECTIONS_MAX: u64 = 1_000_000;
 /// Clients time out long before.
 const QUEUEING_S_MAX: u64 = 60;
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
+const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
+                                host, and its port unless that is the default, in lower case";
 
 const MESSAGE_TTL: ValueRule = ValueRule::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
 const CLAIM_TERM: ValueRule = ValueRule::Integer(CLAIM_TERM_S_MIN as u64, YEAR_S, "seconds");
@@ -167,16 +169,10 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
-            Self::WebOrigins => {
-                "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and host, \
-                                 and its port unless that is the default, in lower case"
-                    .to_owned()
-            }
-            Self::OptionalProject => {
-                format!(
-                    "the id of a project, with at most {PROJECT_ID_CHARS_MAX} characters and no control characters, or empty"
-                )
-            }
+            Self::WebOrigins => EXPECTED_ORIGINS.to_owned(),
+            Self::OptionalProject => format!(
+                "the id of a project, with at most {PROJECT_ID_CHARS_MAX} characters and no control characters, or empty"
+            ),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),

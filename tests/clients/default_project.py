@@ -18,7 +18,8 @@ def main(url, project):
     messages_are_posted_and_claimed(openstack)
 
     owner = connect(url, project, "3381af922b9e11e3b19171861300734c")
-    same("the queues of the default project", [queue.name for queue in owner.queues().stream()], ["tasks"])
+    queues, _ = owner.queues(with_count=True)
+    same("the queues of the default project", [queue.name for queue in queues.stream()], ["tasks"])
 
 
 if __name__ == "__main__":

@@ -29,10 +29,14 @@ pub enum Ambiguous {
 /// split the query elsewhere, so each request that it could take for a signed one counts as one.
 #[must_use]
 pub fn mentions_signature(query: &str) -> bool {
-    let name = SIGNATURE_PARAMETER.as_bytes();
-    // Most queries have neither of the characters.
-    query.contains(['_', '%'])
-        && decoded(query).as_bytes().windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+    let query = if query.contains('%') { decoded(query).into() } else { Cow::Borrowed(query) };
+    let (before, after) = SIGNATURE_PARAMETER.split_once('_').expect("the name has an underscore");
+    let is_name = |(at, _): (usize, &str)| {
+        let whole = at.checked_sub(before.len()).zip(at.checked_add(1 + after.len()));
+        let text = whole.and_then(|(start, end)| query.as_bytes().get(start..end));
+        text.is_some_and(|text| text.eq_ignore_ascii_case(SIGNATURE_PARAMETER.as_bytes()))
+    };
+    query.match_indices('_').any(is_name)
 }
 
 /// Returns the value of a parameter that identifies or authorizes a request. It may appear only

@@ -92,7 +92,7 @@ fn client(headers: &HeaderMap, query: Option<&str>, settings: &Settings) -> Resu
         return client.and_then(parse).ok_or_else(invalid("The header Client-ID"));
     }
     let invalid = invalid("The parameter client_id");
-    if let Some(client) = parameter(query, CLIENT_PARAMETER, &invalid)? {
+    if let Some(client) = parameter(query, CLIENT_PARAMETER, invalid)? {
         return parse(&client).ok_or_else(invalid);
     }
     if !settings.client_id_is_optional || !may_be_unnamed(headers, settings) {

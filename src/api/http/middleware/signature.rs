@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method};
 use time::OffsetDateTime;
 
-use super::identity;
+use super::identity::{self, single_header};
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, SIGNATURE_PARAMETER};
@@ -47,12 +47,11 @@ impl Carrier {
 
     /// Returns a part that is present exactly once. Of two values it is unknown which one was
     /// signed.
-    fn part<'r>(self, request: &'r Request, Part(header, parameter): &Part) -> Option<Cow<'r, str>> {
+    fn part<'r>(self, request: &'r Request, Part(header, parameter): &'static Part) -> Option<Cow<'r, str>> {
         match self {
             Self::Headers => {
-                let mut values = request.headers().get_all(header).iter();
-                let value = values.next()?;
-                values.next().is_none().then(|| value.to_str().ok().map(Cow::Borrowed))?
+                let value = single_header(request.headers(), header, header.as_str()).ok()??;
+                value.to_str().ok().map(Cow::Borrowed)
             }
             Self::Query => query::only(request.uri().query()?, parameter).ok()?,
         }
@@ -85,7 +84,7 @@ fn presented_url(
     identifying_query: Option<&str>,
     settings: &Settings,
 ) -> Option<SignedUrl> {
-    let list = |part| Some(carrier.part(request, part)?.split(',').map(str::to_owned).collect());
+    let list = |part: &'static Part| Some(carrier.part(request, part)?.split(',').map(str::to_owned).collect());
     let (project, _) = identity::project(request.headers(), identifying_query, settings).ok()??;
     let expiry = carrier.part(request, &EXPIRY)?.parse().ok()?;
     SignedUrl::new(list(&PATHS)?, list(&METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
