@@ -17,6 +17,7 @@ pub mod scope;
 pub mod secret;
 pub mod sharding;
 pub mod stats;
+pub mod task;
 pub mod warning;
 pub mod web_origins;
 
@@ -35,5 +36,6 @@ pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats, Summary, Totals};
+pub use task::{Redrive, Selection, Task, TaskId, TaskState};
 pub use warning::{Warning, WithWarnings};
 pub use web_origins::{WebOrigin, WebOrigins};

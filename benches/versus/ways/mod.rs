@@ -13,16 +13,18 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision,
-    Stats, Summary, Term,
+    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Redrive,
+    Revision, Stats, Summary, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
-    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, ProjectPage, QueueListing, QueuePage,
-    QueueStatus, QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, LeaseFence, Listing,
+    Load, Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, ProjectPage, QueueListing,
+    QueuePage, QueueStatus, QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome,
+    Watch, WatchStore,
 };
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 /// A way to post.
 #[async_trait]
@@ -204,6 +206,40 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.store.withdraw_claim(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskStore for StoreVariant<P> {
+    async fn create_redrive(&self, queue: &QueueId, id: TaskId, redrive: &Redrive) -> Result<TaskCreation, Error> {
+        self.store.create_redrive(queue, id, redrive).await
+    }
+
+    async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error> {
+        self.store.list_tasks(queue).await
+    }
+
+    async fn get_task(&self, queue: &QueueId, id: TaskId) -> Result<Option<Task>, Error> {
+        self.store.get_task(queue, id).await
+    }
+
+    async fn delete_task(&self, queue: &QueueId, id: TaskId) -> Result<(), Error> {
+        self.store.delete_task(queue, id).await
+    }
+
+    async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: LeaseFence) -> Result<RedriveStep, Error> {
+        self.store.redrive_step(queue, id, fence).await
+    }
+
+    async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
+        self.store.fail_task(queue, id, fence, error).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskLeases for StoreVariant<P> {
+    async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
+        self.store.take_task_lease(queue, task, holder).await
     }
 }
 

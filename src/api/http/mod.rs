@@ -16,6 +16,7 @@ mod server;
 mod service;
 mod share;
 mod stream;
+mod tasks;
 mod warnings;
 
 use std::sync::Arc;
@@ -73,6 +74,7 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());
+    routes.extend(tasks::routes());
     routes.extend(share::routes());
     routes.extend(discovery::open_routes());
     routes

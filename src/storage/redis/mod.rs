@@ -22,6 +22,7 @@ mod script;
 mod shard_digits;
 mod slot_tags;
 mod summaries;
+mod tasks;
 mod uri;
 mod watch;
 

@@ -9,6 +9,7 @@ mod fairness;
 mod messages;
 mod operations;
 mod queue;
+mod redrive;
 mod time;
 mod totals;
 
@@ -198,6 +199,7 @@ impl<'a> Run<'a> {
                     self.return_message(claim, *id, delay_ticks).await;
                 }
             }
+            Operation::Redrive(limit) => self.redrive(limit).await,
             Operation::ListWithClaimed(limit) => {
                 let listed = self.subject.feed_with_claimed(&self.queue, limit, None).await;
                 assert_eq!(listed, ids_where(&self.feed, |message| message.is_released));
