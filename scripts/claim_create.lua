@@ -52,4 +52,5 @@ end
 local fence = math.max(last_fence + 1, now)
 redis.call('HSET', queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
 store_claim(id, ttl, claimed, fence, client)
+redis.call('ZADD', fences, decimal(fence), id)
 return claim_answer(outbox_length, ttl, now, fence, table.concat(is_first_claim), claimed)

@@ -56,6 +56,8 @@ pub enum Action {
     CreateClaim,
     /// `claims:get`
     GetClaim,
+    /// Lists the claims of a queue. Zaqar has neither the operation nor a policy for it.
+    ListClaims,
     /// `claims:update`
     RenewClaim,
     /// Returns one message of a claim. Zaqar has neither the operation nor a policy for it.

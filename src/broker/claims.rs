@@ -6,7 +6,7 @@ use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
 use crate::storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
@@ -116,6 +116,20 @@ impl Broker {
         let mut claim = store.get_claim(queue, id).await?.ok_or_else(missing)?;
         claim.messages = self.encryption.decrypt_all(queue, claim.messages)?;
         Ok(claim)
+    }
+
+    /// Returns a page of the queue's live claims after a fence, in the order in which they were
+    /// created. It is empty only at the end of the list. A queue that does not exist has no claims.
+    pub async fn list_claims(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: Option<i64>,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let access = self.store.authorize(caller, Action::ListClaims, queue)?;
+        let limit = self.check_page_limit(limit)?;
+        Ok(access.admit().await?.list_claims(queue, after, limit).await?)
     }
 
     /// Renews the claim: its term begins again, for all messages that it still holds. Returns its

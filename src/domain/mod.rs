@@ -20,7 +20,7 @@ pub mod stats;
 pub mod warning;
 
 pub use body::Body;
-pub use claim::{Claim, Fence, NewClaim, Term};
+pub use claim::{Claim, ClaimSummary, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;
 pub use client::{ClientId, ClientIdRule};
 pub use idempotency::IdempotencyKey;

@@ -3,10 +3,14 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Term};
 
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
+
+/// Maximum number of messages of the claims on one page of a list of claims. A single claim may
+/// exceed it.
+pub(super) const LISTED_MESSAGES_MAX: usize = 1_000;
 
 /// Stores claims. At any time, a message is under at most one claim.
 #[async_trait]
@@ -39,6 +43,18 @@ pub trait ClaimStore: Send + Sync {
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
+
+    /// Returns the next live claims after this fence, at most `limit` of them, in the order of their
+    /// fences, in which they were created. `None` starts with the first one.
+    ///
+    /// The page is empty only if no further claim is live. It may be shorter than the limit, because
+    /// the number of messages on a page is bounded.
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error>;
 
     /// Restarts a live claim with this term, for all messages that it still holds. Returns the
     /// claim's fence, which stays the same, or `None` if the claim is not live.

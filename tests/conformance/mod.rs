@@ -126,6 +126,13 @@ suite! {
             a_claim_stays_live_when_the_clock_steps_back,
             an_expired_claim_stays_expired_when_the_clock_steps_back,
         ],
+        claim_list: [
+            a_list_shows_each_live_claim_with_its_client_and_fence,
+            claims_that_have_ended_are_not_listed,
+            pages_of_claims_of_any_size_cover_the_whole_list,
+            a_page_of_large_claims_is_shorter,
+            a_queue_that_does_not_exist_has_no_claims,
+        ],
         fences: [
             the_fence_of_a_claim_is_the_time_or_follows_the_last_one,
             a_claim_keeps_its_fence,

@@ -104,7 +104,7 @@ async fn every_route_lists_its_methods() {
         ("/v2/queues/q/share", "OPTIONS, POST"),
         ("/v2/queues/q/messages", "DELETE, GET, OPTIONS, POST"),
         ("/v2/queues/q/messages/m", "DELETE, GET, OPTIONS"),
-        ("/v2/queues/q/claims", "OPTIONS, POST"),
+        ("/v2/queues/q/claims", "GET, OPTIONS, POST"),
         ("/v2/queues/q/claims/c", "DELETE, GET, OPTIONS, PATCH"),
         ("/v2/queues/q/claims/c/messages/m", "DELETE, OPTIONS"),
     ] {

@@ -35,6 +35,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::DELETE, "/messages?ids=x"), "Messages could not be deleted."),
         (at(Method::DELETE, "/messages?pop=1"), "Messages could not be popped."),
         (at(Method::DELETE, "/messages/x"), "Message could not be deleted."),
+        (at(Method::GET, "/claims"), "Claims could not be listed."),
         (at(Method::POST, "/claims"), "Claim could not be created."),
         (at(Method::GET, &claim), "Claim could not be retrieved."),
         (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),

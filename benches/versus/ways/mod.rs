@@ -13,8 +13,8 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision,
-    Stats, Term,
+    Claim, ClaimId, ClaimSummary, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId,
+    Revision, Stats, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
@@ -169,6 +169,15 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
         self.store.get_claim(queue, id).await
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        self.store.list_claims(queue, after, limit).await
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {

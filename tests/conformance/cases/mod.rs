@@ -2,6 +2,7 @@
 
 pub(super) mod churn;
 pub(super) mod claim_helpers;
+pub(super) mod claim_list;
 pub(super) mod claimed_deletion;
 pub(super) mod claims;
 pub(super) mod clock;

@@ -205,6 +205,7 @@ impl Run<'_> {
 
         let claim = self.subject.get_claim(&self.queue, id).await;
 
+        self.check_claim_list().await;
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(expected)) = (claim, expected) {
             assert_eq!((claim.ttl_s, claim.fence), (expected.ttl_s, expected.fence));
@@ -214,6 +215,17 @@ impl Run<'_> {
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
             assert!((age_s..age_s + 25).contains(&claim.age_s), "{} s old instead of {age_s}", claim.age_s);
         }
+    }
+
+    /// Compares the list of claims with the model.
+    async fn check_claim_list(&self) {
+        let listed = self.subject.live_claims(&self.queue, 3).await;
+        let listed: Vec<_> =
+            listed.into_iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, claim.message_count)).collect();
+        let count = |id| self.ids_of_claim(id).len() as u64;
+        let expected: Vec<_> =
+            self.claims.iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, count(claim.id))).collect();
+        assert_eq!(listed, expected);
     }
 
     pub(in crate::conformance) async fn renew(&mut self, pick: Index, ticks: u32, grace_ticks: u32) {

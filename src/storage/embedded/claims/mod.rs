@@ -1,9 +1,9 @@
-//! Claim operations of the store: create, get, renew, return, release, withdraw. See
+//! Claim operations of the store: create, get, list, renew, return, release, withdraw. See
 //! `scripts/shared/claims.lua`.
 
 use async_trait::async_trait;
 
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Term};
 use crate::storage::embedded::rows::claim::ClaimRow;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::lease::{Lease, lease_key};
@@ -16,6 +16,7 @@ use crate::storage::key::key_of;
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 mod leases;
+mod list;
 
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
@@ -46,6 +47,7 @@ impl ClaimStore for EmbeddedStore {
             let ttl_s = new.term.ttl_s;
             let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
             store.put_claim(row.number, id, &claim)?;
+            store.put(&list::fence_key(row.number, fence, id), &[])?;
             let pickup_delays = given
                 .iter()
                 .zip(&messages)
@@ -60,6 +62,18 @@ impl ClaimStore for EmbeddedStore {
         let of = queue.clone();
         let claim = self.read_up_to_date(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
         Ok(claim.await?.flatten())
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let after = after.unwrap_or(Fence(0));
+        let claims =
+            self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
+        Ok(claims.await?.unwrap_or_default())
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
