@@ -6,7 +6,7 @@
 --                      of a fair queue (fair.lua), l logical time while any message is delayed
 --                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
 --                      a block of expirations (queue_apply_due.lua), k last fence and number of
---                      claimed messages (claims.lua)
+--                      claimed messages (claims.lua), z present while the queue is paused
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:

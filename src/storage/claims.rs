@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
@@ -18,7 +18,7 @@ pub trait ClaimStore: Send + Sync {
     /// Claims up to `new.limit` of the next available messages in one atomic step, and fewer if
     /// they are large.
     ///
-    /// Returns `None` if no message is available. When the claim expires or is released, the
+    /// Takes nothing if no message is available or the queue is paused. When the claim expires or is released, the
     /// messages that it still holds become available again at their original positions. A message
     /// that would expire before the claim lives until the claim's time to live and grace have
     /// passed.
@@ -39,7 +39,7 @@ pub trait ClaimStore: Send + Sync {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
     /// crashes in between.
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;

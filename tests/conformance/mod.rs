@@ -138,6 +138,16 @@ suite! {
             a_claim_keeps_its_fence,
             fences_rise_after_a_purge_and_in_a_recreated_queue,
         ],
+        pauses: [
+            a_paused_queue_hands_out_no_messages,
+            claims_from_before_a_pause_can_be_used,
+            a_pause_ends_with_the_deletion_of_its_queue_and_not_before,
+            pausing_creates_a_missing_queue_and_resuming_does_not,
+            a_pause_applies_to_one_queue,
+            a_paused_queue_moves_no_dead_letters_and_receives_some,
+            a_paused_fair_queue_keeps_its_turns,
+            a_resumption_wakes_a_claimer_for_each_message,
+        ],
         life_extension: [
             a_message_that_would_expire_before_its_claim_is_extended,
             an_extended_message_expires_exactly_after_ttl_and_grace,

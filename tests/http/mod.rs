@@ -38,6 +38,7 @@ mod message_post;
 mod message_return;
 mod metadata_patch;
 mod metrics;
+mod pause;
 mod projects;
 mod query_rules;
 mod queue_create;

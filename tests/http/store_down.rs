@@ -28,6 +28,8 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (api.delete(q), "Queue could not be deleted."),
         (at(Method::GET, "/stats"), "Queue stats could not be read."),
         (at(Method::POST, "/purge"), "Queue could not be purged."),
+        (at(Method::POST, "/pause"), "Queue could not be paused."),
+        (at(Method::POST, "/resume"), "Queue could not be resumed."),
         (post, "Messages could not be enqueued."),
         (at(Method::GET, "/messages"), "Messages could not be listed."),
         (at(Method::GET, "/messages?ids=x"), "Messages could not be listed."),

@@ -21,7 +21,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
-use crate::domain::{Fence, QueueId};
+use crate::domain::{Fence, QueueId, Taken};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
@@ -52,7 +52,7 @@ pub(super) fn routes() -> Vec<Resource> {
 }
 
 /// Claims messages: `201` with the messages, `204` if none is available and none becomes available
-/// while the client waits.
+/// while the client waits. The `204` has `Retry-After` if the queue is paused.
 async fn create(
     State(broker): State<Broker>,
     view: View,
@@ -71,14 +71,15 @@ async fn create(
         None => TermDraft::default(),
     };
     Ok(match broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
-        Some(Undelivered { value: claim, return_guard }) => {
+        Taken::Messages(Undelivered { value: claim, return_guard }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = NewClaimDocument::new(&queue, &claim, view, includes_fence);
             let document = response::json(&document, messages::documents_bytes(&claim.messages));
             let response = (StatusCode::CREATED, location, fence_header(claim.fence), document).into_response();
             with_return_guard(response, return_guard, deliveries)
         }
-        None => StatusCode::NO_CONTENT.into_response(),
+        Taken::Nothing => StatusCode::NO_CONTENT.into_response(),
+        Taken::Paused => (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response(),
     })
 }
 

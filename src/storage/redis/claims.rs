@@ -8,12 +8,12 @@ use super::arguments;
 use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
-use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.confirmer.note_use(queue);
         let mut args = [
             arguments::number(new.limit as u64),
@@ -28,14 +28,19 @@ impl ClaimStore for RedisStore {
             args[1] = arguments::claim(id);
             let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
-            if kind == "moved" {
-                self.notify_after_dead_letters(queue);
-                return Ok(None);
+            match kind.as_str() {
+                "moved" => {
+                    self.notify_after_dead_letters(queue);
+                    return Ok(Taken::Nothing);
+                }
+                "paused" => return Ok(Taken::Paused),
+                _ => {}
             }
-            let claim = self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await?;
-            // If all messages of the claim have been deleted since, others may be available.
-            if claim.as_ref().is_none_or(|claim| !claim.messages.is_empty()) {
-                return Ok(claim);
+            match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await? {
+                None => return Ok(Taken::Nothing),
+                // All messages of the claim have been deleted since, and others may be available.
+                Some(claim) if claim.messages.is_empty() => {}
+                Some(claim) => return Ok(Taken::Messages(claim)),
             }
         }
     }

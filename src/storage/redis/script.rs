@@ -246,12 +246,14 @@ scripts! {
     QUEUE_DELETE = "queue_delete"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Received Shards Tenants
             Idempotency IdempotencyExpirations Tombstone Due];
+    QUEUE_PAUSE = "queue_pause" [Queue];
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Shards];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Idempotency
             IdempotencyExpirations Due];
+    QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];

@@ -1,7 +1,7 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
@@ -81,9 +81,12 @@ impl Run<'_> {
         assert_eq!(dead_letter_queue, expected);
     }
 
-    /// Takes the next available messages. Those that were delivered too often become dead letters;
+    /// Takes the next available messages, of which a paused queue has none. Those that were delivered too often become dead letters;
     /// the others are returned as they are now.
     pub(in crate::conformance) fn deliver(&mut self, limit: usize, prefer: &[u16]) -> Vec<ExpectedMessage> {
+        if self.is_paused {
+            return Vec::new();
+        }
         let most = self.claim_count_max();
         let free: Vec<_> = self.feed.iter().filter(|message| message.is_released && !message.is_in_flight()).collect();
         let taken: Vec<MessageId> = if self.is_fair() {
@@ -167,6 +170,9 @@ impl Run<'_> {
         let shards = prefer.iter().map(|number| shard(*number)).collect();
 
         let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
+        if self.is_paused {
+            assert_eq!(self.subject.store().create_claim(&self.queue, &new).await, Ok(Taken::Paused));
+        }
         let claim = self.subject.claim_as(&self.queue, new).await;
 
         let expected = self.deliver(limit, prefer);

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use crate::storage::embedded::rows::claim::ClaimRow;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::lease::{Lease, lease_key};
@@ -20,12 +20,15 @@ mod list;
 
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
-        self.write_up_to_date_in_steps(queue, None, move |store, row, now_us| {
+        self.write_up_to_date_in_steps(queue, Taken::Nothing, move |store, row, now_us| {
+            if store.state(row.number)?.is_paused {
+                return Ok(Step::Done(Taken::Paused));
+            }
             let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
             if given.is_empty() {
-                return Ok(Step::Done(None));
+                return Ok(Step::Done(Taken::Nothing));
             }
             let id = ClaimId::random();
             // Deliveries are counted only where their number is limited.
@@ -53,7 +56,7 @@ impl ClaimStore for EmbeddedStore {
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
                 .collect();
-            Ok(Step::Done(Some(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
+            Ok(Step::Done(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
         })
         .await
     }

@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 100;
+const STATE_BYTES: usize = 101;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct QueueState {
     pub(crate) fence: u64,
     /// Number of messages that claims have taken so far.
     pub(crate) claimed: u64,
+    /// Whether claims and pops get no messages.
+    pub(crate) is_paused: bool,
 }
 
 impl Default for QueueState {
@@ -58,6 +60,7 @@ impl Default for QueueState {
             busy: 0,
             fence: 0,
             claimed: 0,
+            is_paused: false,
         }
     }
 }
@@ -75,6 +78,7 @@ impl QueueState {
         bytes.put_u64(self.busy);
         bytes.put_u64(self.fence);
         bytes.put_u64(self.claimed);
+        bytes.put_u8(self.is_paused.into());
         bytes
     }
 
@@ -98,6 +102,7 @@ impl QueueState {
             busy: numbers.get_u64(),
             fence: numbers.get_u64(),
             claimed: numbers.get_u64(),
+            is_paused: numbers.get_u8() != 0,
         })
     }
 
@@ -109,8 +114,8 @@ impl QueueState {
 
     /// Returns the state after all messages are gone.
     pub(crate) fn emptied(&self) -> Self {
-        let Self { last, boundary, turn, preferred_in_a_row, fence, claimed, .. } = *self;
-        Self { last, boundary, turn, preferred_in_a_row, fence, claimed, ..Self::default() }
+        let Self { last, boundary, turn, preferred_in_a_row, fence, claimed, is_paused, .. } = *self;
+        Self { last, boundary, turn, preferred_in_a_row, fence, claimed, is_paused, ..Self::default() }
     }
 
     /// Returns the number of messages in a set.
@@ -198,6 +203,7 @@ mod tests {
             busy: 11,
             fence: 12,
             claimed: 13,
+            is_paused: true,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);

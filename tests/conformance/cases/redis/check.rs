@@ -31,7 +31,7 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
         preferred_shards: Vec::new(),
         client: client(0),
     };
-    subject.store().create_claim(&queue, &claim).await.unwrap().expect("messages are available");
+    subject.store().create_claim(&queue, &claim).await.unwrap().messages().expect("messages are available");
     (server, subject, queue)
 }
 
