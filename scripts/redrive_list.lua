@@ -26,7 +26,7 @@ local bytes = 0
 -- Adds a message to the answer, unless it does not fit.
 local function try_add(entry)
   bytes = bytes + bytes_max(entry)
-  if bytes > ANSWER_BYTES_MAX and #answer > 3 then
+  if bytes > REPLY_BYTES_MAX and #answer > 3 then
     return false
   end
   answer[#answer + 1] = key_of(entry)

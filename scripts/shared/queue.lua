@@ -6,8 +6,9 @@
 --                      of a fair queue (fair.lua), l logical time while any message is delayed
 --                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
 --                      a block of expirations (queue_apply_due.lua), k last fence and number of
---                      claimed messages (claims.lua); totals since the queue was created, absent
---                      for 0: tp messages posted, te expired, td dead-lettered
+--                      claimed messages (claims.lua), z present while the queue is paused; totals
+--                      since the queue was created, absent for 0: tp messages posted, te expired,
+--                      td dead-lettered
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
@@ -16,6 +17,7 @@
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
 --   claims       hash  claim id → its ttl, start of its term, fence, client, entries (claims.lua)
+--   fences       zset  ids of live claims by fence
 --   outbox       list  dead letters and redriven messages on their way to another queue
 --                      (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)

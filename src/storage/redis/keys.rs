@@ -44,6 +44,7 @@ pub(super) enum KeyName {
     Expirations,
     Leases,
     Claims,
+    Fences,
     Outbox,
     Received,
     Shards,
@@ -69,6 +70,7 @@ impl KeyName {
             Self::Expirations => "expirations",
             Self::Leases => "leases",
             Self::Claims => "claims",
+            Self::Fences => "fences",
             Self::Outbox => "outbox",
             Self::Received => "received",
             Self::Shards => "shards",
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 17] = [
+    const KEYS_OF_ONE_QUEUE: [KeyName; 18] = [
         KeyName::Queue,
         KeyName::Messages,
         KeyName::Ready,
@@ -193,6 +195,7 @@ mod tests {
         KeyName::Expirations,
         KeyName::Leases,
         KeyName::Claims,
+        KeyName::Fences,
         KeyName::Outbox,
         KeyName::Received,
         KeyName::Shards,

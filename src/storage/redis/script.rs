@@ -20,7 +20,7 @@ use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
 use crate::storage::record;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
-use crate::storage::{PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
+use crate::storage::{LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
 /// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
 pub(super) const REDRIVEN: u8 = 128;
@@ -66,6 +66,7 @@ fn constants() -> String {
         ("CLAIM_BYTES", CLAIM_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
         ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
+        ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
@@ -237,9 +238,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
+    CLAIM_CREATE = "claim_create"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Due];
     CLAIM_GET = "claim_get" [Queue InFlight Claims];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Shards Due];
+    CLAIM_LIST = "claim_list" [Queue InFlight Claims Fences];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Fences Shards Due];
     CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
@@ -255,21 +258,23 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards Tasks TaskLeases];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Fences Shards Tasks TaskLeases];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Tasks
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Received Shards Tenants Tasks
             TaskLeases Idempotency IdempotencyExpirations Tombstone Due];
     QUEUE_GET_STATS = "queue_get_stats" [Queue Messages Ready InFlight Delayed];
-    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    QUEUE_PAUSE = "queue_pause" [Queue];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Shards];
     REDRIVE_LIST = "redrive_list" [Queue Ready Outbox Tasks TaskLeases];
     REDRIVE_MOVE = "redrive_move"
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards TaskLeases Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards TaskLeases Idempotency
             IdempotencyExpirations Due];
+    QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
     QUEUE_SUMMARY = "queue_summary" [Queue Ready InFlight Delayed];

@@ -161,9 +161,10 @@ async fn a_check_finds_each_kind_of_damage() {
         (5, None, "a claim has no lease"),
         (6, None, "has a claim that does not list it"),
         (7, None, "has no expiration"),
+        (13, None, "is not listed at its fence"),
         (
             STATE,
-            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 68]].concat()),
+            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 69]].concat()),
             "a change is due before the stored time of the next one",
         ),
         (STATE, None, "the stored counts are"),
@@ -179,7 +180,7 @@ async fn a_check_finds_each_kind_of_damage() {
             preferred_shards: Vec::new(),
             client: ClientId::from_store("worker"),
         };
-        store.create_claim(&work, &claim).await.unwrap().unwrap();
+        store.create_claim(&work, &claim).await.unwrap().messages().unwrap();
         assert_consistent(&store).await;
         drop(store);
         let database = Database::open(file(&folder)).unwrap();
