@@ -17,8 +17,7 @@ local REMEMBERED_S = 86400
 local RECEIVED = '>I8I8'
 local SAMPLED_SOURCES = 4
 
-local is_due
-is_due, posted_total = load_queue('tp')
+local is_due = load_queue()
 if not revision then
   return {'absent'}
 elseif is_due and (logical_packed or fairness()) then

@@ -115,8 +115,7 @@ local function post_to(first_key, parts)
     unpack(KEYS, first_key, first_key + keys_per_queue - 1)
   now = clock_of(queue)
   shard_lengths = {}
-  local is_due
-  is_due, posted_total = load_queue('tp')
+  local is_due = load_queue()
   local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}}, {}
   local accepted, first_with = {}, {}
   for _, part in ipairs(parts) do

@@ -34,7 +34,7 @@ redis.call('ZADD', ready, unpack(by_rank(entries)))
 if fair then
   put_into_shards(keys_of(entries), AVAILABLE, known_shards)
 end
-redis.call('HINCRBY', queue, 'tp', #entries)
+redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total + #entries))
 note_expirations(blocks)
 notify(#entries, lowest)
 return 'restored'

@@ -6,7 +6,7 @@
 if load_queue() then
   return {'due'}
 end
-local posted, expired, dead_lettered, counters = unpack(redis.call('HMGET', queue, 'tp', 'te', 'td', 'k'))
+local expired, dead_lettered, counters = unpack(redis.call('HMGET', queue, 'te', 'td', 'k'))
 local claimed = 0
 if counters then
   local _, claimed_total = struct.unpack(CLAIM_COUNTERS, counters)
@@ -15,5 +15,5 @@ end
 local oldest = redis.call('ZRANGE', ready, 0, 0)[1]
 return {
   'summary', decimal(now), redis.call('ZCARD', ready), redis.call('ZCARD', delayed), redis.call('ZCARD', in_flight),
-  oldest and decimal(rank_of(oldest)) or 0, posted or 0, claimed, expired or 0, dead_lettered or 0,
+  oldest and decimal(rank_of(oldest)) or 0, decimal(posted_total), claimed, expired or 0, dead_lettered or 0,
 }

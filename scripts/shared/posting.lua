@@ -5,8 +5,6 @@
 -- (logical_time.lua), so its position in the feed is already fixed. No delayed message that is not
 -- yet due has a rank before a visible message.
 local GAPS_TRIED = 16
--- Field tp of the queue, which the script loads with the queue.
-local posted_total
 
 local function count_delayed(from, count)
   return redis.call('ZCOUNT', delayed, decimal(from), decimal(from + count - 1))
@@ -73,14 +71,12 @@ local function delayed_ranks(count, delay)
   local ranks = free_ranks(logical.time + delay * 1000000, count)
   schedule_due(ranks[1] - logical.offset)
   store_logical_time()
-  posted_total = (tonumber(posted_total) or 0) + count
-  redis.call('HSET', queue, 'tp', decimal(posted_total))
+  posted_total = posted_total + count
+  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
   return ranks
 end
 
 -- Returns ranks for `count` messages that are visible at once, and counts the messages as posted.
--- The last visible rank and the total are written together, because each command costs a post more
--- than a second field does.
 local function visible_ranks(count)
   local rank = math.max(last_visible + 1, logical and logical.time or now)
   while logical and count_delayed(0, rank + count) > 0 do
@@ -90,8 +86,8 @@ local function visible_ranks(count)
     rank = math.max(last_visible + 1, logical.time)
   end
   last_visible = rank + count - 1
-  posted_total = (tonumber(posted_total) or 0) + count
-  redis.call('HSET', queue, 'c', decimal(last_visible), 'tp', decimal(posted_total))
+  posted_total = posted_total + count
+  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
   local ranks = {}
   for i = 1, count do
     ranks[i] = rank + i - 1

@@ -2,13 +2,13 @@
 -- names:
 --   queue        hash  m metadata, p packed policy (policy.lua), v revision, u token of the last
 --                      update, s registration version, e epoch: changes when the queue is created
---                      or purged, c last visible rank, o last number of a dead letter, f sharding
---                      of a fair queue (fair.lua), l logical time while any message is delayed
---                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
---                      a block of expirations (queue_apply_due.lua), k last fence and number of
---                      claimed messages (claims.lua), z present while the queue is paused; totals
---                      since the queue was created, absent for 0: tp messages posted, te expired,
---                      td dead-lettered
+--                      or purged, c last visible rank and total of posted messages (state.lua), o last
+--                      number of a dead letter, f sharding of a fair queue (fair.lua), l logical
+--                      time while any message is delayed (logical_time.lua), d time (µs) before
+--                      which nothing is due, x progress in a block of expirations
+--                      (queue_apply_due.lua), k last fence and number of claimed messages
+--                      (claims.lua), z present while the queue is paused, te and td totals of
+--                      expired and dead-lettered messages, absent for 0
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:

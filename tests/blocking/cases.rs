@@ -138,7 +138,8 @@ pub(crate) async fn list_beside_dense(stage: &Stage, count: usize) -> Action {
     if let Some(redis) = &stage.redis {
         let ahead = SystemTime::now() + Duration::from_secs(3_600);
         let rank = ahead.duration_since(UNIX_EPOCH).expect("it is after 1970").as_micros().to_string();
-        redis.command(&["HSET", "sukkal:{worst/q}:queue", "c", &rank]);
+        let script = "return redis.call('HSET', KEYS[1], 'c', struct.pack('>I8I8', ARGV[1], 0))";
+        redis.command(&["EVAL", script, "1", "sukkal:{worst/q}:queue", &rank]);
     }
     stage.fill("q", count, &json!({ "body": 1, "ttl": TTL_S_MIN })).await;
     stage.advance_clocks(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;

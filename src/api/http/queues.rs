@@ -36,8 +36,8 @@ pub(super) fn routes() -> Vec<Route> {
             .on(Method::DELETE, "Queue could not be deleted.", delete),
         route("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
         route("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
-        resource("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
-        resource("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
+        route("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
+        route("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
     ]
 }
 

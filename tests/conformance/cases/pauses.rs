@@ -163,7 +163,7 @@ pub(in crate::conformance) async fn a_resumption_wakes_a_claimer_for_each_messag
         subject.store().watch(&queue).await.expect("the store answers"),
         subject.store().watch(&queue).await.expect("the store answers"),
     ];
-    let (mut one, mut other) = (pin!(watches[0].claimer()), pin!(watches[1].claimer()));
+    let (mut one, mut other) = (pin!(watches[0].worker()), pin!(watches[1].worker()));
     // The delayed message is due now, and no operation has applied that yet.
     subject.advance(&queue, OVER).await;
     one.as_mut().enable();

@@ -74,7 +74,7 @@ impl Run<'_> {
     }
 
     /// Checks that the queue has this metadata, at a revision higher than all before.
-    async fn check_new_state(&mut self, keys: Metadata) {
+    pub(in crate::conformance) async fn check_new_state(&mut self, keys: Metadata) {
         let queue = self.subject.get(&self.queue).await.expect("it exists");
         assert_eq!(queue.metadata, keys);
         assert!(queue.revision > self.last_revision);
