@@ -34,11 +34,16 @@ pub(super) fn man(options: &Options, command: Command) -> ExitCode {
 
 fn write_pages(command: Command, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(command, folder)
+    clap_mangen::generate_to(without_help(command), folder)
+}
+
+/// Leaves out the commands `help`, which have nothing to explain.
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
 
 fn print_page(names: &[String], mut command: Command) -> ExitCode {
-    command = command.disable_help_subcommand(true);
+    command = without_help(command);
     command.build();
     let mut page = &command;
     for name in names {

@@ -106,3 +106,27 @@ impl Cli {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_service_does_not_take_the_variables_of_the_client_for_options() {
+        let help = command().find_subcommand_mut("ping").unwrap().render_long_help().to_string();
+        let words = help.split(|c: char| c != '_' && !c.is_ascii_uppercase());
+        let variables: Vec<_> = words.filter(|word| word.starts_with("SUKKAL_")).map(str::to_owned).collect();
+        assert_eq!(variables.len(), 8, "{variables:?}");
+
+        let environment = variables.into_iter().map(|name| (name, "x".to_owned()));
+        let config = Config::load(None, environment, &[]).unwrap();
+
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    }
+}

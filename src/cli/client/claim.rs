@@ -1,14 +1,15 @@
 //! `sukkal claim`: claims messages, and lists, renews and releases claims.
 
 use clap::{Args, Subcommand};
-use reqwest::{Method, StatusCode};
+use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::arguments::segment;
 use super::error::Error;
-use super::http::{Response, Service, encode, query, queue_path};
+use super::http::{Service, encode, query, queue_path};
 use super::output::{Output, count, counted, duration_of, inline, printable};
 use super::pages::Pages;
+use super::response::Response;
 use super::table::{Align, Table};
 use super::view::Messages;
 

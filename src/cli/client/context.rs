@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::contexts::{Context, Contexts};
 use super::credentials::Credentials;
+use super::environment::{Environment, shown};
 use super::error::Error;
-use super::flags::{Environment, Flags, shown};
+use super::flags::Flags;
 use super::http::check_url;
 use super::output::Output;
 use super::table::{Align, Table};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::environment::{Environment, shown};
 use super::error::Error;
-use super::flags::{Environment, shown};
 use crate::cli::exit::print_message;
 
 const FOLDER_MODE: u32 = 0o700;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
+use super::environment::shown;
 use super::error::Error;
-use super::flags::shown;
 
 /// Headers with secrets.
 #[derive(Clone, Default)]

@@ -1,9 +1,7 @@
 //! The flags of every command of the client, and the settings that follow from them, the
 //! environment and the contexts.
 
-use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::contexts::{Context, Contexts};
 use super::credentials::Credentials;
+use super::environment::Environment;
 use super::error::Error;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8888";
@@ -160,24 +159,6 @@ impl Source {
     }
 }
 
-/// The variables of the process. An empty variable is as if it were not set.
-pub(super) struct Environment(HashMap<OsString, OsString>);
-
-impl Environment {
-    pub(super) fn of_process() -> Self {
-        Self(std::env::vars_os().collect())
-    }
-
-    pub(super) fn os(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
-    }
-
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
-        let invalid = || Error::Usage(format!("{name} is not valid UTF-8"));
-        self.os(name).map(|value| value.to_str().map(str::to_owned).ok_or_else(invalid)).transpose()
-    }
-}
-
 /// Returns a UUID that is the same for all commands of a user on a machine, so that a list of
 /// claims tells their claims apart from those of others.
 fn default_client_id(environment: &Environment) -> String {
@@ -185,11 +166,6 @@ fn default_client_id(environment: &Environment) -> String {
     let machine = rustix::system::uname();
     let name = [user.as_encoded_bytes(), b"@", machine.nodename().to_bytes()].concat();
     Builder::from_custom_bytes(xxh3_128(&name).to_be_bytes()).into_uuid().to_string()
-}
-
-/// The name of a file for messages.
-pub(super) fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {

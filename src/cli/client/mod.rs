@@ -7,10 +7,12 @@
 
 mod arguments;
 mod claim;
+mod connection;
 mod context;
 mod contexts;
 mod credentials;
 mod dead;
+mod environment;
 mod error;
 mod events;
 mod flags;
@@ -25,6 +27,7 @@ mod project;
 mod queue;
 mod queues;
 mod redrive;
+mod response;
 mod table;
 mod tail;
 mod view;
@@ -35,8 +38,8 @@ use clap::{Args, Subcommand};
 
 pub(super) use self::flags::Flags;
 
+use self::environment::Environment;
 use self::error::Error;
-use self::flags::Environment;
 use self::http::Service;
 use self::output::{Output, printable};
 use super::exit::fail;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use indicatif::HumanCount;
 use serde_json::Value;
 
+use super::environment::Environment;
 use super::error::Error;
-use super::flags::Environment;
 use super::table::Table;
 
 /// Standard output in the form that the person or program wants.
@@ -51,8 +51,11 @@ impl Output {
         if self.json { self.document(document) } else { self.line(sentence) }
     }
 
-    /// Prints a table for people.
+    /// Prints a table for people, and nothing for programs.
     pub(super) fn table(&mut self, table: &Table) -> Result<(), Error> {
+        if self.json {
+            return Ok(());
+        }
         Ok(self.to.write_all(table.render(self.colors, self.columns).as_bytes())?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use reqwest::Method;
+use hyper::Method;
 use serde_json::json;
 
 use super::error::Error;

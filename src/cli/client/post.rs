@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use clap::Args;
-use reqwest::Method;
-use reqwest::header::HeaderValue;
+use hyper::Method;
+use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
@@ -15,6 +15,8 @@ use super::http::{Service, queue_path};
 use super::input::{Draft, Input};
 use super::output::{Output, counted};
 use crate::cli::exit::print_message;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Posts messages: arguments, or each line of stdin
 ///
@@ -128,7 +130,7 @@ impl Poster<'_> {
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let key = HeaderValue::try_from(Uuid::new_v4().to_string()).expect("a UUID is visible ASCII");
         let request = self.service.request(Method::POST, &self.path).body(body.into(), "application/json");
-        let receipt = request.header("idempotency-key", key).repeatable().send().await?.json()?;
+        let receipt = request.header(IDEMPOTENCY_KEY, key).repeatable().send().await?.json()?;
         self.posted += part.len() as u64;
         if self.output.is_json() {
             for href in receipt["resources"].as_array().into_iter().flatten().filter_map(Value::as_str) {

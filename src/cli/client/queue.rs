@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
-use reqwest::{Method, StatusCode};
+use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{key_and_value, segment};

@@ -116,6 +116,7 @@ impl Table {
                 }
                 column += cell_width + GAP;
             }
+            lines.truncate(lines.trim_end_matches(' ').len());
             lines.push('\n');
         }
         lines

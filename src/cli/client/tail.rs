@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::arguments::segment;
+use super::connection::Failure;
 use super::error::Error;
 use super::events::{Event, Events};
 use super::http::{Service, query, queue_path};
@@ -62,9 +65,9 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
     let mut is_reported = false;
     while tail.remaining > 0 {
         let lost = match tail.connect(&options.queue, service).await {
-            Ok(response) => {
+            Ok(stream) => {
                 let before = tail.remaining;
-                let lost = tail.follow(response, service).await?;
+                let lost = tail.follow(stream, service).await?;
                 was_connected = true;
                 if tail.remaining < before {
                     (pause, is_reported) = (FIRST_PAUSE, false);
@@ -117,30 +120,30 @@ impl Tail<'_> {
         position.ok_or_else(|| Error::Failed(format!("{} cannot list new messages only; use --all", service.url())))
     }
 
-    async fn connect(&self, queue: &str, service: &Service) -> Result<Response, Error> {
-        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(EVENT_STREAM))]);
+    async fn connect(&self, queue: &str, service: &Service) -> Result<Incoming, Error> {
+        let path = queue_path(queue, &format!("/messages{}", parameters(&self.position)));
+        let mut request = service.request(Method::GET, &path).header(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
         if let Position::After(id) = &self.position {
             let invalid = |_| Error::Usage(format!("{id:?} is not the id of a message"));
-            headers.insert(LAST_EVENT_ID, HeaderValue::try_from(id).map_err(invalid)?);
+            request = request.header(LAST_EVENT_ID, HeaderValue::try_from(id).map_err(invalid)?);
         }
-        let path = queue_path(queue, &format!("/messages{}", parameters(&self.position)));
-        let response = service.open(&path, headers).await?;
+        let response = request.open().await?;
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if media_type.starts_with(EVENT_STREAM) {
-            Ok(response)
+            Ok(response.into_body())
         } else {
             Err(Error::Failed(format!("{} has no event streams", service.url())))
         }
     }
 
     /// Prints the messages of a connection. Returns why the connection has ended.
-    async fn follow(&mut self, mut response: Response, service: &Service) -> Result<String, Error> {
+    async fn follow(&mut self, mut stream: Incoming, service: &Service) -> Result<String, Error> {
         let mut events = Events::default();
         loop {
-            let part = match timeout(SILENCE_MAX, response.chunk()).await {
-                Ok(Ok(Some(part))) => part,
-                Ok(Ok(None)) => return Ok(format!("{} has ended the stream", service.url())),
-                Ok(Err(error)) => return Ok(service.lost(&error).to_string()),
+            let part = match timeout(SILENCE_MAX, stream.frame()).await {
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(error))) => return Ok(service.lost(&Failure::Lost(error.to_string())).to_string()),
+                Ok(None) => return Ok(format!("{} has ended the stream", service.url())),
                 Err(_) => return Ok(format!("{} has been silent for {} s", service.url(), SILENCE_MAX.as_secs())),
             };
             events.extend(&part);
