@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq shell-tools components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -35,6 +35,7 @@ run:
 
 	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:
 
+	  target/quick/sukkal message post hello 'Hello, world!'
 	  curl -i -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo' http://127.0.0.1:8888/v2/queues/hello/messages -d '{"messages": [{"body": "Hello, world!"}]}' -H 'Content-Type: application/json'
 	TEXT
 	wait -n
@@ -46,7 +47,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python node chromium
+unit: redis python node chromium shell-tools
 	@mkdir -p target
 	cargo test $(TEST_FEATURES) | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
@@ -106,6 +107,10 @@ node:
 
 chromium:
 	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
+
+# What the transcripts of the command line use: jq for JSON, groff for the manual, openssl for TLS.
+shell-tools:
+	@for tool in jq groff openssl; do command -v $$tool > /dev/null || { $(INSTALL) $$tool; }; done
 
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }
