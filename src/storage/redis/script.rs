@@ -293,7 +293,7 @@ mod tests {
         let text = CLAIM_GET.text();
 
         assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
-        for used in ["local function load_queue()", "local function split(", "local now = "] {
+        for used in ["local function load_queue(", "local function split(", "local now = "] {
             assert_eq!(text.matches(used).count(), 1, "{used}");
         }
         for unused in ["local function return_to_ready(", "ZREM"] {
