@@ -63,11 +63,13 @@ impl RedisStore {
         for _ in 0..APPLY_STEPS_MAX {
             let mut reply = self.connection.run(&QUEUE_APPLY_DUE, &QueueKeys::of(queue), &[]).await?;
             let (kind, dead_letters, task) = (reply.text()?, reply.number()?, reply.bytes()?);
+            if kind == "again" {
+                continue;
+            }
             if let Ok(task) = <[u8; 16]>::try_from(&*task) {
                 self.continue_redrive(queue, TaskId::from_bytes(task));
             }
             match (kind.as_str(), dead_letters) {
-                ("again", _) => {}
                 ("absent", _) => return self.remove_orphaned_registration(queue).await,
                 (_done, 0) => break,
                 (_done, _dead_letters) => {
