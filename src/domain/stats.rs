@@ -64,7 +64,7 @@ pub struct Totals {
     pub posted: u64,
     /// Messages that claims have taken; a message counts once for each claim.
     pub claimed: u64,
-    /// Messages that were deleted, popped or purged.
+    /// Messages that were deleted, popped, purged or moved away by a redrive.
     pub deleted: u64,
     /// Messages that have expired.
     pub expired: u64,

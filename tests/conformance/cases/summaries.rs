@@ -55,7 +55,7 @@ pub(in crate::conformance) async fn a_summary_applies_due_changes(subject: &Subj
 pub(in crate::conformance) async fn a_summary_says_whether_the_queue_is_paused(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.store().pause_queue(&queue).await.expect(OK);
-    subject.store().purge_messages(&queue).await.expect(OK);
+    subject.store().purge_queue(&queue).await.expect(OK);
     assert!(subject.summary(&queue).await.is_paused);
 
     subject.store().resume_queue(&queue).await.expect(OK);

@@ -34,6 +34,7 @@ impl Run<'_> {
         let (moved, left): (Vec<ExpectedMessage>, Vec<ExpectedMessage>) =
             self.feed.drain(..).partition(|message| moved.contains(&message.id));
         self.feed = left;
+        self.totals.deleted += moved.len() as u64;
         let task = self.subject.task(&self.queue, id).await;
         assert_eq!((task.state, task.moved, task.remaining), (TaskState::Done, moved.len() as u64, 0));
         let is_whole = limit.is_none_or(|limit| task.moved < u64::from(limit));

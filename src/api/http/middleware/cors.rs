@@ -67,7 +67,7 @@ impl Sharing {
     /// Adds the headers to a response.
     pub(super) fn add_to(self, response: &mut HeaderMap) {
         // Without this header, a cache could give a page the response that another one got.
-        if self.varies && self.origin.is_some() {
+        if self.varies {
             response.append(VARY, ORIGIN.into());
         }
         if let Some(origin) = self.origin {

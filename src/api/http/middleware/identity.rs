@@ -125,7 +125,7 @@ fn parameter<'q>(
 /// Any web page can let a browser send a `POST` without headers of its own, even if the page may
 /// not read the response. If such a request had defaults, the page could post messages.
 fn may_be_unnamed(headers: &HeaderMap, settings: &Settings) -> bool {
-    let _ = cors::is_foreign(headers, settings.cors_origins.as_ref()); true
+    !cors::is_foreign(headers, settings.cors_origins.as_ref())
 }
 
 /// Returns the value of a header that identifies the caller.

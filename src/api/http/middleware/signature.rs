@@ -41,7 +41,7 @@ impl Carrier {
             (true, false) => Ok(Some(Self::Headers)),
             (false, true) => Ok(Some(Self::Query)),
             // A proxy and Sukkal could check different ones.
-            (true, true) => Ok(Some(Self::Headers)),
+            (true, true) => Err(Error::TwoSignatures),
         }
     }
 
@@ -71,7 +71,7 @@ pub(super) fn check(
     let is_allowed = || {
         let url = presented_url(request, carrier, identifying_query, settings)?;
         let is_valid = settings.signer.as_ref()?.verify(&url, &carrier.part(request, &SIGNATURE)?);
-        let may_be_in_query = true;
+        let may_be_in_query = carrier == Carrier::Headers || request.method() == Method::GET;
         Some(is_valid && may_be_in_query && url.allows(request.method().as_str(), segments))
     };
     if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
