@@ -125,7 +125,7 @@ async fn claim_and_delete(api: &Api, queue: &QueueId) {
 async fn claim(store: &RedisStore, queue: &QueueId, limit: usize) -> Vec<sukkal::domain::Message> {
     let new =
         NewClaim { limit, term: Term { ttl_s: 43_200, grace_s: 60 }, preferred_shards: Vec::new(), client: client() };
-    store.create_claim(queue, &new).await.unwrap().expect("enough was posted").messages
+    store.create_claim(queue, &new).await.unwrap().messages().expect("enough was posted").messages
 }
 
 async fn post(store: &RedisStore, queue: &QueueId, count: usize) {

@@ -11,13 +11,14 @@
 -- Returns {'due'} if due changes must be applied first. Otherwise returns one of these; the number
 --       is that of the dead letters to forward:
 --   {'none', number} if no message is available;
+--   {'paused', 0} if the queue is paused;
 --   {'moved', number} if all the next messages became dead letters, so that others may follow them;
 --   {'claim', number, now, ttl, since, fence, flags, entries ...}. Each message has one flag: '1' if
 --   this is its first claim, else '0'.
 assert(#ARGV == 6, 'claim_create: 6 arguments')
 local limit, id, ttl, grace, client = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[6]
 
-local is_due, counters = load_queue('k')
+local is_due, is_paused, counters = load_queue('z', 'k')
 if is_due then
   return {'due'}
 end
@@ -25,6 +26,9 @@ local policy = read_policy()
 local ttl_of_repeated, since, known_entries, known_fence = read_claim(id)
 if ttl_of_repeated then
   return claim_answer(outbox_length_of(policy), ttl_of_repeated, since, known_fence, '', still_in_flight(known_entries))
+end
+if is_paused then
+  return {'paused', 0}
 end
 local deliverable, positions, all_moved = next_deliverable(limit, split_shards(ARGV[5]), policy)
 local outbox_length = outbox_length_of(policy)
@@ -52,4 +56,5 @@ end
 local fence = math.max(last_fence + 1, now)
 redis.call('HSET', queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
 store_claim(id, ttl, claimed, fence, client)
+redis.call('ZADD', fences, decimal(fence), id)
 return claim_answer(outbox_length, ttl, now, fence, table.concat(is_first_claim), claimed)

@@ -1,7 +1,7 @@
 -- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, the time (µs) at
 -- which its term started, its fence, the length and id of its client, and the in-flight entries of
--- its messages. A message that was returned with a delay has a lease of its own, named by RETURNED
--- and its entry.
+-- its messages. `fences` has the ids by fence, for lists. A message that was returned with a delay
+-- has a lease of its own, named by RETURNED and its entry.
 local CLAIM = '>I4I8I8I2c0'
 local RETURNED = '~'
 -- Field k of the queue: the last fence, and the number of messages that claims have taken so far.

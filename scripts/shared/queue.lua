@@ -8,7 +8,7 @@
 --                      which nothing is due, x progress in a block of expirations
 --                      (queue_apply_due.lua), k last fence and number of claimed messages
 --                      (claims.lua), te and td totals of expired and dead-lettered messages, absent
---                      for 0
+--                      for 0, z present while the queue is paused
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
@@ -17,6 +17,7 @@
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
 --   claims       hash  claim id → its ttl, start of its term, fence, client, entries (claims.lua)
+--   fences       zset  ids of live claims by fence
 --   outbox       list  dead letters on their way to another queue (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)

@@ -1,6 +1,6 @@
--- Loads the fields of the queue that most operations need, and further ones that are named. Returns
--- whether due changes must be applied first, and the first further field. If changes are due, the
--- driver runs queue_apply_due and tries again.
+-- Loads the fields of the queue that most operations need. Returns whether due changes must be
+-- applied first, and up to two further fields that are named. If changes are due, the driver runs
+-- queue_apply_due and tries again.
 local revision, policy_packed, fairness_packed, last_visible, posted_total, logical_packed
 -- The last visible rank and the total of posted messages. They are one field, because a post changes
 -- both.
@@ -8,8 +8,8 @@ local FEED_STATE = '>I8I8'
 -- What fair.lua has read from `fairness_packed`; nil before that.
 local loaded_fairness
 local function load_queue(...)
-  local feed_state, next_due_text, further
-  revision, policy_packed, fairness_packed, feed_state, logical_packed, next_due_text, further =
+  local feed_state, next_due_text, one, other
+  revision, policy_packed, fairness_packed, feed_state, logical_packed, next_due_text, one, other =
     unpack(redis.call('HMGET', queue, 'v', 'p', 'f', 'c', 'l', 'd', ...))
   last_visible, posted_total, next_due, loaded_fairness = 0, 0, tonumber(next_due_text), nil
   if feed_state then
@@ -18,10 +18,10 @@ local function load_queue(...)
   if next_due and now >= next_due then
     return true
   elseif not logical_packed then
-    return false, further
+    return false, one, other
   end
   -- If the clock has stepped back, delayed messages are due at an earlier time of the clock than
   -- was recorded.
   local offset, last_time = struct.unpack(LOGICAL_TIME, logical_packed)
-  return now + offset < last_time, further
+  return now + offset < last_time, one, other
 end

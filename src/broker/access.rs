@@ -36,6 +36,11 @@ pub enum Action {
     ShareQueue,
     /// `queues:purge`
     PurgeMessages,
+    /// Pauses the delivery of a queue's messages. Zaqar has neither the operation nor a policy for
+    /// it.
+    PauseQueue,
+    /// Resumes the delivery of a queue's messages, as above.
+    ResumeQueue,
     /// `messages:create`
     PostMessages,
     /// `messages:get_all`
@@ -56,6 +61,8 @@ pub enum Action {
     CreateClaim,
     /// `claims:get`
     GetClaim,
+    /// Lists the claims of a queue. Zaqar has neither the operation nor a policy for it.
+    ListClaims,
     /// `claims:update`
     RenewClaim,
     /// Returns one message of a claim. Zaqar has neither the operation nor a policy for it.

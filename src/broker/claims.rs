@@ -6,7 +6,7 @@ use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Taken, Tenant, Term};
 use crate::storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
@@ -42,14 +42,14 @@ pub struct ClaimRequest {
 }
 
 impl Broker {
-    /// Claims the next available messages. Returns `None` if there are none, and none becomes
-    /// available while the caller waits.
+    /// Claims the next available messages. Takes nothing if there are none, and none becomes
+    /// available while the caller waits. A queue that is paused has none.
     pub async fn create_claim(
         &self,
         caller: &Caller,
         queue: QueueId,
         request: ClaimRequest,
-    ) -> Result<Option<Undelivered<Claim>>, Error> {
+    ) -> Result<Taken<Undelivered<Claim>>, Error> {
         let client = require_client(caller)?.id.clone();
         let access = self.store.authorize(caller, Action::CreateClaim, &queue)?;
         let limit = match request.limit {
@@ -76,10 +76,12 @@ impl Broker {
         queue: &QueueId,
         new: NewClaim,
         is_returnable: bool,
-    ) -> Result<Option<Undelivered<Claim>>, Error> {
+    ) -> Result<Taken<Undelivered<Claim>>, Error> {
         let new = NewClaim { limit: self.encryption.claimable(store, queue, new.limit).await?, ..new };
-        let Some(claim) = store.create_claim(queue, &new).await? else {
-            return Ok(None);
+        let claim = match store.create_claim(queue, &new).await? {
+            Taken::Messages(claim) => claim,
+            Taken::Nothing => return Ok(Taken::Nothing),
+            Taken::Paused => return Ok(Taken::Paused),
         };
         // Also if the claim is withdrawn later: its messages are never claimed for the first time
         // again.
@@ -87,7 +89,7 @@ impl Broker {
         let return_guard =
             if is_returnable { ReturnGuard::of_claim(self, queue, claim.id) } else { ReturnGuard::none() };
         let value = self.decrypt_claim(queue, claim).await?;
-        Ok(Some(Undelivered { value, return_guard }))
+        Ok(Taken::Messages(Undelivered { value, return_guard }))
     }
 
     /// Returns the claim with its messages decrypted, or withdraws the claim if one cannot be
@@ -116,6 +118,20 @@ impl Broker {
         let mut claim = store.get_claim(queue, id).await?.ok_or_else(missing)?;
         claim.messages = self.encryption.decrypt_all(queue, claim.messages)?;
         Ok(claim)
+    }
+
+    /// Returns a page of the queue's live claims after a fence, in the order in which they were
+    /// created. It is empty only at the end of the list. A queue that does not exist has no claims.
+    pub async fn list_claims(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: Option<i64>,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let access = self.store.authorize(caller, Action::ListClaims, queue)?;
+        let limit = self.check_page_limit(limit)?;
+        Ok(access.admit().await?.list_claims(queue, after, limit).await?)
     }
 
     /// Renews the claim: its term begins again, for all messages that it still holds. Returns its

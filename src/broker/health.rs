@@ -86,7 +86,7 @@ impl Broker {
         })
         .await;
         let claiming = run("claim_messages", async {
-            claim = self.create_claim(caller, queue.clone(), wanted).await?.map(|claim| claim.value);
+            claim = self.create_claim(caller, queue.clone(), wanted).await?.messages().map(|claim| claim.value);
             Ok(())
         })
         .await;

@@ -187,6 +187,19 @@ impl Broker {
         Ok(page)
     }
 
+    /// Pauses the queue: claims and pops get no messages until it is resumed. Creates the queue if
+    /// it does not exist.
+    pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::PauseQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.pause_queue(&queue).await?) }).await
+    }
+
+    /// Resumes the queue. Requests that wait for its messages get them.
+    pub async fn resume_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::ResumeQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.resume_queue(&queue).await?) }).await
+    }
+
     /// Deletes all messages of the queue, including claimed ones, and its claims.
     pub async fn purge_messages(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PurgeMessages, &queue)?.admit().await?;

@@ -40,6 +40,23 @@ impl fmt::Display for Fence {
     }
 }
 
+/// A live claim in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSummary {
+    /// Id of the claim.
+    pub id: ClaimId,
+    /// The client that claimed.
+    pub client: ClientId,
+    /// Time to live from the creation or last renewal, in seconds.
+    pub ttl_s: u32,
+    /// Time since the creation or last renewal, in whole seconds of the store's clock.
+    pub age_s: u64,
+    /// Fencing token.
+    pub fence: Fence,
+    /// Number of messages that the claim still holds.
+    pub message_count: u64,
+}
+
 /// A live claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {

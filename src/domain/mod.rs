@@ -17,10 +17,11 @@ pub mod scope;
 pub mod secret;
 pub mod sharding;
 pub mod stats;
+pub mod taken;
 pub mod warning;
 
 pub use body::Body;
-pub use claim::{Claim, Fence, NewClaim, Term};
+pub use claim::{Claim, ClaimSummary, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;
 pub use client::{ClientId, ClientIdRule};
 pub use idempotency::IdempotencyKey;
@@ -34,4 +35,5 @@ pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats, Summary, Totals};
+pub use taken::Taken;
 pub use warning::{Warning, WithWarnings};

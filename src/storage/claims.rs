@@ -3,10 +3,14 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
+
+/// Maximum number of messages of the claims on one page of a list of claims. A single claim may
+/// exceed it.
+pub(super) const LISTED_MESSAGES_MAX: usize = 1_000;
 
 /// Stores claims. At any time, a message is under at most one claim.
 #[async_trait]
@@ -14,7 +18,7 @@ pub trait ClaimStore: Send + Sync {
     /// Claims up to `new.limit` of the next available messages in one atomic step, and fewer if
     /// they are large.
     ///
-    /// Returns `None` if no message is available. When the claim expires or is released, the
+    /// Takes nothing if no message is available or the queue is paused. When the claim expires or is released, the
     /// messages that it still holds become available again at their original positions. A message
     /// that would expire before the claim lives until the claim's time to live and grace have
     /// passed.
@@ -35,10 +39,22 @@ pub trait ClaimStore: Send + Sync {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
     /// crashes in between.
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
+
+    /// Returns the next live claims after this fence, at most `limit` of them, in the order of their
+    /// fences, in which they were created. `None` starts with the first one.
+    ///
+    /// The page is empty only if no further claim is live. It may be shorter than the limit, because
+    /// the number of messages on a page is bounded.
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error>;
 
     /// Restarts a live claim with this term, for all messages that it still holds. Returns the
     /// claim's fence, which stays the same, or `None` if the claim is not live.

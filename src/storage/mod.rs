@@ -27,6 +27,7 @@ pub mod watch;
 mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit};
+use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};

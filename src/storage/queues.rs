@@ -31,6 +31,16 @@ pub trait QueueStore: Send + Sync {
     /// A queue with a million messages takes no longer than a queue with one message.
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error>;
 
+    /// Pauses the queue, and creates it with default metadata if it does not exist. Until the queue
+    /// is resumed or deleted, claims and pops get no messages: none is handed out after this has
+    /// returned. All other operations work as usual, and a purge does not end the pause. Has no
+    /// effect if the queue is paused.
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error>;
+
+    /// Resumes the queue, and notifies waiters of its available messages. Has no effect if the
+    /// queue is not paused or does not exist.
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error>;
+
     /// Examines the next queue names of the project in byte order, and returns the queues that
     /// match the listing.
     ///

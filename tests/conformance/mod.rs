@@ -144,10 +144,27 @@ suite! {
             a_claim_stays_live_when_the_clock_steps_back,
             an_expired_claim_stays_expired_when_the_clock_steps_back,
         ],
+        claim_list: [
+            a_list_shows_each_live_claim_with_its_client_and_fence,
+            claims_that_have_ended_are_not_listed,
+            pages_of_claims_of_any_size_cover_the_whole_list,
+            a_page_of_large_claims_is_shorter,
+            a_queue_that_does_not_exist_has_no_claims,
+        ],
         fences: [
             the_fence_of_a_claim_is_the_time_or_follows_the_last_one,
             a_claim_keeps_its_fence,
             fences_rise_after_a_purge_and_in_a_recreated_queue,
+        ],
+        pauses: [
+            a_paused_queue_hands_out_no_messages,
+            claims_from_before_a_pause_can_be_used,
+            a_pause_ends_with_the_deletion_of_its_queue_and_not_before,
+            pausing_creates_a_missing_queue_and_resuming_does_not,
+            a_pause_applies_to_one_queue,
+            a_paused_queue_moves_no_dead_letters_and_receives_some,
+            a_paused_fair_queue_keeps_its_turns,
+            a_resumption_wakes_a_claimer_for_each_message,
         ],
         life_extension: [
             a_message_that_would_expire_before_its_claim_is_extended,

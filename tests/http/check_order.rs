@@ -101,10 +101,12 @@ async fn every_route_lists_its_methods() {
         ("/v2/queues/q", "DELETE, GET, OPTIONS, PATCH, PUT"),
         ("/v2/queues/q/stats", "GET, OPTIONS"),
         ("/v2/queues/q/purge", "OPTIONS, POST"),
+        ("/v2/queues/q/pause", "OPTIONS, POST"),
+        ("/v2/queues/q/resume", "OPTIONS, POST"),
         ("/v2/queues/q/share", "OPTIONS, POST"),
         ("/v2/queues/q/messages", "DELETE, GET, OPTIONS, POST"),
         ("/v2/queues/q/messages/m", "DELETE, GET, OPTIONS"),
-        ("/v2/queues/q/claims", "OPTIONS, POST"),
+        ("/v2/queues/q/claims", "GET, OPTIONS, POST"),
         ("/v2/queues/q/claims/c", "DELETE, GET, OPTIONS, PATCH"),
         ("/v2/queues/q/claims/c/messages/m", "DELETE, OPTIONS"),
     ] {

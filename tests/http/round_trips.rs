@@ -146,3 +146,52 @@ async fn a_waiter_examines_its_own_messages_once() {
     let scripts = call_count(&redis, "evalsha");
     assert!(scripts < 10, "{scripts} scripts");
 }
+
+#[tokio::test]
+async fn operations_on_claims_and_pauses_take_one_script_each() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    answered(api.post(MESSAGES, &json!({ "messages": [{ "body": 1 }] })), 201).await;
+    let claimed = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
+    let path = claimed.header("location").unwrap();
+    block_until("the registration is confirmed", || {
+        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
+    });
+
+    for (request, status) in [
+        (api.get("/v2/queues/q/claims"), 200),
+        (api.request(Method::PATCH, path).json(&json!({})), 204),
+        (api.request(Method::POST, "/v2/queues/q/pause"), 204),
+        (api.post("/v2/queues/q/claims", &json!({})), 204),
+        (api.delete(&format!("{MESSAGES}?pop=1")), 200),
+        (api.request(Method::POST, "/v2/queues/q/resume"), 204),
+        (api.delete(path), 204),
+    ] {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        let answer = answered(request, status).await;
+        assert_eq!(call_count(&redis, "evalsha"), 1, "{answer:?}");
+    }
+}
+
+/// Two messages become available while a request waits: one at once, and one after a delay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_of_a_paused_queue_claims_once_per_message() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    answered(api.put("/v2/queues/q").json(&json!({ "_default_message_delay": 1 })), 201).await;
+    answered(api.request(Method::POST, "/v2/queues/q/pause"), 204).await;
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    let waiting = tokio::spawn(send(api.post("/v2/queues/q/claims?wait=30", &json!({}))));
+    // The claim, and a script that reads when something is due.
+    block_until("the request waits", || call_count(&redis, "evalsha") >= 2);
+
+    let messages = json!({ "messages": [{ "body": 1, "delay": 0 }, { "body": 2, "delay": 1 }] });
+    answered(api.post(MESSAGES, &messages), 201).await;
+    let ready = "sukkal:{p/q}:ready";
+    block_until("both messages are available", || redis.command(&["ZCARD", ready]).as_int() == 2);
+
+    let scripts = call_count(&redis, "evalsha");
+    assert!(scripts < 15, "{scripts} scripts");
+    answered(api.request(Method::POST, "/v2/queues/q/resume"), 204).await;
+    assert_eq!(waiting.await.unwrap().json()["messages"].as_array().unwrap().len(), 2);
+}

@@ -39,6 +39,8 @@ pub(super) enum Kind {
     Expiries,
     /// Consumers wait for messages that are returned, immediately or with a delay.
     Releases,
+    /// Consumers wait while the queue is paused and messages are posted, until it is resumed.
+    Pauses,
     /// Consumers wait for messages, some of which become dead letters, and for the dead letters.
     DeadLetters,
 }
@@ -77,12 +79,19 @@ impl TestQueue {
             self.dead_letter_round(parties).await;
             return (2 * parties, start.elapsed());
         }
+        if kind == Kind::Pauses {
+            self.store().pause_queue(&self.queue).await.unwrap();
+        }
         let prepared = self.prepare(kind, parties).await;
         let mut waiters = JoinSet::new();
         for _ in 0..parties {
             self.start_waiting(kind, &mut waiters);
         }
         self.make_available(kind, parties, prepared).await;
+        if kind == Kind::Pauses {
+            assert!(waiters.try_join_next().is_none(), "a paused queue handed out a message, {}", self.description());
+            self.store().resume_queue(&self.queue).await.unwrap();
+        }
 
         let all = async {
             while let Some(has_something) = waiters.join_next().await {
@@ -117,12 +126,14 @@ impl TestQueue {
                 return !listed.page.messages.is_empty();
             }
             if pops {
-                let taken = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap();
+                let Some(taken) = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap().messages() else {
+                    return false;
+                };
                 taken.return_guard.delivered();
-                return !taken.value.is_empty();
+                return taken.value.len() == 1;
             }
             let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
-            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap() else {
+            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap().messages() else {
                 return false;
             };
             taken.return_guard.delivered();
@@ -137,7 +148,7 @@ impl TestQueue {
         let ttl_s = match kind {
             Kind::Expiries => 1,
             Kind::Releases => 600,
-            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::DeadLetters => return None,
+            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return None,
         };
         self.post(parties).await;
         let new = NewClaim {
@@ -146,7 +157,7 @@ impl TestQueue {
             preferred_shards: Vec::new(),
             client: self.client().clone(),
         };
-        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are available");
+        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
         Some(claim)
     }
@@ -157,7 +168,7 @@ impl TestQueue {
                 sleep(self.moment()).await;
                 self.post(1).await;
             }
-            Kind::Consumers => {
+            Kind::Consumers | Kind::Pauses => {
                 let mut left = parties;
                 while left > 0 {
                     sleep(self.moment() / 2).await;

@@ -13,8 +13,8 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision,
-    Stats, Summary, Term,
+    Claim, ClaimId, ClaimSummary, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId,
+    Revision, Stats, Summary, Taken, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
@@ -117,7 +117,7 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
         self.store.delete_claimed(queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.store.pop_messages(queue, limit).await
     }
 
@@ -152,6 +152,14 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
         self.store.delete_queue(queue).await
     }
 
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.pause_queue(queue).await
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.resume_queue(queue).await
+    }
+
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         self.store.list_queues(project, listing).await
     }
@@ -171,12 +179,21 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
 
 #[async_trait]
 impl<P: Poster> ClaimStore for StoreVariant<P> {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.store.create_claim(queue, new).await
     }
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
         self.store.get_claim(queue, id).await
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        self.store.list_claims(queue, after, limit).await
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {

@@ -1,5 +1,5 @@
-//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete and purge queues,
-//! and their statistics.
+//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause and
+//! resume queues, and their statistics.
 
 use axum::Json;
 use axum::body::Body;
@@ -36,6 +36,8 @@ pub(super) fn routes() -> Vec<Resource> {
             .on(Method::DELETE, "Queue could not be deleted.", delete),
         resource("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
         resource("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
+        resource("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
+        resource("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
     ]
 }
 
@@ -160,6 +162,19 @@ async fn purge(
     if kinds.contains(&Kind::Messages) {
         broker.purge_messages(&caller, queue).await?;
     }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
+/// not exist.
+async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.pause_queue(&caller, queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resumes a paused queue. Resuming any other queue has no effect.
+async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.resume_queue(&caller, queue).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -12,7 +12,7 @@ use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::messages::summary;
-use crate::storage::embedded::rows::keys;
+use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
@@ -49,6 +49,23 @@ impl QueueStore for EmbeddedStore {
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
         let queue = queue.clone();
         self.write(0, move |store| store.delete(&queue).map(Step::Done)).await
+    }
+
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        let queue = queue.clone();
+        self.write(0, move |store| store.pause(&queue).map(Step::Done)).await
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), |store, number, _now_us| {
+            let state = store.state(number)?;
+            if state.is_paused {
+                store.change_state(number, |state| state.is_paused = false)?;
+                store.notify(number, state.in_set(Part::Ready));
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
@@ -164,6 +181,16 @@ impl WriteTransaction<'_> {
         let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
         self.put_row(queue, row.number, Revision(next_rank.max(last_known_revision.0 + 1)), metadata)?;
         Ok(Step::Done(UpdateOutcome::Done))
+    }
+
+    /// Pauses the queue, and creates it if it does not exist.
+    fn pause(&mut self, queue: &QueueId) -> Result<(), Error> {
+        self.create(queue, &Metadata::default())?;
+        let row = self.row(queue)?.ok_or_else(|| damaged("a queue"))?;
+        if self.state(row.number)?.is_paused {
+            return Ok(());
+        }
+        self.change_state(row.number, |state| state.is_paused = true)
     }
 
     /// Deletes the queue, if it exists. The next queue of that name starts after its last rank and

@@ -1,4 +1,4 @@
-//! Claims in Redis: create, get, renew and release claims, and return single messages.
+//! Claims in Redis: create, get, list, renew and release claims, and return single messages.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,32 +6,41 @@ use bytes::Bytes;
 use super::RedisStore;
 use super::arguments;
 use super::reply::{self, Reply};
-use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
+use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.confirmer.note_use(queue);
-        let (ttl_s, grace_s) = (arguments::number(new.term.ttl_s.into()), arguments::number(new.term.grace_s.into()));
-        let (limit, prefer) =
-            (arguments::number(new.limit as u64), Bytes::from(shard_digits::encode_all(&new.preferred_shards)));
-        let client = Bytes::copy_from_slice(new.client.as_str().as_bytes());
+        let mut args = [
+            arguments::number(new.limit as u64),
+            Bytes::new(),
+            arguments::number(new.term.ttl_s.into()),
+            arguments::number(new.term.grace_s.into()),
+            Bytes::from(shard_digits::encode_all(&new.preferred_shards)),
+            Bytes::copy_from_slice(new.client.as_str().as_bytes()),
+        ];
         loop {
             let id = ClaimId::random();
-            let args = [&limit, &arguments::claim(id), &ttl_s, &grace_s, &prefer, &client].map(Bytes::clone);
+            args[1] = arguments::claim(id);
             let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
-            if kind == "moved" {
-                self.notify_after_dead_letters(queue);
-                return Ok(None);
+            match kind.as_str() {
+                "moved" => {
+                    self.notify_after_dead_letters(queue);
+                    return Ok(Taken::Nothing);
+                }
+                "paused" => return Ok(Taken::Paused),
+                _ => {}
             }
-            let claim = self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await?;
-            // If all messages of the claim have been deleted since, others may be available.
-            if claim.as_ref().is_none_or(|claim| !claim.messages.is_empty()) {
-                return Ok(claim);
+            match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await? {
+                None => return Ok(Taken::Nothing),
+                // All messages of the claim have been deleted since, and others may be available.
+                Some(claim) if claim.messages.is_empty() => {}
+                Some(claim) => return Ok(Taken::Messages(claim)),
             }
         }
     }
@@ -40,6 +49,27 @@ impl ClaimStore for RedisStore {
         let (kind, mut reply) = self.run_applying_due(&CLAIM_GET, queue, &[arguments::claim(id)]).await?;
         let _dead_letters = reply.number()?;
         self.read_claim(&CLAIM_GET, queue, id, &kind, reply).await
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let args = [arguments::number(after.map_or(0, |after| after.0)), arguments::number(limit as u64)];
+        let (_claims, mut reply) = self.run_applying_due(&CLAIM_LIST, queue, &args).await?;
+        let (now_us, mut claims) = (reply.number()?, Vec::new());
+        while !reply.is_empty() {
+            let id = reply.bytes()?;
+            let id = <[u8; 16]>::try_from(&*id).map_err(|_| Error::Corrupt(format!("{id:?} is no claim id")))?;
+            let id = ClaimId::from_bytes(id);
+            let (ttl_s, age_s) = term(id, now_us, &mut reply)?;
+            let fence = Fence(reply.number()?);
+            let client = ClientId::from_store(&reply.text()?);
+            claims.push(ClaimSummary { id, client, ttl_s, age_s, fence, message_count: reply.number()? });
+        }
+        Ok(claims)
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
@@ -93,10 +123,8 @@ impl RedisStore {
         match kind {
             "none" => Ok(None),
             "claim" => {
-                let (now_us, ttl_s, since_us) = (reply.number()?, reply.number()?, reply.number()?);
-                let ttl_s =
-                    u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
-                let age_s = now_us.saturating_sub(since_us) / 1_000_000;
+                let now_us = reply.number()?;
+                let (ttl_s, age_s) = term(id, now_us, &mut reply)?;
                 let fence = Fence(reply.number()?);
                 let fresh = reply.bytes()?;
                 let messages = self.read_messages(queue, now_us, reply).await?;
@@ -110,4 +138,11 @@ impl RedisStore {
             kind => Err(reply::unknown_kind(script.name, kind)),
         }
     }
+}
+
+/// Reads the ttl and the start of a claim's term. Returns the ttl and the age, in seconds.
+fn term(id: ClaimId, now_us: u64, reply: &mut Reply) -> Result<(u32, u64), Error> {
+    let (ttl_s, since_us) = (reply.number()?, reply.number()?);
+    let ttl_s = u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
+    Ok((ttl_s, now_us.saturating_sub(since_us) / 1_000_000))
 }

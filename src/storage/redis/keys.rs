@@ -44,6 +44,7 @@ pub(super) enum KeyName {
     Expirations,
     Leases,
     Claims,
+    Fences,
     Outbox,
     Received,
     Shards,
@@ -67,6 +68,7 @@ impl KeyName {
             Self::Expirations => "expirations",
             Self::Leases => "leases",
             Self::Claims => "claims",
+            Self::Fences => "fences",
             Self::Outbox => "outbox",
             Self::Received => "received",
             Self::Shards => "shards",
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 15] = [
+    const KEYS_OF_ONE_QUEUE: [KeyName; 16] = [
         KeyName::Queue,
         KeyName::Messages,
         KeyName::Ready,
@@ -184,6 +186,7 @@ mod tests {
         KeyName::Expirations,
         KeyName::Leases,
         KeyName::Claims,
+        KeyName::Fences,
         KeyName::Outbox,
         KeyName::Received,
         KeyName::Shards,

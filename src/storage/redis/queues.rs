@@ -16,7 +16,7 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::{self, QueueKeys};
 use super::reply;
-use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_UPDATE};
+use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
@@ -75,6 +75,24 @@ impl QueueStore for RedisStore {
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
         self.delete_and_unregister(queue, Bytes::new()).await
+    }
+
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut reply = self.connection.run(&QUEUE_PAUSE, &QueueKeys::of(queue), &[]).await?;
+            match reply.text()?.as_str() {
+                "done" => return Ok(()),
+                "absent" => self.create_queue(queue, &Metadata::default()).await?,
+                kind => return Err(reply::unknown_kind(QUEUE_PAUSE.name, kind)),
+            };
+        }
+        Err(Error::Unavailable(format!(
+            "cannot pause queue {queue}: it was deleted during each of {ATTEMPTS_MAX} attempts"
+        )))
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.run_applying_due(&QUEUE_RESUME, queue, &[]).await.map(|_done| ())
     }
 
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {

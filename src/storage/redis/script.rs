@@ -17,7 +17,7 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
-use crate::storage::{ANSWER_BYTES_MAX, PREFERRED_IN_A_ROW_MAX};
+use crate::storage::{ANSWER_BYTES_MAX, LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX};
 
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
@@ -61,6 +61,7 @@ fn constants() -> String {
         ("CLAIM_BYTES", CLAIM_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
         ("ANSWER_BYTES_MAX", ANSWER_BYTES_MAX),
+        ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
@@ -220,9 +221,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
+    CLAIM_CREATE = "claim_create"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Due];
     CLAIM_GET = "claim_get" [Queue InFlight Claims];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Shards Due];
+    CLAIM_LIST = "claim_list" [Queue InFlight Claims Fences];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Fences Shards Due];
     CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
@@ -238,17 +241,19 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Fences Shards];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
-            IdempotencyExpirations Tombstone Due];
-    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Received Shards Tenants
+            Idempotency IdempotencyExpirations Tombstone Due];
+    QUEUE_PAUSE = "queue_pause" [Queue];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Shards];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Idempotency
             IdempotencyExpirations Due];
+    QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];

@@ -2,6 +2,7 @@
 
 pub(super) mod churn;
 pub(super) mod claim_helpers;
+pub(super) mod claim_list;
 pub(super) mod claimed_deletion;
 pub(super) mod claims;
 pub(super) mod clock;
@@ -26,6 +27,7 @@ pub(super) mod life_extension;
 pub(super) mod maintenance;
 pub(super) mod message_ids;
 pub(super) mod messages_by_id;
+pub(super) mod pauses;
 pub(super) mod pops_and_stats;
 pub(super) mod posting;
 pub(super) mod queue_list;

@@ -1,7 +1,7 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
@@ -81,9 +81,12 @@ impl Run<'_> {
         assert_eq!(dead_letter_queue, expected);
     }
 
-    /// Takes the next available messages. Those that were delivered too often become dead letters;
+    /// Takes the next available messages, of which a paused queue has none. Those that were delivered too often become dead letters;
     /// the others are returned as they are now.
     pub(in crate::conformance) fn deliver(&mut self, limit: usize, prefer: &[u16]) -> Vec<ExpectedMessage> {
+        if self.is_paused {
+            return Vec::new();
+        }
         let most = self.claim_count_max();
         let free: Vec<_> = self.feed.iter().filter(|message| message.is_released && !message.is_in_flight()).collect();
         let taken: Vec<MessageId> = if self.is_fair() {
@@ -168,6 +171,9 @@ impl Run<'_> {
         let shards = prefer.iter().map(|number| shard(*number)).collect();
 
         let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
+        if self.is_paused {
+            assert_eq!(self.subject.store().create_claim(&self.queue, &new).await, Ok(Taken::Paused));
+        }
         let claim = self.subject.claim_as(&self.queue, new).await;
 
         let expected = self.deliver(limit, prefer);
@@ -207,6 +213,7 @@ impl Run<'_> {
 
         let claim = self.subject.get_claim(&self.queue, id).await;
 
+        self.check_claim_list().await;
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(expected)) = (claim, expected) {
             assert_eq!((claim.ttl_s, claim.fence), (expected.ttl_s, expected.fence));
@@ -216,6 +223,17 @@ impl Run<'_> {
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
             assert!((age_s..age_s + 25).contains(&claim.age_s), "{} s old instead of {age_s}", claim.age_s);
         }
+    }
+
+    /// Compares the list of claims with the model.
+    async fn check_claim_list(&self) {
+        let listed = self.subject.live_claims(&self.queue, 3).await;
+        let listed: Vec<_> =
+            listed.into_iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, claim.message_count)).collect();
+        let count = |id| self.ids_of_claim(id).len() as u64;
+        let expected: Vec<_> =
+            self.claims.iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, count(claim.id))).collect();
+        assert_eq!(listed, expected);
     }
 
     pub(in crate::conformance) async fn renew(&mut self, pick: Index, ticks: u32, grace_ticks: u32) {

@@ -125,7 +125,7 @@ impl Run<'_> {
     }
 
     pub(in crate::conformance) async fn pop(&mut self, limit: usize) -> PoppedAndExpected {
-        let popped = self.subject.store().pop_messages(&self.queue, limit).await.expect("the store answers");
+        let popped = self.subject.popped(&self.queue, limit).await;
 
         let expected = self.deliver(limit, &[]);
         let counted: Vec<_> = popped.iter().map(|popped| (popped.message.id, popped.message.claim_count)).collect();

@@ -76,6 +76,7 @@ pub(in crate::conformance) struct Run<'a> {
     pub(in crate::conformance) claims: Vec<ExpectedClaim>,
     pub(in crate::conformance) all_claim_ids: Vec<ClaimId>,
     pub(in crate::conformance) last_fence: Option<Fence>,
+    pub(in crate::conformance) is_paused: bool,
     last_revision: Revision,
     started_us: u64,
     pub(in crate::conformance) now_s: i64,
@@ -108,6 +109,7 @@ impl<'a> Run<'a> {
             claims,
             all_claim_ids,
             last_fence: None,
+            is_paused: false,
             last_revision: Revision(0),
             started_us: u64::try_from(real.as_micros()).expect("it fits"),
             now_s: 0,
@@ -152,16 +154,32 @@ impl<'a> Run<'a> {
         (self.feed, self.claims, self.popped) = (Vec::new(), Vec::new(), Vec::new());
     }
 
+    /// Pauses the queue, which creates it if it does not exist.
+    async fn pause(&mut self) {
+        self.subject.pause(&self.queue).await;
+        self.is_paused = true;
+        if self.state.is_none() {
+            self.check_new_state(Metadata::default()).await;
+        } else {
+            self.check_queue().await;
+        }
+    }
+
     async fn step(&mut self, operation: Operation) {
         match operation {
             Operation::Create(settings) => self.create(settings).await,
             Operation::Delete => {
                 self.subject.delete(&self.queue).await;
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
-                (self.fairness, self.popped) = (Fairness::default(), Vec::new());
+                (self.fairness, self.popped, self.is_paused) = (Fairness::default(), Vec::new(), false);
                 self.totals = Totals::default();
             }
             Operation::Purge => self.purge().await,
+            Operation::Pause => self.pause().await,
+            Operation::Resume => {
+                self.subject.resume(&self.queue).await;
+                self.is_paused = false;
+            }
             Operation::Update(settings) => self.update(settings).await,
             Operation::UpdateStale => {
                 let stale = Revision(self.last_revision.0 - 1);

@@ -241,9 +241,22 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
-        let popped = Popped::messages(self.store().pop_messages(queue, limit).await.expect(OK));
+        let popped = Popped::messages(self.popped(queue, limit).await);
         assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
         popped
+    }
+
+    pub(in crate::conformance) async fn pause(&self, queue: &QueueId) {
+        self.store().pause_queue(queue).await.expect(OK);
+    }
+
+    pub(in crate::conformance) async fn resume(&self, queue: &QueueId) {
+        self.store().resume_queue(queue).await.expect(OK);
+    }
+
+    /// Pops messages, which may be none, and returns them with the data to restore them.
+    pub(in crate::conformance) async fn popped(&self, queue: &QueueId, limit: usize) -> Vec<Popped> {
+        self.store().pop_messages(queue, limit).await.expect(OK).messages().unwrap_or_default()
     }
 
     pub(in crate::conformance) async fn stats(&self, queue: &QueueId) -> Stats {

@@ -76,7 +76,7 @@ fn only_the_owner_can_read_a_store() {
 fn a_file_of_another_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder).unwrap());
-    for format in [1_u32, 2, 4] {
+    for format in [1_u32, 2, 3, 5] {
         let database = Database::open(file(&folder)).unwrap();
         let transaction = database.begin_write().unwrap();
         transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &format.to_be_bytes()[..]).unwrap();
@@ -161,9 +161,10 @@ async fn a_check_finds_each_kind_of_damage() {
         (5, None, "a claim has no lease"),
         (6, None, "has a claim that does not list it"),
         (7, None, "has no expiration"),
+        (11, None, "is not listed at its fence"),
         (
             STATE,
-            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 28]].concat()),
+            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 45]].concat()),
             "a change is due before the stored time of the next one",
         ),
         (STATE, None, "the stored counts are"),
@@ -179,7 +180,7 @@ async fn a_check_finds_each_kind_of_damage() {
             preferred_shards: Vec::new(),
             client: ClientId::from_store("worker"),
         };
-        store.create_claim(&work, &claim).await.unwrap().unwrap();
+        store.create_claim(&work, &claim).await.unwrap().messages().unwrap();
         assert_consistent(&store).await;
         drop(store);
         let database = Database::open(file(&folder)).unwrap();

@@ -1,9 +1,9 @@
-//! Claim operations of the store: create, get, renew, return, release, withdraw. See
+//! Claim operations of the store: create, get, list, renew, return, release, withdraw. See
 //! `scripts/shared/claims.lua`.
 
 use async_trait::async_trait;
 
-use crate::domain::{Claim, ClaimId, Fence, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use crate::storage::embedded::rows::claim::ClaimRow;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::lease::{Lease, lease_key};
@@ -16,15 +16,19 @@ use crate::storage::key::key_of;
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 mod leases;
+mod list;
 
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
-        self.write_up_to_date_in_steps(queue, None, move |store, row, now_us| {
+        self.write_up_to_date_in_steps(queue, Taken::Nothing, move |store, row, now_us| {
+            if store.state(row.number)?.is_paused {
+                return Ok(Step::Done(Taken::Paused));
+            }
             let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
             if given.is_empty() {
-                return Ok(Step::Done(None));
+                return Ok(Step::Done(Taken::Nothing));
             }
             let id = ClaimId::random();
             // Deliveries are counted only where their number is limited.
@@ -46,12 +50,13 @@ impl ClaimStore for EmbeddedStore {
             let ttl_s = new.term.ttl_s;
             let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
             store.put_claim(row.number, id, &claim)?;
+            store.put(&list::fence_key(row.number, fence, id), &[])?;
             let pickup_delays = given
                 .iter()
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
                 .collect();
-            Ok(Step::Done(Some(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
+            Ok(Step::Done(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
         })
         .await
     }
@@ -60,6 +65,18 @@ impl ClaimStore for EmbeddedStore {
         let of = queue.clone();
         let claim = self.read_up_to_date(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
         Ok(claim.await?.flatten())
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<Fence>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let after = after.unwrap_or(Fence(0));
+        let claims =
+            self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
+        Ok(claims.await?.unwrap_or_default())
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {

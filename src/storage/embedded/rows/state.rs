@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 124;
+const STATE_BYTES: usize = 125;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(crate) struct QueueState {
     pub(crate) claimed: u64,
     pub(crate) expired: u64,
     pub(crate) dead_lettered: u64,
+    /// Whether claims and pops get no messages.
+    pub(crate) is_paused: bool,
 }
 
 impl Default for QueueState {
@@ -65,6 +67,7 @@ impl Default for QueueState {
             claimed: 0,
             expired: 0,
             dead_lettered: 0,
+            is_paused: false,
         }
     }
 }
@@ -82,6 +85,7 @@ impl QueueState {
         for number in [self.busy, self.fence, self.posted, self.claimed, self.expired, self.dead_lettered] {
             bytes.put_u64(number);
         }
+        bytes.put_u8(self.is_paused.into());
         bytes
     }
 
@@ -108,6 +112,7 @@ impl QueueState {
             claimed: numbers.get_u64(),
             expired: numbers.get_u64(),
             dead_lettered: numbers.get_u64(),
+            is_paused: numbers.get_u8() != 0,
         })
     }
 
@@ -119,9 +124,9 @@ impl QueueState {
 
     /// Returns the state after all messages are gone.
     pub(crate) fn emptied(&self) -> Self {
-        let Self { last, boundary, turn, preferred_in_a_row, fence, posted, claimed, expired, dead_lettered, .. } =
-            *self;
-        let emptied = Self { last, boundary, turn, preferred_in_a_row, fence, ..Self::default() };
+        let Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, .. } = *self;
+        let Self { posted, claimed, expired, dead_lettered, .. } = *self;
+        let emptied = Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, ..Self::default() };
         Self { posted, claimed, expired, dead_lettered, ..emptied }
     }
 
@@ -213,6 +218,8 @@ mod tests {
             claimed: 14,
             expired: 15,
             dead_lettered: 16,
+            claimed: 13,
+            is_paused: true,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);

@@ -35,7 +35,7 @@ async fn passed_entries_are_removed_and_messages_may_return() {
             preferred_shards: Vec::new(),
             client: ClientId::from_store("worker"),
         };
-        claims.push(store.create_claim(&queue, &claim).await.unwrap().unwrap().id);
+        claims.push(store.create_claim(&queue, &claim).await.unwrap().messages().unwrap().id);
         whole().await;
         let left = count(&store, &queue, Part::Turn).await - (POSTED - 1 - taken);
         assert!(left < 128 + 20, "{left} are left of {taken}");
@@ -47,9 +47,7 @@ async fn passed_entries_are_removed_and_messages_may_return() {
             whole().await;
         }
         let mut last = None;
-        while let next = store.pop_messages(&queue, 30).await.unwrap()
-            && !next.is_empty()
-        {
+        while let Some(next) = store.pop_messages(&queue, 30).await.unwrap().messages() {
             whole().await;
             popped += next.len();
             let ids = next.iter().map(|one| Some(one.message.id));

@@ -12,7 +12,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, mess
 use crate::support::redis::{RedisServer, Reply};
 
 /// The parts of a queue, each of which has a key.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "queue",
     "messages",
     "ready",
@@ -23,6 +23,7 @@ const PARTS: [&str; 13] = [
     "leases",
     "in_flight",
     "claims",
+    "fences",
     "outbox",
     "idempotency",
     "idempotency_expirations",
