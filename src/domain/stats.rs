@@ -48,6 +48,8 @@ pub struct Holding {
 pub struct Summary {
     /// The messages of the queue.
     pub messages: Holding,
+    /// Whether the queue is paused, so that claims and pops get no messages.
+    pub is_paused: bool,
     /// Totals since the queue was created.
     pub totals: Totals,
 }

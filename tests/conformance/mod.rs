@@ -110,6 +110,7 @@ suite! {
             a_summary_counts_messages_by_state,
             the_oldest_age_counts_from_the_end_of_a_delay,
             a_summary_applies_due_changes,
+            a_summary_says_whether_the_queue_is_paused,
             summaries_are_in_the_order_of_the_queues,
             one_call_applies_due_changes_to_a_bounded_number_of_queues,
             projects_with_queues_are_listed_once_in_a_fixed_order,

@@ -29,12 +29,14 @@ async fn a_list_with_stats_counts_messages_and_what_became_of_them() {
     let page = list(&api, "with_stats=true").await;
 
     let nothing = json!({"posted": 0, "claimed": 0, "deleted": 0, "expired": 0, "dead_lettered": 0});
-    let empty = json!({"available": 0, "claimed": 0, "delayed": 0, "oldest_age": null, "totals": nothing});
+    let empty =
+        json!({"available": 0, "claimed": 0, "delayed": 0, "oldest_age": null, "paused": false, "totals": nothing});
     assert_eq!(page["queues"][0], json!({"name": "empty", "stats": empty, "href": "/v2/queues/empty"}));
     let totals = json!({"posted": 2, "claimed": 0, "deleted": 0, "expired": 0, "dead_lettered": 0});
     assert_eq!((&page["queues"][1]["name"], &page["queues"][1]["stats"]["totals"]), (&json!("letters"), &totals));
     let totals = json!({"posted": 6, "claimed": 3, "deleted": 1, "expired": 1, "dead_lettered": 2});
-    let stats = json!({"available": 0, "claimed": 1, "delayed": 1, "oldest_age": null, "totals": totals});
+    let stats =
+        json!({"available": 0, "claimed": 1, "delayed": 1, "oldest_age": null, "paused": false, "totals": totals});
     assert_eq!(page["queues"][2]["stats"], stats);
 }
 
@@ -49,6 +51,17 @@ async fn the_oldest_age_is_that_of_the_first_available_message() {
     assert!((100..110).contains(&age().await.unwrap()));
     api.claim(2).await;
     assert!((0..10).contains(&age().await.unwrap()));
+}
+
+#[tokio::test]
+async fn stats_say_whether_the_queue_is_paused() {
+    let api = new_project();
+    api.create("q", &json!({})).await;
+    for (operation, is_paused) in [("pause", true), ("resume", false)] {
+        answered(api.post(&format!("/v2/queues/q/{operation}"), &json!({})), 204).await;
+
+        assert_eq!(list(&api, "with_stats=true").await["queues"][0]["stats"]["paused"], is_paused);
+    }
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ pub fn summary_document(summary: &Summary) -> Value {
         "claimed": messages.claimed,
         "delayed": messages.delayed,
         "oldest_age": messages.oldest_age_s,
+        "paused": summary.is_paused,
         "totals": {
             "posted": totals.posted,
             "claimed": totals.claimed,

@@ -21,7 +21,7 @@ pub(in crate::conformance) async fn a_summary_counts_messages_by_state(subject: 
 
     let messages = Holding { available: 4, delayed: 1, claimed: 0, oldest_age_s: Some(60) };
     let totals = Totals { posted: 5, ..Totals::default() };
-    assert_eq!(subject.summary(&queue).await, Summary { messages, totals });
+    assert_eq!(subject.summary(&queue).await, Summary { messages, is_paused: false, totals });
     let claim = subject.claim(&queue, 3, 600).await;
     subject.advance(&queue, Duration::from_secs(7)).await;
     let messages = Holding { available: 1, delayed: 1, claimed: 3, oldest_age_s: Some(7) };
@@ -50,6 +50,16 @@ pub(in crate::conformance) async fn a_summary_applies_due_changes(subject: &Subj
     let summary = subject.summary(&queue).await;
 
     assert_eq!((summary.messages.available, summary.messages.claimed, summary.totals.expired), (300, 0, 1_500));
+}
+
+pub(in crate::conformance) async fn a_summary_says_whether_the_queue_is_paused(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    subject.pause(&queue).await;
+    subject.store().purge_messages(&queue).await.expect(OK);
+    assert!(subject.summary(&queue).await.is_paused);
+
+    subject.resume(&queue).await;
+    assert!(!subject.summary(&queue).await.is_paused);
 }
 
 pub(in crate::conformance) async fn summaries_are_in_the_order_of_the_queues(subject: &Subject) {

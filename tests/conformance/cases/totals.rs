@@ -78,7 +78,7 @@ pub(in crate::conformance) async fn a_purge_counts_as_deletion(subject: &Subject
 pub(in crate::conformance) async fn a_restored_message_counts_as_posted_again(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 3)).await;
-    let popped = subject.store().pop_messages(&queue, 2).await.expect(OK);
+    let popped = subject.popped(&queue, 2).await;
 
     for _ in 0..2 {
         subject.store().restore_messages(&queue, &popped).await.expect(OK);
@@ -166,7 +166,7 @@ async fn perform_any(subject: &Subject, queue: &QueueId, random: &mut Random) ->
             return subject.post(queue, &batch).await.len() as u64;
         }
         3 => {
-            let popped = subject.store().pop_messages(queue, 5).await.expect(OK);
+            let popped = subject.popped(queue, 5).await;
             subject.store().restore_messages(queue, &popped).await.expect(OK);
             return popped.len() as u64;
         }

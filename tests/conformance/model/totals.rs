@@ -23,6 +23,7 @@ impl Run<'_> {
         let (claimed, delayed) = (count(ExpectedMessage::is_in_flight), count(|message| !message.is_released));
         let expected = [self.feed.len() - claimed - delayed, delayed, claimed].map(|count| count as u64);
         assert_eq!((counts(&summary.messages), summary.totals), (expected, self.totals));
+        assert_eq!(summary.is_paused, self.is_paused);
         let is_available = |message: &&ExpectedMessage| message.is_released && !message.is_in_flight();
         let age = self.feed.iter().find(is_available).map(|message| self.since(message.id.rank()));
         assert_eq!(summary.messages.oldest_age_s.is_some(), age.is_some());

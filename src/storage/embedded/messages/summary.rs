@@ -78,6 +78,6 @@ impl<T: Table> View<T> {
         };
         let QueueState { posted, claimed, expired, dead_lettered, .. } = state;
         let totals = Totals { posted, claimed, expired, dead_lettered, deleted: 0 };
-        Ok(Some(Summary { messages, totals: totals.with_deleted(state.total) }))
+        Ok(Some(Summary { messages, is_paused: state.is_paused, totals: totals.with_deleted(state.total) }))
     }
 }
