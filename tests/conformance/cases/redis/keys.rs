@@ -23,7 +23,7 @@ const PARTS: [&str; 16] = [
     "leases",
     "in_flight",
     "claims",
-    "fences",
+    "claim_ids",
     "outbox",
     "tasks",
     "task_leases",
