@@ -63,14 +63,12 @@ impl Broker {
     /// Returns the task.
     pub async fn get_task(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Task, Error> {
         let store = self.store.authorize(caller, Action::GetTask, queue)?.admit().await?;
-        let task = match TaskId::parse(id) {
-            Some(id) => store.get_task(queue, id).await?,
-            None => {
-                store.ping().await?;
-                None
-            }
+        let missing = || no_task(queue, id);
+        let Some(id) = TaskId::parse(id) else {
+            store.ping().await?;
+            return Err(missing());
         };
-        task.ok_or_else(|| no_task(queue, id))
+        store.get_task(queue, id).await?.ok_or_else(missing)
     }
 
     /// Stops the task if it is running. Otherwise removes it, if it exists.

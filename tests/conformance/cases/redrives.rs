@@ -310,7 +310,7 @@ pub(in crate::conformance) async fn concurrent_claims_and_redrives_lose_and_doub
     let id = subject.create_redrive(&dead, &ALL).await;
 
     let runners = (0..3).map(|_| run_redrive(subject.store(), &dead, id));
-    let claimer = async {
+    let worker = async {
         let mut claimed = Vec::new();
         while subject.task(&dead, id).await.state == TaskState::Running {
             if let Some(claim) = subject.claim_for(&dead, 7, 60, 60).await {
@@ -320,7 +320,7 @@ pub(in crate::conformance) async fn concurrent_claims_and_redrives_lose_and_doub
         }
         claimed
     };
-    let (_, claimed) = futures::future::join(futures::future::join_all(runners), claimer).await;
+    let (_, claimed) = futures::future::join(futures::future::join_all(runners), worker).await;
 
     let left = [subject.contents(&dead).await, subject.contents(&queue).await].concat();
     let mut origins: Vec<_> =

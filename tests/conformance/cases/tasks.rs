@@ -13,6 +13,8 @@ use crate::conformance::support::subject::{LONG_S, Subject, messages};
 
 /// Longer than a lease.
 const LEASE_OVER: Duration = Duration::from_secs(11);
+/// More than half of a lease.
+const PART_OF_LEASE: Duration = Duration::from_secs(6);
 
 pub(in crate::conformance) async fn one_task_of_a_queue_runs_at_a_time(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
@@ -79,10 +81,10 @@ pub(in crate::conformance) async fn a_process_without_the_lease_can_change_nothi
     let first = take(one).await.expect("nobody has it");
     assert_eq!(take(two).await, None, "one holder at a time");
     assert_eq!(take(one).await, Some(first), "a repeated call gets the same fence");
-    subject.advance(&queue, LEASE_OVER - Duration::from_secs(5)).await;
+    subject.advance(&queue, PART_OF_LEASE).await;
     let step = subject.store().redrive_step(&queue, id, first).await;
     assert_eq!(step, Ok(RedriveStep::Continue { moved: 100, per_second: None }));
-    subject.advance(&queue, LEASE_OVER - Duration::from_secs(5)).await;
+    subject.advance(&queue, PART_OF_LEASE).await;
     assert_eq!(take(two).await, None, "a step renews the lease");
     subject.advance(&queue, LEASE_OVER).await;
     let second = take(two).await.expect("the lease has expired");

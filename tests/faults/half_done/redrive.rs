@@ -36,6 +36,30 @@ async fn a_killed_redrive_moves_each_message_once() {
     assert!(calls < CALLS_MAX - 1, "it makes more calls than that");
 }
 
+/// A step whose reply is lost is repeated, and counts once.
+#[tokio::test]
+async fn a_redrive_with_a_lost_reply_moves_each_message_once() {
+    let scene = Scene::start(PROJECT);
+    for call in 0..CALLS_MAX {
+        scene.redis.command(&["FLUSHALL"]);
+        let gate = Gate::start(scene.redis.port(), PROJECT);
+        let sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR]);
+        let api = sukkal.project(PROJECT);
+        prepare(&api).await;
+
+        gate.lose_reply_of(call);
+        let (status, answer) = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))).await;
+
+        assert_eq!(status, 202, "{answer}");
+        verify(&scene, &api, &format!("the lost reply {call}")).await;
+        if !gate.has_happened() {
+            assert!(call >= 12, "two queues get messages, which needs more than {call} calls");
+            return;
+        }
+    }
+    panic!("it makes more calls than that");
+}
+
 /// Redrives dead letters, kills the process at that point, and checks the messages after another
 /// process has finished the task. Returns whether the process was not killed before the end.
 async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
@@ -64,22 +88,27 @@ async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
         let (status, answer) = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))).await;
         assert_eq!(status, 202, "{answer}");
     }
+    verify(scene, &api, &format!("{kill_point:?}")).await;
+    scene.stored().assert_consistent();
+    finished
+}
+
+/// Waits until the task has ended, and checks that each message is in its place.
+async fn verify(scene: &Scene, api: &Api, fault: &str) {
     let task = loop {
         match last_task(scene).await {
             Some(task) if task.state != TaskState::Running => break task,
             _ => sleep(Duration::from_millis(2)).await,
         }
     };
-    assert_eq!((task.state, task.moved, task.skipped), (TaskState::Done, 5, 3), "{kill_point:?}");
+    assert_eq!((task.state, task.moved, task.skipped), (TaskState::Done, 5, 3), "{fault}");
     for (queue, expected) in [
         ("work-a", &["a-0", "a-1", "a-2"][..]),
         ("work-b", &["b-0", "b-1"]),
         ("dead", &["gone-0", "plain-0", "plain-1"]),
     ] {
-        assert_eq!(names(&api, queue).await, expected, "{queue} after {kill_point:?}");
+        assert_eq!(names(api, queue).await, expected, "{queue} after {fault}");
     }
-    scene.stored().assert_consistent();
-    finished
 }
 
 /// Fills the queue `dead`: dead letters of two queues and of a deleted one, and messages without an

@@ -59,26 +59,10 @@ impl WriteTransaction<'_> {
         let mut by_target: Vec<(QueueId, Vec<NewRecord>)> = Vec::new();
         let mut known: HashMap<QueueName, Option<QueueId>> = HashMap::new();
         for located in &batch.messages {
-            let (message, key) = (id_of(source, located.key())?, located.key());
-            let record = Bytes::copy_from_slice(Records::new(&self.view, number).get(key)?.value());
-            let name = match &task.to {
-                Some(to) => Some(to.clone()),
-                None => record::origin_queue(message, &record)?.filter(|origin| origin != source.name()),
-            };
-            let target = match name {
-                Some(name) => match known.get(&name) {
-                    Some(target) => target.clone(),
-                    None => {
-                        let target = self.existing(source, &name)?;
-                        known.insert(name, target.clone());
-                        target
-                    }
-                },
-                None => None,
-            };
-            let Some(target) = target else { continue };
-            let arriving =
-                redriven(located, &record::redriven(message, &record, now_us / 1_000_000)?, message, now_us)?;
+            let message = id_of(source, located.key())?;
+            let record = Bytes::copy_from_slice(Records::new(&self.view, number).get(located.key())?.value());
+            let Some(target) = self.target_of(source, &task, message, &record, &mut known)? else { continue };
+            let arriving = arriving(located, message, &record, now_us)?;
             match by_target.iter_mut().find(|(other, _)| *other == target) {
                 Some((_, records)) => records.push(arriving),
                 None => by_target.push((target, vec![arriving])),
@@ -94,6 +78,31 @@ impl WriteTransaction<'_> {
         task.cursor = batch.cursor;
         self.put_task(number, id, &task)?;
         Ok(RedriveStep::Continue { moved, per_second: task.per_second })
+    }
+
+    /// Returns the queue to which a message moves; `None` if it is skipped. `known` has the queues
+    /// that were asked for before.
+    fn target_of(
+        &self,
+        source: &QueueId,
+        task: &TaskRecord,
+        message: MessageId,
+        record: &Bytes,
+        known: &mut HashMap<QueueName, Option<QueueId>>,
+    ) -> Result<Option<QueueId>, Error> {
+        let name = match &task.to {
+            Some(to) => Some(to.clone()),
+            None => record::origin_queue(message, record)?.filter(|origin| origin != source.name()),
+        };
+        let Some(name) = name else {
+            return Ok(None);
+        };
+        if let Some(target) = known.get(&name) {
+            return Ok(target.clone());
+        }
+        let target = self.existing(source, &name)?;
+        known.insert(name, target.clone());
+        Ok(target)
     }
 
     /// Returns the next messages of the feed, and counts the claimed ones among them.
@@ -161,14 +170,15 @@ fn batch_size(task: &TaskRecord) -> u64 {
 }
 
 /// Returns a message as it arrives in its new queue: with its own time to live, which starts now.
-fn redriven(located: &Located, record: &Bytes, id: MessageId, now_us: u64) -> Result<NewRecord, Error> {
+fn arriving(located: &Located, message: MessageId, record: &Bytes, now_us: u64) -> Result<NewRecord, Error> {
+    let record = record::redriven(message, record, now_us / 1_000_000)?;
     Ok(NewRecord {
         nonce: nonce_bytes(Nonce::random()),
         delay_s: 0,
-        end_s: end_s(now_us, record::ttl_s(id, record)?),
+        end_s: end_s(now_us, record::ttl_s(message, &record)?),
         poster: located.entry.poster,
         size: SizeClass::of(record.len()),
-        record: record.clone(),
+        record,
         delivery: None,
         assignment: None,
     })
