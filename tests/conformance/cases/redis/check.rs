@@ -141,7 +141,11 @@ async fn a_check_finds_each_kind_of_damage() {
             ["ready", "in_flight"],
             "at another rank",
         ),
-        ("redis.call('HSET', KEYS[1], 'c', struct.pack('>I8I8', 7, 0))", ["queue", "ready"], "before its rank was assigned"),
+        (
+            "redis.call('HSET', KEYS[1], 'c', struct.pack('>I8I8', 7, 0))",
+            ["queue", "ready"],
+            "before its rank was assigned",
+        ),
         (
             "local entry = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
             local other = string.sub(entry, 1, 7) .. '12345' .. string.sub(entry, 13)
