@@ -53,7 +53,9 @@ local function move_to_outbox(entries, policy, targets)
   if #packed > 0 then
     redis.call('RPUSH', outbox, unpack(packed))
     redis.call('HSET', queue, 'o', decimal(number))
-    redis.call('HINCRBY', queue, 'td', #packed)
+    if not targets then
+      redis.call('HINCRBY', queue, 'td', #packed)
+    end
   end
   -- If the driver fails to forward the dead letters, the janitor forwards them.
   redis.call('ZADD', due, 'LT', decimal(now), hash_tag())

@@ -1,5 +1,7 @@
 //! The command line. Without a command, `sukkal` serves the API.
 
+#![allow(clippy::doc_markdown, rustdoc::bare_urls, reason = "the documentation of options is the text of --help")]
+
 mod bench;
 mod check;
 mod client;
@@ -78,7 +80,7 @@ pub fn run() -> ExitCode {
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
-        Some(Command::Client(command)) => client::run(command),
+        Some(Command::Client(command)) => client::run(&command),
         Some(Command::Config) => manual::text(config::EXPLAINED_DEFAULTS),
         Some(Command::Completions { shell }) => manual::completions(shell, command),
         Some(Command::Man(options)) => manual::man(&options, command),

@@ -85,7 +85,7 @@ pub(super) struct Noun<C: Subcommand> {
 }
 
 /// Runs a command. The exit code says why it has failed.
-pub(super) fn run(command: Command) -> ExitCode {
+pub(super) fn run(command: &Command) -> ExitCode {
     match run_to_end(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
@@ -94,12 +94,12 @@ pub(super) fn run(command: Command) -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run_to_end(command: Command) -> Result<(), Error> {
+async fn run_to_end(command: &Command) -> Result<(), Error> {
     let environment = Environment::of_process();
     let flags = command.flags();
     let mut output = Output::new(flags.json(&environment)?, &environment);
     let service = || Service::new(&flags.settings(&environment)?);
-    let outcome = match &command {
+    let outcome = match command {
         Command::Queue(noun) => queue::run(&noun.command, &service()?, &mut output).await,
         Command::Message(noun) => message::run(&noun.command, &service()?, &mut output).await,
         Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,

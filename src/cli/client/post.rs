@@ -60,12 +60,12 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
         posted: 0,
     };
     let outcome = poster.post_all(input).await;
-    let (posted, queue) = (poster.posted, &options.queue);
+    let (count, queue) = (poster.posted, &options.queue);
     match outcome {
         Ok(()) if output.is_json() => Ok(()),
-        Ok(()) => output.line(&format!("posted {} to {queue}", counted(posted, "message"))),
+        Ok(()) => output.line(&format!("posted {} to {queue}", counted(count, "message"))),
         Err(error) if error.is_closed_output() => Err(error),
-        Err(error) => Err(error.with_text(|text| format!("{text}; {} posted", counted(posted, "message")))),
+        Err(error) => Err(error.with_text(|text| format!("{text}; {} posted", counted(count, "message")))),
     }
 }
 

@@ -43,7 +43,7 @@ async fn a_redrive_with_a_lost_reply_moves_each_message_once() {
     for call in 0..CALLS_MAX {
         scene.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(scene.redis.port(), PROJECT);
-        let sukkal = Sukkal::start_with(&gate.url(), &[NO_JANITOR]);
+        let sukkal = Sukkal::start_without_janitor(&scene.redis, &gate.url(), &[]);
         let api = sukkal.project(PROJECT);
         prepare(&api).await;
 
