@@ -3,7 +3,7 @@
 -- outcomes, and releases delayed messages.
 --
 -- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
---       number of dead letters to forward}.
+--       number of dead letters to forward; number of expired messages removed}.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
 local ENTRIES_MAX = 250
@@ -11,6 +11,7 @@ local ENTRIES_MAX = 250
 local VISITED = '>I8I4'
 -- A second in which no message expires.
 local NEVER = 4294967295
+local expired_count = 0
 
 -- Ends expired claims and delays of returned messages, and makes the messages that they still hold
 -- available again. Returns whether there may be more.
@@ -78,6 +79,7 @@ local function visit_ranks(first, last, now_s)
       examined = examined + 1
     end
     remove_messages(set, expired)
+    expired_count = expired_count + #expired
   end
   return last_visited, earliest, examined
 end
@@ -186,7 +188,7 @@ if not revision then
   if outbox_length == 0 then
     redis.call('ZREM', due, hash_tag())
   end
-  return {'absent', outbox_length}
+  return {'absent', outbox_length, 0}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
@@ -199,4 +201,4 @@ if fairness_packed and not fairness() then
 end
 local has_more = more_leases or more_expired or more_released
 schedule_next(outbox_length, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length}
+return {has_more and 'again' or 'done', outbox_length, expired_count}

@@ -18,6 +18,7 @@ mod error;
 mod key;
 mod maintenance;
 mod messages;
+mod monitoring;
 mod queues;
 mod record;
 pub mod redis;
@@ -32,11 +33,18 @@ pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::ANSWER_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
+pub use monitoring::{DiskUsage, Monitoring, Totals};
 pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl {}
+pub trait Driver:
+    QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl + Monitoring
+{
+}
 
-impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl> Driver for T {}
+impl<T> Driver for T where
+    T: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl + Monitoring
+{
+}

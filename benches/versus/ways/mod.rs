@@ -17,9 +17,9 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
-    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing, QueuePage, QueueStatus,
-    QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, Listing,
+    Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing,
+    QueuePage, QueueStatus, QueueStore, Schedule, Totals, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -77,6 +77,16 @@ impl<P: Poster> AdmissionControl for StoreVariant<P> {
 
     fn load(&self) -> Load {
         self.store.load()
+    }
+}
+
+impl<P: Poster> Monitoring for StoreVariant<P> {
+    fn totals(&self) -> Totals {
+        self.store.totals()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        self.store.disk_usage()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, record,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Totals, record,
 };
 
 /// How long a restoration is remembered, in seconds: longer than any attempt to repeat it takes.
@@ -88,9 +88,9 @@ impl MessageStore for RedisStore {
             Some(PresentedClaim::Malformed) => (Bytes::new(), "malformed"),
         };
         let args = [arguments::message_key(id), claim, Bytes::from_static(flag.as_bytes())];
-        let (kind, _) = self.run_applying_due(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
+        let (kind, mut reply) = self.run_applying_due(&MESSAGE_ACKNOWLEDGE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(DeleteOutcome::Done),
+            "done" => self.count_deletion(&mut reply),
             "claimed" => Ok(DeleteOutcome::ClaimRequired),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
             "claimed_by_other" => Ok(DeleteOutcome::ClaimedByAnother),
@@ -122,7 +122,12 @@ impl MessageStore for RedisStore {
                 self.notify_after_dead_letters(queue);
                 Ok(Vec::new())
             }
-            "popped" => read_popped(queue, &mut reply),
+            "popped" => {
+                let popped = read_popped(queue, &mut reply)?;
+                let count = popped.len() as u64;
+                self.count(Totals { claimed: count, deleted: count, ..Totals::default() });
+                Ok(popped)
+            }
             kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
         }
     }
@@ -214,12 +219,18 @@ impl RedisStore {
         let mut args = vec![claims_needed];
         args.extend(claims.iter().copied().map(arguments::claim));
         args.extend(arguments::message_keys(&ids));
-        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
+        let (kind, mut reply) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(DeleteOutcome::Done),
+            "done" => self.count_deletion(&mut reply),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
             kind => Err(reply::unknown_kind(MESSAGE_DELETE.name, kind)),
         }
+    }
+
+    /// Counts the messages that a script has deleted, by the rest of its reply.
+    fn count_deletion(&self, reply: &mut Reply) -> Result<DeleteOutcome, Error> {
+        self.count(Totals { deleted: reply.number()?, ..Totals::default() });
+        Ok(DeleteOutcome::Done)
     }
 }
 

@@ -39,7 +39,7 @@ use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
 use crate::domain::{ProjectId, QueueId};
-use crate::storage::{Admission, AdmissionControl, Error, Load};
+use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Totals};
 
 /// A store in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -88,6 +88,11 @@ impl RedisStore {
         }
     }
 
+    /// Counts messages that were processed.
+    fn count(&self, processed: Totals) {
+        self.connection.totals.add(processed);
+    }
+
     /// Runs a script on a queue, after its due changes have been applied. Returns the kind of the
     /// reply, and the rest of it.
     async fn run_applying_due(
@@ -111,5 +116,15 @@ impl AdmissionControl for RedisStore {
 
     fn load(&self) -> Load {
         self.connection.load()
+    }
+}
+
+impl Monitoring for RedisStore {
+    fn totals(&self) -> Totals {
+        self.connection.totals.totals()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        None
     }
 }

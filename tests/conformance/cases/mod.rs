@@ -31,6 +31,7 @@ pub(super) mod queue_list;
 pub(super) mod queues;
 mod redis;
 pub(super) mod returning;
+pub(super) mod totals;
 pub(super) mod turn_model;
 pub(super) mod undelivered;
 pub(super) mod waiting;

@@ -36,7 +36,8 @@ use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Script};
-use crate::storage::{Admission, Error, Load};
+use crate::storage::monitoring::TotalCounter;
+use crate::storage::{Admission, Error, Load, Totals};
 
 /// How long a command is attempted. The last attempt may outlast it by its own timeout; together
 /// they stay below two seconds.
@@ -51,12 +52,14 @@ const DUE: &str = "due";
 pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
+    /// Messages that this process has processed.
+    pub(super) totals: Arc<TotalCounter>,
 }
 
 impl Connection {
     /// Uses these servers, if they have the supported layout.
     pub(super) fn new(servers: Servers) -> Self {
-        let this = Self { servers, layout: Layout::unknown() };
+        let this = Self { servers, layout: Layout::unknown(), totals: Arc::default() };
         tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().warn_about_eviction());
         this
@@ -150,8 +153,17 @@ impl Connection {
     /// Applies the due changes of a queue, some hundreds of messages per script, so that other
     /// commands run in between.
     pub(super) async fn apply_due(&self, queue: &QueueKeys) -> Result<(), Error> {
-        while self.run(&QUEUE_APPLY_DUE, queue, &[]).await?.text()? == "again" {}
+        while self.apply_some_due(queue).await?.0 == "again" {}
         Ok(())
+    }
+
+    /// Applies some due changes of a queue. Returns the kind of the script's reply, and the number
+    /// of dead letters to forward.
+    pub(super) async fn apply_some_due(&self, queue: &QueueKeys) -> Result<(String, u64), Error> {
+        let mut reply = self.run(&QUEUE_APPLY_DUE, queue, &[]).await?;
+        let (kind, dead_letters, expired) = (reply.text()?, reply.number()?, reply.number()?);
+        self.totals.add(Totals { expired, ..Totals::default() });
+        Ok((kind, dead_letters))
     }
 
     /// Returns the keys of a queue that a script gets.

@@ -14,7 +14,6 @@ use self::walk::UnreachableServers;
 use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
-use super::script::QUEUE_APPLY_DUE;
 use crate::domain::QueueId;
 use crate::storage::{Check, Error, Maintenance, Schedule};
 
@@ -61,8 +60,8 @@ impl Maintenance for RedisStore {
 impl RedisStore {
     pub(super) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..APPLY_STEPS_MAX {
-            let mut reply = self.connection.run(&QUEUE_APPLY_DUE, &QueueKeys::of(queue), &[]).await?;
-            match (reply.text()?.as_str(), reply.number()?) {
+            let (kind, dead_letters) = self.connection.apply_some_due(&QueueKeys::of(queue)).await?;
+            match (kind.as_str(), dead_letters) {
                 ("again", _) => {}
                 ("absent", _) => return self.remove_orphaned_registration(queue).await,
                 (_done, 0) => break,

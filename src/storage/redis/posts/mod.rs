@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::keys::{self, QueueKeys};
 use super::script::MESSAGE_POST;
 use crate::domain::QueueId;
-use crate::storage::{Error, Post, PostOutcome};
+use crate::storage::{Error, Post, PostOutcome, Totals};
 
 /// How long Redis keeps an answer, in milliseconds: much longer than a request is retried.
 const ANSWER_LIFETIME_MS: &str = "30000";
@@ -140,7 +140,8 @@ impl PostBatcher {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
                         } else {
-                            answer_part(part, &outcome);
+                            let posted = answer_part(part, &outcome);
+                            self.connection.totals.add(Totals { posted, ..Totals::default() });
                         }
                     }
                     if !blocked.is_empty() {
