@@ -11,7 +11,7 @@ local ENTRIES_MAX = 250
 local VISITED = '>I8I4'
 -- A second in which no message expires.
 local NEVER = 4294967295
-local expired_count = 0
+local expired_total = 0
 
 -- Ends expired claims and delays of returned messages, and makes the messages that they still hold
 -- available again. Returns whether there may be more.
@@ -79,7 +79,7 @@ local function visit_ranks(first, last, now_s)
       examined = examined + 1
     end
     remove_messages(set, expired)
-    expired_count = expired_count + #expired
+    expired_total = expired_total + #expired
   end
   return last_visited, earliest, examined
 end
@@ -201,4 +201,4 @@ if fairness_packed and not fairness() then
 end
 local has_more = more_leases or more_expired or more_released
 schedule_next(outbox_length, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length, expired_count}
+return {has_more and 'again' or 'done', outbox_length, expired_total}

@@ -25,7 +25,7 @@ use crate::broker::{Broker, Cipher};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
-use crate::metrics::Metrics;
+use crate::metrics::{LiveCount, Metrics};
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
@@ -85,7 +85,8 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
     let metrics = Arc::new(Metrics::new());
-    let broker = Broker::new(store, config.transport.limits.clone(), cipher, metrics.clone());
+    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
+    let broker = Broker::with_monitored_queues(store, limits, cipher, metrics.clone(), queues);
     http::service(broker, settings, metrics)
 }
 
@@ -175,7 +176,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let broker = service.broker.clone();
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
-    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
+    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
     let limits = server_limits(config);
     let operations = match operations {
         Some(listener) => {
@@ -183,7 +184,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
             let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
             let router = http::operations_router(service.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                http::serve(listener, router, limits, std::future::pending()).await.await;
+                http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
             })))
         }
         None => None,
@@ -200,7 +201,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         }
         stopping.stop_waiting();
     };
-    let unfinished = http::serve(listener, http::router(service), limits, stop).await;
+    let connections = service.metrics.connections();
+    let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {
         unfinished.await;

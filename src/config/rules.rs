@@ -5,6 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use crate::domain::{ProjectId, QueueId};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -20,6 +21,8 @@ pub(super) enum ValueRule {
     Address,
     /// An address to listen on, or an empty text.
     OptionalAddress,
+    /// A list of queues, each as `PROJECT/QUEUE`.
+    Queues,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -40,6 +43,8 @@ const THREADS_MAX: u64 = 1024;
 const CONNECTIONS_MAX: u64 = 1_000_000;
 /// Clients time out long before.
 const QUEUEING_S_MAX: u64 = 60;
+/// Each listed queue is read several times a minute.
+const METRICS_QUEUES_MAX: usize = 500;
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 
 const MESSAGE_TTL: ValueRule = ValueRule::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
@@ -91,6 +96,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
     ("operations.bind", ValueRule::OptionalAddress),
+    ("metrics.queues", ValueRule::Queues),
     ("log.filter", ValueRule::Filter),
     ("log.format", ValueRule::OneOf(&["auto", "text", "json"])),
 ];
@@ -115,6 +121,10 @@ impl ValueRule {
         let typed = match self {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
+            Self::Queues => {
+                let queues = text.split(',').map(str::trim).filter(|queue| !queue.is_empty());
+                Some(Value::Array(queues.map(|queue| Value::String(queue.to_owned())).collect()))
+            }
             Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
@@ -131,6 +141,9 @@ impl ValueRule {
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
+            (Self::Queues, Value::Array(queues)) => {
+                queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(|text| text.as_str().and_then(queue).is_some())
+            }
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
             }
@@ -147,6 +160,7 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
+            Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
@@ -157,4 +171,10 @@ impl ValueRule {
     pub(super) fn is_public(self) -> bool {
         !matches!(self, Self::Store | Self::Secret)
     }
+}
+
+/// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.
+pub(super) fn queue(text: &str) -> Option<QueueId> {
+    let (project, name) = text.rsplit_once('/')?;
+    QueueId::new(ProjectId::new(project)?, name.parse().ok()?).ok()
 }

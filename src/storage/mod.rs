@@ -33,7 +33,7 @@ pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::ANSWER_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
-pub use monitoring::{DiskUsage, Monitoring, Totals};
+pub use monitoring::{DiskUsage, Monitoring, Processed};
 pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};

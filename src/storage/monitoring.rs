@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Reports the figures that a store knows without asking its server.
 pub trait Monitoring: Send + Sync {
     /// Returns how many messages this process has processed in the store since it opened the store.
-    fn totals(&self) -> Totals;
+    fn processed(&self) -> Processed;
 
     /// Returns the size of the store's file and the free space of its disk, or `None` if the store
     /// has no file.
@@ -19,7 +19,7 @@ pub trait Monitoring: Send + Sync {
 /// If the reply to a command is lost, the driver repeats the command, and the messages of the first
 /// attempt may be missing here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct Processed {
     /// Number of messages stored by posts. A post that is repeated under its idempotency key counts
     /// once.
     pub posted: u64,
@@ -42,25 +42,25 @@ pub struct DiskUsage {
     pub free_bytes: u64,
 }
 
-/// The totals of a store, which grow.
+/// Counts the messages that a store has processed.
 #[derive(Debug, Default)]
-pub(super) struct TotalCounter(Mutex<Totals>);
+pub(super) struct ProcessedCounter(Mutex<Processed>);
 
-impl TotalCounter {
-    pub(super) fn add(&self, processed: Totals) {
+impl ProcessedCounter {
+    pub(super) fn add(&self, processed: Processed) {
         *self.lock() += processed;
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn get(&self) -> Processed {
         *self.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Totals> {
+    fn lock(&self) -> MutexGuard<'_, Processed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl AddAssign for Totals {
+impl AddAssign for Processed {
     fn add_assign(&mut self, other: Self) {
         self.posted += other.posted;
         self.claimed += other.claimed;

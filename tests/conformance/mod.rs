@@ -105,12 +105,12 @@ suite! {
             stats_show_the_count_and_the_oldest_and_newest_message,
             stats_exclude_expired_messages,
         ],
-        totals: [
-            totals_count_posted_claimed_and_deleted_messages,
-            totals_count_only_what_has_happened,
+        processed: [
+            posted_claimed_and_deleted_messages_are_counted,
+            only_what_has_happened_is_counted,
             a_post_that_is_repeated_counts_once,
-            totals_count_expired_messages,
-            totals_count_dead_letters,
+            expired_messages_are_counted,
+            dead_letters_are_counted,
         ],
         claims: [
             a_claim_takes_the_oldest_available_messages,

@@ -36,6 +36,7 @@ mod message_post;
 mod message_return;
 mod metadata_patch;
 mod metrics;
+mod monitoring;
 mod projects;
 mod query_rules;
 mod queue_create;

@@ -6,7 +6,7 @@ use super::imports::{imports_of, module_of};
 /// Each layer with the modules below it that it may use.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
-    ("metrics", &[]),
+    ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
     ("request_id", &[]),
     ("auth", &["domain"]),
@@ -14,7 +14,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("broker", &["auth", "domain", "metrics", "request_id", "storage"]),
     ("api", &["auth", "broker", "domain", "metrics", "request_id"]),
     ("config", &["domain", "storage"]),
-    ("janitor", &["domain", "storage"]),
+    ("janitor", &["domain", "metrics", "storage"]),
     ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
     ("cli", &["app", "config", "request_id"]),
 ];

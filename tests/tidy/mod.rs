@@ -23,9 +23,9 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("hdrhistogram", &["src/cli/bench/"]),
     ("indicatif", &["src/cli/bench/"]),
     ("maud", &["src/cli/bench/"]),
-    ("prometheus_client", &["src/metrics.rs"]),
+    ("prometheus_client", &["src/metrics/"]),
     ("redb", &["src/storage/embedded/"]),
-    ("rustix", &["src/cli/bench/", "src/descriptors.rs", "src/cli/serve.rs", "src/storage/embedded/"]),
+    ("rustix", &["src/cli/bench/", "src/cli/serve.rs", "src/descriptors.rs", "src/metrics/", "src/storage/embedded/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

@@ -19,7 +19,7 @@ use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, Listing,
     Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing,
-    QueuePage, QueueStatus, QueueStore, Schedule, Totals, UpdateOutcome, Watch, WatchStore,
+    QueuePage, QueueStatus, QueueStore, Schedule, Processed, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 
@@ -50,7 +50,8 @@ async fn serve_with(config: &Config, way: &str, store_url: &str) {
     let service = app::service(config, driver(way, store, store_url).await);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    http::serve(listener, http::router(service), app::server_limits(config), std::future::pending()).await.await;
+    let (limits, connections) = (app::server_limits(config), service.metrics.connections());
+    http::serve(listener, http::router(service), limits, connections, std::future::pending()).await.await;
 }
 
 async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
@@ -81,8 +82,8 @@ impl<P: Poster> AdmissionControl for StoreVariant<P> {
 }
 
 impl<P: Poster> Monitoring for StoreVariant<P> {
-    fn totals(&self) -> Totals {
-        self.store.totals()
+    fn processed(&self) -> Processed {
+        self.store.processed()
     }
 
     fn disk_usage(&self) -> Option<DiskUsage> {

@@ -16,9 +16,9 @@ use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::read::ReadView;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::{Fsync, Step, Writer};
-use crate::storage::monitoring::TotalCounter;
+use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Totals};
+use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// Maximum number of operations in flight: two full batches, one of which is being written.
 const IN_FLIGHT_MAX: usize = 512;
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     writer: Writer,
     pub(super) clock: Arc<Clock>,
     pub(super) watchers: Watchers,
-    totals: Arc<TotalCounter>,
+    processed: Arc<ProcessedCounter>,
     admission: Arc<Admission>,
 }
 
@@ -71,11 +71,11 @@ impl EmbeddedStore {
 
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
-        let totals = Arc::<TotalCounter>::default();
-        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), totals.clone(), fsync)
+        let processed = Arc::<ProcessedCounter>::default();
+        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), processed.clone(), fsync)
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, totals, admission }) })
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, processed, admission }) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's time.
@@ -222,8 +222,8 @@ impl AdmissionControl for EmbeddedStore {
 }
 
 impl Monitoring for EmbeddedStore {
-    fn totals(&self) -> Totals {
-        self.parts.totals.totals()
+    fn processed(&self) -> Processed {
+        self.parts.processed.get()
     }
 
     fn disk_usage(&self) -> Option<DiskUsage> {

@@ -9,7 +9,7 @@ use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
 use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
-use crate::storage::{ClaimOutcome, ClaimStore, Error, Totals};
+use crate::storage::{ClaimOutcome, ClaimStore, Error, Processed};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
@@ -29,7 +29,7 @@ impl ClaimStore for RedisStore {
             }
             let claim = self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await?;
             let claimed = claim.as_ref().map_or(0, |claim| claim.messages.len() as u64);
-            self.count(Totals { claimed, ..Totals::default() });
+            self.count(Processed { claimed, ..Processed::default() });
             // If all messages of the claim have been deleted since, others may be available.
             if claim.as_ref().is_none_or(|claim| !claim.messages.is_empty()) {
                 return Ok(claim);

@@ -20,7 +20,7 @@ use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
 use crate::storage::entry::{Delivery, Entry, FRESH_BYTES, SizeClass, UNDELIVERED};
 use crate::storage::key::{id_of, nonce_bytes};
-use crate::storage::{Error, QueueStore, Totals, record};
+use crate::storage::{Error, QueueStore, Processed, record};
 
 const DEAD_LETTERS_PER_STEP: u64 = 20;
 /// Maximum number of steps in one call.
@@ -83,7 +83,7 @@ impl RedisStore {
             }
             let args = [arguments::number(last.number), arguments::number(dead_letters.len() as u64)];
             left = self.connection.run(&DEAD_LETTER_DROP, &keys, &args).await?.number()?;
-            self.count(Totals { dead_lettered: dead_letters.len() as u64, ..Totals::default() });
+            self.count(Processed { dead_lettered: dead_letters.len() as u64, ..Processed::default() });
             if left == 0 {
                 break;
             }

@@ -21,7 +21,7 @@ use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Totals, record,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
 };
 
 /// How long a restoration is remembered, in seconds: longer than any attempt to repeat it takes.
@@ -125,7 +125,7 @@ impl MessageStore for RedisStore {
             "popped" => {
                 let popped = read_popped(queue, &mut reply)?;
                 let count = popped.len() as u64;
-                self.count(Totals { claimed: count, deleted: count, ..Totals::default() });
+                self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
                 Ok(popped)
             }
             kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
@@ -229,7 +229,7 @@ impl RedisStore {
 
     /// Counts the messages that a script has deleted, by the rest of its reply.
     fn count_deletion(&self, reply: &mut Reply) -> Result<DeleteOutcome, Error> {
-        self.count(Totals { deleted: reply.number()?, ..Totals::default() });
+        self.count(Processed { deleted: reply.number()?, ..Processed::default() });
         Ok(DeleteOutcome::Done)
     }
 }

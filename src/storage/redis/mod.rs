@@ -39,7 +39,7 @@ use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
 use crate::domain::{ProjectId, QueueId};
-use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Totals};
+use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// A store in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -89,8 +89,8 @@ impl RedisStore {
     }
 
     /// Counts messages that were processed.
-    fn count(&self, processed: Totals) {
-        self.connection.totals.add(processed);
+    fn count(&self, processed: Processed) {
+        self.connection.processed.add(processed);
     }
 
     /// Runs a script on a queue, after its due changes have been applied. Returns the kind of the
@@ -120,8 +120,8 @@ impl AdmissionControl for RedisStore {
 }
 
 impl Monitoring for RedisStore {
-    fn totals(&self) -> Totals {
-        self.connection.totals.totals()
+    fn processed(&self) -> Processed {
+        self.connection.processed.get()
     }
 
     fn disk_usage(&self) -> Option<DiskUsage> {

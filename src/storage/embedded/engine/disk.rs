@@ -13,8 +13,8 @@ use redb::StorageBackend;
 use rustix::fs::fstatvfs;
 use tracing::{error, info};
 
-use crate::storage::{DiskUsage, Error};
 use crate::storage::embedded::engine::locks::forward_locks;
+use crate::storage::{DiskUsage, Error};
 
 /// The engine's header lies within this many bytes at the start of the file.
 const HEADER_BYTES: u64 = 4_096;

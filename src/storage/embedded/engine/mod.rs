@@ -11,10 +11,10 @@ use redb::backends::InMemoryBackend;
 use redb::{DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend, WriteTransaction};
 use tracing::{info, warn};
 
-use crate::storage::{DiskUsage, Error};
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
 use crate::storage::embedded::engine::file::{BackendSource, FILE, Opened, Verification, make_folder, open, open_file};
+use crate::storage::{DiskUsage, Error};
 
 mod allocated_file;
 pub(super) mod clock;

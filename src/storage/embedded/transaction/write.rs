@@ -18,7 +18,7 @@ use crate::storage::embedded::rows::tenants::Tenants;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::key::rank_of;
-use crate::storage::{Error, Totals};
+use crate::storage::{Error, Processed};
 
 /// Approximate maximum number of leases and messages that due changes release or remove in one
 /// transaction.
@@ -53,7 +53,7 @@ pub(crate) struct WriteTransaction<'t> {
     /// How many more leases and messages due changes may release or remove in this transaction.
     due_changes_left: usize,
     /// Messages that this transaction has processed.
-    pub(crate) processed: Totals,
+    pub(crate) processed: Processed,
 }
 
 /// Cached counts and tenants of a fair queue.
@@ -92,7 +92,7 @@ impl<'t> WriteTransaction<'t> {
             clock,
             is_changed: false,
             due_changes_left: DUE_CHANGES_PER_TRANSACTION,
-            processed: Totals::default(),
+            processed: Processed::default(),
         })
     }
 

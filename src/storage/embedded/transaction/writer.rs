@@ -22,9 +22,9 @@ use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::error::{damaged, failure};
 use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::embedded::transaction::write::{WriteTransaction, reserve_space};
-use crate::storage::monitoring::TotalCounter;
+use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Error, Totals};
+use crate::storage::{Error, Processed};
 
 /// When acknowledged changes are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Writer {
         engine: Arc<Engine>,
         clock: Arc<Clock>,
         watchers: Watchers,
-        totals: Arc<TotalCounter>,
+        processed: Arc<ProcessedCounter>,
         fsync: Fsync,
     ) -> Result<Self, std::io::Error> {
         let queue = Arc::new(JobQueue::default());
@@ -143,7 +143,7 @@ impl Writer {
             engine,
             clock,
             watchers,
-            totals,
+            processed,
             fsync,
             last_sync: Instant::now(),
             is_synced: true,
@@ -230,7 +230,7 @@ struct WriterThread {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
     watchers: Watchers,
-    totals: Arc<TotalCounter>,
+    processed: Arc<ProcessedCounter>,
     fsync: Fsync,
     last_sync: Instant,
     /// Whether all commits are on disk.
@@ -315,7 +315,7 @@ impl WriterThread {
         };
         let (ran, change, processed, read_ahead) = match run().map_err(Failure::Job) {
             Ok((done, change, processed, read_ahead)) => (Ok(done), change, processed, read_ahead),
-            Err(failure) => (Err(failure), None, Totals::default(), ReadAheadCache::default()),
+            Err(failure) => (Err(failure), None, Processed::default(), ReadAheadCache::default()),
         };
         // A transaction whose pages do not fit into the file must not be committed.
         let ran = ran.and_then(|done| opened.disk.write_back().map(|()| done).map_err(Failure::Store));
@@ -331,7 +331,7 @@ impl WriterThread {
             return ran;
         };
         transaction.commit().map_err(|error| Failure::Commit(error.into()))?;
-        self.totals.add(processed);
+        self.processed.add(processed);
         self.read_ahead = read_ahead;
         self.is_synced = is_synced_commit;
         if is_synced_commit {

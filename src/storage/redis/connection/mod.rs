@@ -36,8 +36,8 @@ use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Script};
-use crate::storage::monitoring::TotalCounter;
-use crate::storage::{Admission, Error, Load, Totals};
+use crate::storage::monitoring::ProcessedCounter;
+use crate::storage::{Admission, Error, Load, Processed};
 
 /// How long a command is attempted. The last attempt may outlast it by its own timeout; together
 /// they stay below two seconds.
@@ -53,13 +53,13 @@ pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
     /// Messages that this process has processed.
-    pub(super) totals: Arc<TotalCounter>,
+    pub(super) processed: Arc<ProcessedCounter>,
 }
 
 impl Connection {
     /// Uses these servers, if they have the supported layout.
     pub(super) fn new(servers: Servers) -> Self {
-        let this = Self { servers, layout: Layout::unknown(), totals: Arc::default() };
+        let this = Self { servers, layout: Layout::unknown(), processed: Arc::default() };
         tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().warn_about_eviction());
         this
@@ -162,7 +162,7 @@ impl Connection {
     pub(super) async fn apply_some_due(&self, queue: &QueueKeys) -> Result<(String, u64), Error> {
         let mut reply = self.run(&QUEUE_APPLY_DUE, queue, &[]).await?;
         let (kind, dead_letters, expired) = (reply.text()?, reply.number()?, reply.number()?);
-        self.totals.add(Totals { expired, ..Totals::default() });
+        self.processed.add(Processed { expired, ..Processed::default() });
         Ok((kind, dead_letters))
     }
 

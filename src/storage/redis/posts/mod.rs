@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::keys::{self, QueueKeys};
 use super::script::MESSAGE_POST;
 use crate::domain::QueueId;
-use crate::storage::{Error, Post, PostOutcome, Totals};
+use crate::storage::{Error, Post, PostOutcome, Processed};
 
 /// How long Redis keeps an answer, in milliseconds: much longer than a request is retried.
 const ANSWER_LIFETIME_MS: &str = "30000";
@@ -141,7 +141,7 @@ impl PostBatcher {
                             blocked.extend(part);
                         } else {
                             let posted = answer_part(part, &outcome);
-                            self.connection.totals.add(Totals { posted, ..Totals::default() });
+                            self.connection.processed.add(Processed { posted, ..Processed::default() });
                         }
                     }
                     if !blocked.is_empty() {
