@@ -30,6 +30,7 @@ pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
 use crate::storage::{self, Driver, Schedule, StoreUri};
+use crate::telemetry::Tracer;
 
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
@@ -87,7 +88,13 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     let metrics = Arc::new(Metrics::new());
     let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
     let broker = Broker::with_monitored_queues(store, limits, cipher, metrics.clone(), queues);
-    http::service(broker, settings, metrics)
+    http::service(broker, settings, metrics, tracer(config))
+}
+
+/// Starts to send traces if the operator has named a collector.
+fn tracer(config: &Config) -> Option<Tracer> {
+    let endpoint = config.telemetry.otlp_endpoint.as_deref()?;
+    Tracer::start(endpoint).inspect_err(|error| warn!(%error, "cannot send traces")).ok()
 }
 
 /// Returns how client connections are served. Raises the limit on open files, which bounds their
@@ -173,7 +180,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     let store = open(config)?;
     let service = service(config, store.clone());
-    let broker = service.broker.clone();
+    let (broker, tracer) = (service.broker.clone(), service.tracer.clone());
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
@@ -210,6 +217,9 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
         warn!("some requests did not finish before the drain timeout");
+    }
+    if let Some(tracer) = tracer {
+        tracer.stop().await;
     }
     janitor.abort();
     drop(operations);

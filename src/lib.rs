@@ -14,3 +14,4 @@ pub mod janitor;
 pub mod metrics;
 pub mod request_id;
 pub mod storage;
+pub mod telemetry;

@@ -14,7 +14,9 @@ use super::Error;
 use crate::auth::{Caller, Client};
 use crate::domain::{ProjectId, QueueId};
 use crate::metrics::Metrics;
+use crate::request_id::with_current_span;
 use crate::storage::{self, Driver, Permit, Watch};
+use crate::telemetry::{Part, Span};
 
 /// An operation that a caller asks for, with the name of its policy in Zaqar where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +107,17 @@ pub(super) struct Access {
     guarded: Arc<Guarded>,
     resource: Resource,
     is_background: bool,
+    /// The span of the action, if the request is traced. It lasts until the action is done with the
+    /// store.
+    span: Option<Span>,
 }
 
 /// The store for one admitted operation, which is in flight for as long as this exists.
 pub(super) struct AdmittedStore {
     guarded: Arc<Guarded>,
     in_flight: Option<InFlight>,
+    /// The span of the operation, if the request is traced.
+    _span: Option<Span>,
 }
 
 /// An operation of a request that is in flight.
@@ -152,12 +159,24 @@ impl GuardedStore {
         if !is_allowed(caller, action) {
             return Err(Error::Forbidden);
         }
-        Ok(Access {
-            guarded: self.0.clone(),
-            resource: resource.into(),
-            is_background: matches!(caller, Caller::System),
-        })
+        let resource = resource.into();
+        let span = with_current_span(|request| action_span(request, action, &resource));
+        Ok(Access { guarded: self.0.clone(), resource, is_background: matches!(caller, Caller::System), span })
     }
+}
+
+/// Starts the span of an action.
+fn action_span(request: &Span, action: Action, resource: &Resource) -> Span {
+    let span = request.child(format!("{action:?}"), Part::Operation);
+    match resource {
+        Resource::Queue(queue) => {
+            span.set("sukkal.project", queue.project().as_str().to_owned());
+            span.set("messaging.destination.name", queue.name().as_str().to_owned());
+        }
+        Resource::Project(project) => span.set("sukkal.project", project.as_str().to_owned()),
+        Resource::Store => {}
+    }
+    span
 }
 
 impl Access {
@@ -179,12 +198,21 @@ impl Access {
         if admitted.as_ref().is_err_and(|error| *error == storage::Error::Overloaded) {
             metrics.count_refused_request();
         }
-        let in_flight = InFlight { _permit: admitted?, began: Instant::now() };
-        Ok(AdmittedStore { guarded: self.guarded.clone(), in_flight: Some(in_flight) })
+        Ok(self.admitted(Some(InFlight { _permit: admitted?, began: Instant::now() })))
     }
 
     fn unlimited(&self) -> AdmittedStore {
-        AdmittedStore { guarded: self.guarded.clone(), in_flight: None }
+        self.admitted(None)
+    }
+
+    fn admitted(&self, in_flight: Option<InFlight>) -> AdmittedStore {
+        let span = self.span.as_ref().map(|span| span.child("store", Part::Store));
+        AdmittedStore { guarded: self.guarded.clone(), in_flight, _span: span }
+    }
+
+    /// Returns the same access for work that outlives the request, and is not traced.
+    pub(super) fn untraced(self) -> Self {
+        Self { span: None, ..self }
     }
 
     /// Subscribes to the queue. A watch is not an operation in flight, so it needs no admission.

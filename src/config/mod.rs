@@ -56,6 +56,8 @@ pub struct Config {
     pub operations: Operations,
     /// Metrics.
     pub metrics: Metrics,
+    /// Traces.
+    pub telemetry: Telemetry,
     /// The log.
     pub log: Log,
     /// Mistakes that do not prevent the service from running, one line each.
@@ -140,6 +142,14 @@ pub struct Metrics {
     pub queues: Vec<QueueId>,
 }
 
+/// `[telemetry]`: traces.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Telemetry {
+    /// The URL of the collector that receives traces; `None` for no traces.
+    #[serde(deserialize_with = "optional_text")]
+    pub otlp_endpoint: Option<String>,
+}
+
 /// `[log]`: the log.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Log {
@@ -190,6 +200,10 @@ impl Config {
 fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
+}
+
+fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
 }
 
 fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {

@@ -1,5 +1,6 @@
 //! The values that each option accepts. The default file explains the options.
 
+use hyper::Uri;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -21,6 +22,8 @@ pub(super) enum ValueRule {
     Address,
     /// An address to listen on, or an empty text.
     OptionalAddress,
+    /// The HTTP URL of a collector, or an empty text.
+    OptionalUrl,
     /// A list of queues, each as `PROJECT/QUEUE`.
     Queues,
     /// The URI of a store, which may contain a password.
@@ -97,6 +100,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("janitor.walk", DURATION),
     ("operations.bind", ValueRule::OptionalAddress),
     ("metrics.queues", ValueRule::Queues),
+    ("telemetry.otlp_endpoint", ValueRule::OptionalUrl),
     ("log.filter", ValueRule::Filter),
     ("log.format", ValueRule::OneOf(&["auto", "text", "json"])),
 ];
@@ -125,7 +129,13 @@ impl ValueRule {
                 let queues = text.split(',').map(str::trim).filter(|queue| !queue.is_empty());
                 Some(Value::Array(queues.map(|queue| Value::String(queue.to_owned())).collect()))
             }
-            Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
+            Self::OneOf(_)
+            | Self::Address
+            | Self::OptionalAddress
+            | Self::OptionalUrl
+            | Self::Store
+            | Self::Filter
+            | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
@@ -141,6 +151,7 @@ impl ValueRule {
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
+            (Self::OptionalUrl, Value::String(text)) => text.is_empty() || is_http_url(text),
             (Self::Queues, Value::Array(queues)) => {
                 queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(|text| text.as_str().and_then(queue).is_some())
             }
@@ -160,6 +171,7 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
+            Self::OptionalUrl => "the URL of a server, such as \"http://127.0.0.1:4318\", or empty".to_owned(),
             Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
@@ -171,6 +183,11 @@ impl ValueRule {
     pub(super) fn is_public(self) -> bool {
         !matches!(self, Self::Store | Self::Secret)
     }
+}
+
+/// Returns whether a text is the URL of a server that is reached without TLS.
+fn is_http_url(text: &str) -> bool {
+    text.parse::<Uri>().is_ok_and(|url| url.scheme_str() == Some("http") && url.query().is_none())
 }
 
 /// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.

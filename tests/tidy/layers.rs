@@ -4,18 +4,22 @@ use super::files;
 use super::imports::{imports_of, module_of};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
-    ("request_id", &[]),
+    ("telemetry", &[]),
+    ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
     ("storage", &["domain"]),
-    ("broker", &["auth", "domain", "metrics", "request_id", "storage"]),
-    ("api", &["auth", "broker", "domain", "metrics", "request_id"]),
+    ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
+    ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
-    ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
+    (
+        "app",
+        &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage", "telemetry"],
+    ),
     ("cli", &["app", "config", "request_id"]),
 ];
 

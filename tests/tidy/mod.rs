@@ -15,7 +15,7 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
@@ -23,6 +23,7 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("hdrhistogram", &["src/cli/bench/"]),
     ("indicatif", &["src/cli/bench/"]),
     ("maud", &["src/cli/bench/"]),
+    ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
     ("redb", &["src/storage/embedded/"]),
     ("rustix", &["src/cli/bench/", "src/cli/serve.rs", "src/descriptors.rs", "src/metrics/", "src/storage/embedded/"]),

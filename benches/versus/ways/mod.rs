@@ -18,8 +18,8 @@ use sukkal::domain::{
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, Listing,
-    Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing,
-    QueuePage, QueueStatus, QueueStore, Schedule, Processed, UpdateOutcome, Watch, WatchStore,
+    Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, Processed,
+    QueueListing, QueuePage, QueueStatus, QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 

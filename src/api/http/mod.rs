@@ -32,6 +32,7 @@ pub use self::service::{Service, Settings};
 use super::Error;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
+use crate::telemetry::Tracer;
 
 /// The path of a queue without a name. It is not a resource of the API, but its error names what is
 /// missing.
@@ -39,9 +40,9 @@ const NAMELESS_QUEUE: &str = "/v2/queues/";
 
 /// Creates the state of the HTTP service.
 #[must_use]
-pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>) -> Service {
+pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer: Option<Tracer>) -> Service {
     let paths: Vec<&'static str> = resources(&settings).iter().map(Resource::path).chain([NAMELESS_QUEUE]).collect();
-    Service::new(broker, settings, metrics, paths.into_iter())
+    Service::new(broker, settings, metrics, tracer, paths.into_iter())
 }
 
 /// Returns the router of the whole HTTP service.

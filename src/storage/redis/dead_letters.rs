@@ -20,7 +20,7 @@ use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
 use crate::storage::entry::{Delivery, Entry, FRESH_BYTES, SizeClass, UNDELIVERED};
 use crate::storage::key::{id_of, nonce_bytes};
-use crate::storage::{Error, QueueStore, Processed, record};
+use crate::storage::{Error, Processed, QueueStore, record};
 
 const DEAD_LETTERS_PER_STEP: u64 = 20;
 /// Maximum number of steps in one call.

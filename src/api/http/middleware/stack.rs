@@ -67,7 +67,7 @@ async fn handle<T, H: Handler<T, Service>>(
         }
         response
     };
-    let mut response = request_log::log(request, respond).await;
+    let mut response = request_log::log(request, service.tracer.as_ref(), respond).await;
     let is_stream = response.body().size_hint().exact().is_none();
     if let Some(connection) = connection
         && connection.begin_response(is_stream)
