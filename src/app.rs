@@ -26,6 +26,7 @@ use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
 use crate::metrics::{LiveCount, Metrics};
+use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
@@ -206,8 +207,10 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
                 let _no_receiver = refuse.send(reason);
             }
         }
+        service_manager::notify(service_manager::STOPPING);
         stopping.stop_waiting();
     };
+    service_manager::notify(service_manager::READY);
     let connections = service.metrics.connections();
     let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");

@@ -166,3 +166,53 @@ fn remote_context(header: impl Fn(&str) -> Option<String>) -> Context {
     let headers = [TRACEPARENT, TRACESTATE].into_iter().filter_map(|name| Some((name, header(name)?)));
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Headers(headers.collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const PARENT: &str = "00f067aa0ba902b7";
+
+    /// Collects spans in memory.
+    #[derive(Clone, Debug, Default)]
+    struct Spans(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanExporter for Spans {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_span_links_to_the_traces_of_messages() {
+        let spans = Spans::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
+        let tracer = Tracer { tracer: provider.tracer(SERVICE), provider };
+
+        let request = tracer.request("GET".to_owned(), |_| None);
+        request.link(&format!("00-{TRACE}-{PARENT}-01"));
+        for invalid in ["", "00-0-0-01", "a text", &format!("00-{}-{PARENT}-01", "0".repeat(32))] {
+            request.link(invalid);
+        }
+        let (child, clone) = (request.child("child", Part::Operation), request.clone());
+        drop(request);
+        assert_eq!(spans.0.lock().unwrap().len(), 0);
+        drop((clone, child));
+
+        let spans = spans.0.lock().unwrap();
+        let linked: Vec<_> =
+            spans.iter().map(|span| span.links.iter().map(|link| &link.span_context).collect()).collect();
+        let [ref of_request, ref of_child]: [Vec<_>; 2] = linked.try_into().unwrap();
+        assert_eq!(spans[0].name, "GET");
+        assert_eq!(of_request.iter().map(|context| context.trace_id().to_string()).collect::<Vec<_>>(), [TRACE]);
+        assert_eq!(of_request[0].span_id().to_string(), PARENT);
+        assert_eq!(of_child.len(), 0);
+    }
+}

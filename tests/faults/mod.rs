@@ -24,5 +24,6 @@ mod process;
 mod registration;
 mod requests;
 mod sentinel;
+mod service_manager;
 mod stored;
 mod waiting;

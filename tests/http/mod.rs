@@ -52,6 +52,7 @@ mod share;
 mod signed_urls;
 mod slow_clients;
 mod store_down;
+mod traces;
 mod waiting;
 mod warnings;
 

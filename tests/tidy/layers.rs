@@ -4,10 +4,11 @@ use super::files;
 use super::imports::{imports_of, module_of};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
+    ("service_manager", &[]),
     ("telemetry", &[]),
     ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
@@ -18,7 +19,19 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("janitor", &["domain", "metrics", "storage"]),
     (
         "app",
-        &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage", "telemetry"],
+        &[
+            "api",
+            "auth",
+            "broker",
+            "config",
+            "descriptors",
+            "domain",
+            "janitor",
+            "metrics",
+            "service_manager",
+            "storage",
+            "telemetry",
+        ],
     ),
     ("cli", &["app", "config", "request_id"]),
 ];
