@@ -14,6 +14,7 @@ mod exclusive_claims;
 mod faults;
 mod feed_order;
 mod http;
+mod operations;
 mod resharding;
 mod tidy;
 mod wake_ups;

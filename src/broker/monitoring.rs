@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::access::Resource;
-use super::cached::Cached;
+use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{QueueId, Stats};
@@ -17,34 +17,12 @@ use crate::metrics::scrape::{Figures, QueueFigures};
 
 /// How long the answer of a reader of the metrics waits for the store.
 const STORE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Minimum time between two pings of the store.
-const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time between two readings of the monitored queues.
-const QUEUES_INTERVAL: Duration = Duration::from_secs(10);
 /// Age at which the figures of queues are no longer shown.
 const QUEUES_AGE_MAX: Duration = Duration::from_secs(60);
 /// Maximum duration of a reading. Queues that are not read by then are left out.
 const READING_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of queues that are read at the same time.
 const READS_IN_FLIGHT_MAX: usize = 8;
-
-/// What the broker keeps between two requests for the metrics.
-pub(super) struct Monitor {
-    queues: Arc<Vec<QueueId>>,
-    is_up: Cached<bool>,
-    queue_figures: Cached<Arc<Vec<QueueFigures>>>,
-}
-
-impl Monitor {
-    /// Creates a monitor of the store and these queues.
-    pub(super) fn new(queues: Vec<QueueId>) -> Self {
-        Self {
-            queues: Arc::new(queues),
-            is_up: Cached::new(PING_INTERVAL),
-            queue_figures: Cached::new(QUEUES_INTERVAL),
-        }
-    }
-}
 
 impl Broker {
     /// Returns the current metrics of the process in Prometheus' text format.

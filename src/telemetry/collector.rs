@@ -57,14 +57,15 @@ impl Collector {
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let request = self.client.request(request.map(Full::new));
-        let attempt = async {
-            let (head, body) = request.await?.into_parts();
+        let client = self.client.clone();
+        let send = async move {
+            let (head, body) = client.request(request.map(Full::new)).await?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
-        let attempt = self.runtime.spawn(timeout(TIMEOUT, attempt)).await?;
-        let answer = attempt.unwrap_or_else(|_| Err("no answer in time".into()));
+        // The timer must be made in the runtime too.
+        let attempt = self.runtime.spawn(async { timeout(TIMEOUT, send).await }).await?;
+        let answer = attempt.unwrap_or_else(|_| Err("it does not answer in time".into()));
         match &answer {
             Ok(answer) if answer.status().is_success() => self.note(None),
             Ok(answer) => self.note(Some(&format_args!("it answers {}", answer.status()))),
