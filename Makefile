@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium operations wrk rabbitmq components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -46,7 +46,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python node chromium
+unit: redis python node chromium operations
 	@mkdir -p target
 	cargo test $(TEST_FEATURES) | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
@@ -104,6 +104,10 @@ node:
 
 chromium:
 	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
+
+# The programs with which tests try the files in ops/ and the commands of the runbook.
+operations:
+	@command -v promtool > /dev/null && command -v nginx > /dev/null && command -v haproxy > /dev/null && command -v systemd-analyze > /dev/null && command -v curl > /dev/null && command -v jq > /dev/null && command -v openssl > /dev/null || { $(INSTALL) prometheus nginx haproxy systemd curl jq openssl; }
 
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }

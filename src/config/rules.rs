@@ -171,7 +171,9 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
-            Self::OptionalUrl => "the URL of a server, such as \"http://127.0.0.1:4318\", or empty".to_owned(),
+            Self::OptionalUrl => {
+                "the URL of a server without TLS, such as \"http://127.0.0.1:4318\", or empty".to_owned()
+            }
             Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),

@@ -61,7 +61,7 @@ async fn promtool_finds_nothing_wrong_with_the_metrics() {
 
     let mut promtool = child_command("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut promtool = spawn(promtool).expect("promtool is installed: `make prometheus`");
+    let mut promtool = spawn(promtool).expect("promtool is installed: `make operations`");
     promtool.stdin.take().unwrap().write_all(exposition.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
 

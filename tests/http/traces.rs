@@ -120,7 +120,7 @@ async fn a_request_that_fails_because_of_the_store_is_marked() {
     assert!(!is_failed(&refused.span), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_traced_only_until_it_begins() {
     let collector = Collector::start();
     let mut sukkal = start("memory:", &collector);
@@ -141,7 +141,7 @@ async fn a_stream_is_traced_only_until_it_begins() {
     assert_eq!(names, ["FollowMessages", &format!("GET {MESSAGES}")]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_spans_are_sent_when_the_service_stops() {
     let collector = Collector::start();
     let mut sukkal =

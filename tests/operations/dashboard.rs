@@ -21,6 +21,8 @@ async fn metrics() -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
     let sukkal = Sukkal::start_with(&store, &[("SUKKAL_METRICS__QUEUES", "p/q")]);
+    // The first request is counted when it is answered.
+    Exposition::of(&sukkal.url("")).await;
     let metrics: BTreeSet<String> = Exposition::of(&sukkal.url("")).await.kinds.into_keys().collect();
     assert!(metrics.contains("sukkal_queue_messages"), "{metrics:?}");
     metrics
