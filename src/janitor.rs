@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
+use crate::metrics::Metrics;
 use crate::storage::{Driver, Schedule};
 
 /// Runs maintenance until it is dropped. A round that fails is repeated from its beginning, which
 /// is safe because every step is complete in itself.
-pub async fn run(store: Arc<dyn Driver>, schedule: Schedule) {
+pub async fn run(store: Arc<dyn Driver>, schedule: Schedule, metrics: Arc<Metrics>) {
     loop {
-        match store.maintain(&schedule).await {
+        let round = store.maintain(&schedule).await;
+        match &round {
+            Ok(visited) => metrics.count_janitor_round(*visited),
+            Err(_) => metrics.count_failed_janitor_round(),
+        }
+        match round {
             Ok(visited) => debug!(visited, "the janitor has finished a round"),
             // The store itself logs an outage.
             Err(error) if error.is_transient() => debug!(%error, "the janitor waits for the store"),

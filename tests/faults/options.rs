@@ -168,6 +168,17 @@ fn a_bad_option_is_refused_in_one_line() {
             "SUKKAL_TRANSPORT__DEFAULT_PROJECT is \"a\\tb\" (in the environment); it must be the id of a project, with at \
              most 256 characters and no control characters, or empty, for example SUKKAL_TRANSPORT__DEFAULT_PROJECT=",
         ),
+        (
+            file("[metrics]\nqueues = [\"orders\"]"),
+            "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
+             as \"PROJECT/QUEUE\", for example queues = []",
+        ),
+        (
+            variable("SUKKAL_TELEMETRY__OTLP_ENDPOINT", "https://collector:4318"),
+            "SUKKAL_TELEMETRY__OTLP_ENDPOINT is \"https://collector:4318\" (in the environment); it must be the URL of a \
+             server without TLS, such as \"http://127.0.0.1:4318\", or empty, for example \
+             SUKKAL_TELEMETRY__OTLP_ENDPOINT=",
+        ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
             file("[transport]\nmax_wiat = 1"),

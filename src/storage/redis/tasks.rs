@@ -17,7 +17,9 @@ use crate::domain::{QueueId, QueueName, Redrive, Task, TaskId, TaskState};
 use crate::storage::key::id_of;
 use crate::storage::task_record::{FAILED, STOPPED, TaskRecord, newest_first};
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
-use crate::storage::{Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, record, run_redrive};
+use crate::storage::{
+    Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, record, run_redrive,
+};
 
 #[async_trait]
 impl TaskStore for RedisStore {

@@ -70,7 +70,7 @@ async fn handle<T, H: Handler<T, Service>>(
         }
         response
     };
-    let mut response = request_log::log(request, respond).await;
+    let mut response = request_log::log(request, service.tracer.as_ref(), respond).await;
     if let Some(sharing) = sharing {
         sharing.add_to(response.headers_mut());
     }

@@ -157,7 +157,13 @@ impl WriteTransaction<'_> {
     }
 
     /// Returns a task and renews its lease, if the task is running and the lease has this fence.
-    fn held_task(&mut self, number: u64, id: TaskId, fence: LeaseFence, now_us: u64) -> Result<Option<TaskRecord>, Error> {
+    fn held_task(
+        &mut self,
+        number: u64,
+        id: TaskId,
+        fence: LeaseFence,
+        now_us: u64,
+    ) -> Result<Option<TaskRecord>, Error> {
         let lease = self.view.task_lease(number, id)?.and_then(|lease| lease.renewed(fence, now_us));
         let Some(lease) = lease else {
             return Ok(None);
