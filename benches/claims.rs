@@ -137,7 +137,13 @@ async fn post(store: &RedisStore, queue: &QueueId, count: usize) {
         store
             .post_messages(
                 queue,
-                &Post { last_known_revision: seen, client: &client(), messages: &messages, idempotency: None },
+                &Post {
+                    last_known_revision: seen,
+                    client: &client(),
+                    messages: &messages,
+                    trace: None,
+                    idempotency: None,
+                },
             )
             .await
             .unwrap();

@@ -113,7 +113,10 @@ async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: 
 
 async fn post(store: &RedisStore, queue: &QueueId, seen: Revision, messages: &[NewMessage]) -> PostOutcome {
     store
-        .post_messages(queue, &Post { last_known_revision: seen, client: &client(), messages, idempotency: None })
+        .post_messages(
+            queue,
+            &Post { last_known_revision: seen, client: &client(), messages, trace: None, idempotency: None },
+        )
         .await
         .unwrap()
 }

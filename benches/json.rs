@@ -31,12 +31,12 @@ fn main() {
         let post = json!({ "messages": [{ "ttl": 300, "body": body }] }).to_string();
         let message = [message(&body)];
         let queue = queue();
-        let view = View { checksums: Checksums::Hidden, origins: false };
+        let view = View { checksums: Checksums::Hidden, origins: false, traces: false };
 
         let tree_in = || drop(black_box(tree::parse_drafts(black_box(post.as_bytes())).unwrap()));
         let fast_in = || drop(black_box(messages::parse_drafts(black_box(post.as_bytes())).unwrap()));
         let tree_out = || {
-            let documents = [tree::document(&queue, black_box(&message[0]), false)];
+            let documents = [tree::document(&queue, black_box(&message[0]), view)];
             black_box(serde_json::to_vec(&json!({ "messages": documents })).unwrap());
         };
         let fast_out = || {
@@ -76,7 +76,18 @@ fn message(body: &Value) -> Message {
     let id = MessageId::new(&queue(), Rank::new(1_790_000_000_123_456).unwrap(), Nonce::from_bits(7));
     let body = tree::to_body(body);
     let poster = Poster::from_bytes([0; 8]);
-    Message { id, ttl_s: 300, created_s: 0, age_s: 4, claim: None, claim_count: 0, origin: None, poster, body }
+    Message {
+        id,
+        ttl_s: 300,
+        created_s: 0,
+        age_s: 4,
+        claim: None,
+        claim_count: 0,
+        origin: None,
+        trace: None,
+        poster,
+        body,
+    }
 }
 
 /// An event as services send it: texts, integers and floats, short lists, nested objects.

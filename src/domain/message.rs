@@ -7,7 +7,7 @@ use std::time::Duration;
 use uuid::{Builder, Uuid, Variant, Version};
 
 use super::client::Poster;
-use super::{Body, ClaimId, QueueId, QueueName, ShardAssignment};
+use super::{Body, ClaimId, QueueId, QueueName, ShardAssignment, TraceContext};
 
 /// Position in a queue's feed, in microseconds since 1970. No two messages of a queue have the same
 /// rank.
@@ -72,6 +72,8 @@ pub struct Message {
     pub claim_count: u32,
     /// Origin of the message, if it is a dead letter.
     pub origin: Option<Origin>,
+    /// Trace context of the request that posted the message, if it had one.
+    pub trace: Option<TraceContext>,
     /// The client that posted the message.
     pub poster: Poster,
     /// The body.

@@ -17,6 +17,7 @@ pub mod scope;
 pub mod secret;
 pub mod sharding;
 pub mod stats;
+pub mod trace_context;
 pub mod warning;
 
 pub use body::Body;
@@ -34,4 +35,5 @@ pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats};
+pub use trace_context::TraceContext;
 pub use warning::{Warning, WithWarnings};

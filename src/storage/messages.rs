@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::error::Error;
 use crate::domain::{
     ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Queue, QueueId, Rank, Revision, Scope, Stats,
+    TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -104,6 +105,8 @@ pub struct Post<'a> {
     pub client: &'a ClientId,
     /// The messages; not empty.
     pub messages: &'a [NewMessage],
+    /// Trace context of the request, which is kept with each message.
+    pub trace: Option<TraceContext>,
     /// The idempotency key, and the time in seconds for which the store keeps the result under this
     /// key.
     pub idempotency: Option<(&'a IdempotencyKey, u32)>,

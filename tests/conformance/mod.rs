@@ -70,6 +70,11 @@ suite! {
             any_json_body_is_returned_unchanged,
             every_message_keeps_its_own_ttl,
         ],
+        trace_contexts: [
+            a_message_keeps_the_trace_context_of_its_post,
+            a_dead_letter_keeps_its_trace_context,
+            concurrent_posts_keep_their_own_trace_contexts,
+        ],
         feed: [
             a_list_after_a_marker_returns_the_messages_that_follow_it,
             pages_of_any_size_cover_the_whole_feed,

@@ -51,6 +51,7 @@ mod share;
 mod signed_urls;
 mod slow_clients;
 mod store_down;
+mod trace_contexts;
 mod waiting;
 mod warnings;
 

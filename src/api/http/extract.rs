@@ -15,6 +15,8 @@ use crate::domain::queue_id::InvalidQueueId;
 
 /// The query parameter that includes the origin of dead letters in responses.
 pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
+/// The query parameter that includes the trace context of messages in responses.
+pub(super) const INCLUDE_TRACE: &str = "include_trace";
 
 /// The id at the end of a path, as the client wrote it.
 pub(super) struct LastSegment(pub(super) String);
@@ -64,10 +66,15 @@ impl FromRequestParts<Service> for View {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        // Handlers that need the query parse it again, so it is parsed here only if it can have the
-        // parameter.
-        let query = parts.uri.query().filter(|query| query.contains(['%', '+']) || query.contains(INCLUDE_ORIGIN));
-        let origins = Query::parse(query).boolean(INCLUDE_ORIGIN)?.unwrap_or(false);
-        Ok(Self { checksums: service.settings.checksums, origins })
+        // Handlers that need the query parse it again, so it is parsed here only if it can have one of
+        // the parameters.
+        let is_relevant = |parameter: &str| {
+            parameter.contains(['%', '+'])
+                || [INCLUDE_ORIGIN, INCLUDE_TRACE].iter().any(|name| parameter.starts_with(name))
+        };
+        let query = Query::parse(parts.uri.query().filter(|query| query.split('&').any(is_relevant)));
+        let is_included = |name| Ok::<_, Error>(query.boolean(name)?.unwrap_or(false));
+        let (origins, traces) = (is_included(INCLUDE_ORIGIN)?, is_included(INCLUDE_TRACE)?);
+        Ok(Self { checksums: service.settings.checksums, origins, traces })
     }
 }

@@ -8,8 +8,7 @@ use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
-use super::extract::INCLUDE_ORIGIN;
-use super::extract::LastSegment;
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment};
 use super::middleware::outage::Outage;
 use super::resource::{Resource, resource};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
@@ -21,7 +20,7 @@ use crate::api::Error;
 use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
-use crate::api::wire::{body, links, since};
+use crate::api::wire::{body, links, since, trace_context};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest};
@@ -65,7 +64,8 @@ async fn post(
     let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
     let idempotency =
         parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
-    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency };
+    let trace = trace_context::of(&parts.headers);
+    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency, trace };
     let WithWarnings { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
     let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
@@ -117,6 +117,7 @@ async fn list(
         // A page of a queue without delays includes all messages, and its link says so.
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
         (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
+        (INCLUDE_TRACE, view.traces.then(|| true.to_string())),
         ("wait", message_query.wait_s.map(|wait_s| wait_s.to_string())),
     ];
     let path = messages::path(&queue);

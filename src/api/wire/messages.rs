@@ -34,6 +34,8 @@ pub struct MessageDocument<'a> {
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 /// The document of a popped message. The message is deleted, so it has no path.
@@ -49,6 +51,8 @@ pub struct PoppedDocument<'a> {
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 /// The document of several messages, with links if they are a page.
@@ -81,6 +85,7 @@ impl<'a> MessageDocument<'a> {
             body,
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
+            traceparent: view.traceparent(message.trace),
         }
     }
 }
@@ -97,6 +102,7 @@ impl<'a> PoppedDocument<'a> {
             claim_count: message.claim_count,
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
+            traceparent: view.traceparent(message.trace),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
     Body, ClientId, IdempotencyKey, MessageId, Metadata, NewMessage, QueueId, Revision, ShardAssignment, Sharding,
-    Tenant, Warning, WithWarnings,
+    Tenant, TraceContext, Warning, WithWarnings,
 };
 use crate::storage::{self, Post, PostOutcome};
 
@@ -65,6 +65,8 @@ pub struct PostRequest {
     pub bytes: u64,
     /// The key by which the store recognizes a repetition of the request.
     pub idempotency: Option<IdempotencyKey>,
+    /// The trace context of the request.
+    pub trace: Option<TraceContext>,
 }
 
 impl Broker {
@@ -144,8 +146,9 @@ impl Broker {
     ) -> Result<PostOutcome, Error> {
         let idempotency =
             request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
+        let trace = request.trace;
         Ok(store
-            .post_messages(queue, &Post { last_known_revision: seen, client: &client.id, messages, idempotency })
+            .post_messages(queue, &Post { last_known_revision: seen, client: &client.id, messages, trace, idempotency })
             .await?)
     }
 

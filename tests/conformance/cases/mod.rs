@@ -32,6 +32,7 @@ pub(super) mod queue_list;
 pub(super) mod queues;
 mod redis;
 pub(super) mod returning;
+pub(super) mod trace_contexts;
 pub(super) mod turn_model;
 pub(super) mod undelivered;
 pub(super) mod waiting;

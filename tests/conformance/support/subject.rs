@@ -168,7 +168,7 @@ impl Subject {
         messages: &[NewMessage],
     ) -> Result<PostOutcome, Error> {
         self.store()
-            .post_messages(queue, &Post { last_known_revision: seen, client, messages, idempotency: None })
+            .post_messages(queue, &Post { last_known_revision: seen, client, messages, trace: None, idempotency: None })
             .await
     }
 

@@ -45,7 +45,7 @@ async fn post(store: &dyn Driver, queue: &QueueId, seen: Revision, texts: &[Stri
     store
         .post_messages(
             queue,
-            &Post { last_known_revision: seen, client: &client(), messages: &messages, idempotency: None },
+            &Post { last_known_revision: seen, client: &client(), messages: &messages, trace: None, idempotency: None },
         )
         .await
 }
