@@ -107,7 +107,7 @@ async fn perform(store: &RedisStore, filled: &Filled, operation: Operation, id: 
             let after = Rank::new(id.rank().micros() - 1);
             store.list_messages(&filled.queue, &Listing { after, ..Listing::first(10) }).await.unwrap();
         }
-        Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id]).await.unwrap().len(), 1),
+        Operation::Get => assert_eq!(store.get_messages(&filled.queue, &[id], false).await.unwrap().len(), 1),
     }
 }
 

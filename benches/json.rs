@@ -83,6 +83,7 @@ fn message(body: &Value) -> Message {
         age_s: 4,
         claim: None,
         claim_count: 0,
+        state: None,
         origin: None,
         trace: None,
         poster,

@@ -25,6 +25,12 @@ local function store_claim(id, ttl, entries, fence, client)
   schedule_due(ends_at)
 end
 
+-- Returns the client of a live claim.
+local function client_of(id)
+  local _, _, _, client = struct.unpack(CLAIM, redis.call('HGET', claims, id))
+  return client
+end
+
 -- Returns those of the entries that are still in flight unchanged.
 local function still_in_flight(entries)
   local found = {}

@@ -83,6 +83,7 @@ pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64)
         age_s: (now_us / 1_000_000).saturating_sub(created_s),
         claim: entry.claim,
         claim_count: entry.delivery.map_or(0, |delivery| delivery.count),
+        state: None,
         origin: parts.origin.map(|(origin, _)| origin),
         trace: parts.trace,
         poster: entry.poster,

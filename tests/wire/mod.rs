@@ -158,6 +158,7 @@ prop_compose! {
             age_s,
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
+            state: None,
             origin: is_dead_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
             trace: trace.map(TraceContext::from_bytes),
             poster: Poster::from_bytes([0; 8]),

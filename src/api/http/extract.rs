@@ -18,6 +18,9 @@ pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
 /// The query parameter that includes the trace context of messages in responses.
 pub(super) const INCLUDE_TRACE: &str = "include_trace";
 
+/// Whether a request uses a pre-signed URL.
+pub(super) struct IsSigned(pub(super) bool);
+
 /// The id at the end of a path, as the client wrote it.
 pub(super) struct LastSegment(pub(super) String);
 
@@ -59,6 +62,14 @@ impl<S: Sync> FromRequestParts<S> for ClaimedMessage {
         let id = segments.next().unwrap_or_default();
         let claim = segments.nth(1).unwrap_or_default();
         Ok(Self(claim, id))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for IsSigned {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(Self(parts.extensions.get().is_some_and(|admitted: &Admitted| admitted.is_signed)))
     }
 }
 

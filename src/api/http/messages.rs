@@ -8,7 +8,7 @@ use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
-use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
 use super::middleware::outage::Outage;
 use super::resource::{Resource, resource};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
@@ -29,6 +29,8 @@ use crate::domain::{IdempotencyKey, QueueId, Scope, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response.
 const PATH_BYTES: usize = 128;
+/// The query parameter that includes the states of messages in responses.
+const INCLUDE_STATE: &str = "include_state";
 /// Identifies a request that must take effect only once
 /// (draft-ietf-httpapi-idempotency-key-header).
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -77,15 +79,17 @@ async fn post(
 async fn list(
     State(Service { broker, settings, stream_events, .. }): State<Service>,
     view: View,
+    IsSigned(is_signed): IsSigned,
     caller: Caller,
     queue: QueueId,
     request: Request,
 ) -> Result<Response, Error> {
     let wants_stream = accepts_events(request.headers());
     let query = Query::parse(request.uri().query());
+    let with_states = asks_for_states(&query, is_signed)?;
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
-        let found = broker.get_messages(&caller, &queue, &ids).await?;
+        let found = broker.get_messages(&caller, &queue, &ids, with_states).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
         return Ok(response::json(&document, messages::documents_bytes(&found)));
     }
@@ -93,6 +97,7 @@ async fn list(
     let echo = query.boolean("echo")?;
     let include_claimed = query.boolean("include_claimed")?;
     let include_delayed = query.boolean("include_delayed")?;
+    let order = query.last("order");
     let mut message_query = MessageQuery {
         marker: query.last("marker").map(str::to_owned),
         since: query.last("since").map(since::parse).transpose()?,
@@ -100,6 +105,8 @@ async fn list(
         wait_s: query.integer("wait")?,
         echo: echo.unwrap_or(false),
         scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
+        order: order.map(messages::parse_order).transpose()?.unwrap_or_default(),
+        with_states,
     };
     if wants_stream {
         if let Some(last) = request.headers().get(LAST_EVENT_ID) {
@@ -118,6 +125,8 @@ async fn list(
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
         (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
         (INCLUDE_TRACE, view.traces.then(|| true.to_string())),
+        (INCLUDE_STATE, with_states.then(|| true.to_string())),
+        ("order", order.map(str::to_owned)),
         ("wait", message_query.wait_s.map(|wait_s| wait_s.to_string())),
     ];
     let path = messages::path(&queue);
@@ -136,15 +145,29 @@ async fn list(
     Ok(response::json(&document, messages::documents_bytes(&page.messages)))
 }
 
+/// Returns whether a request asks for the states of messages.
+fn asks_for_states(query: &Query, is_signed: bool) -> Result<bool, Error> {
+    let is_asked = query.boolean(INCLUDE_STATE)?.unwrap_or(false);
+    if is_asked && is_signed {
+        return Err(Error::Request(format!(
+            "\"{INCLUDE_STATE}\" is not allowed with a pre-signed URL, because it shows other clients and their claims"
+        )));
+    }
+    Ok(is_asked)
+}
+
 /// Returns one message.
 async fn get(
     State(broker): State<Broker>,
     view: View,
+    IsSigned(is_signed): IsSigned,
     caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
-    let message = broker.get_message(&caller, &queue, &id).await?;
+    let with_state = asks_for_states(&Query::parse(query.as_deref()), is_signed)?;
+    let message = broker.get_message(&caller, &queue, &id, with_state).await?;
     let bytes = messages::documents_bytes(slice::from_ref(&message));
     Ok(response::json(&MessageDocument::new(&queue, &message, view), bytes))
 }

@@ -15,6 +15,8 @@ pub mod purge;
 pub mod query;
 pub mod share;
 pub mod since;
+pub mod state;
 pub mod stats;
+mod timestamp;
 pub mod trace_context;
 pub mod view;

@@ -7,6 +7,7 @@
 mod claims;
 mod fairness;
 mod operations;
+mod peeking;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -215,6 +216,7 @@ impl<'a> Run<'a> {
                 assert_eq!(ids_of(&page.messages), expected[..limit.min(expected.len())]);
                 assert_eq!(page.is_fair, self.is_fair());
             }
+            Operation::Peek(peek) => self.peek(peek).await,
             Operation::Maintain => self.subject.run_maintenance().await,
             Operation::Advance(ticks) => {
                 for part_s in self.clock_steps(ticks) {

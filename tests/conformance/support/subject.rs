@@ -14,7 +14,7 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
     QueueName, Rank, Revision, Stats,
 };
-use sukkal::storage::{Driver, Error, Listing, Popped, Post, PostOutcome, QueueListing};
+use sukkal::storage::{Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.
@@ -190,8 +190,14 @@ impl Subject {
         not_from: Option<ClientId>,
     ) -> Vec<Message> {
         let listing = Listing { after: after.map(MessageId::rank), not_from, ..Listing::first(limit) };
-        let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
-        assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
+        self.page_of(queue, &listing).await.messages
+    }
+
+    /// Returns the page that a listing selects.
+    pub(in crate::conformance) async fn page_of(&self, queue: &QueueId, listing: &Listing) -> Page {
+        let page = self.store().list_messages(queue, listing).await.expect(OK);
+        let (count, limit) = (page.messages.len(), listing.limit);
+        assert!(count <= limit, "{count} messages on a page of {limit}");
         page
     }
 
@@ -224,7 +230,7 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Vec<Message> {
-        self.store().get_messages(queue, ids).await.expect(OK)
+        self.store().get_messages(queue, ids, false).await.expect(OK)
     }
 
     /// Returns those of the ids that are found.

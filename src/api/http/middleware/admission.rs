@@ -37,13 +37,15 @@ pub(in crate::api::http) enum Access {
     Unchecked,
 }
 
-/// The client of an admitted request and the queue of its path, if the path has one.
+/// The client of an admitted request, and the queue of its path, if the path has one.
 #[derive(Clone)]
 pub(in crate::api::http) struct Admitted {
     /// The client that sent the request.
     pub(in crate::api::http) client: Client,
     /// The queue.
     pub(in crate::api::http) queue: Option<QueueId>,
+    /// Whether the request uses a pre-signed URL.
+    pub(in crate::api::http) is_signed: bool,
 }
 
 /// Calls the handler of a request that meets [`Access::Caller`].
@@ -72,7 +74,7 @@ fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<War
     if segments.iter().any(|segment| segment.contains('/')) {
         return Err(Error::NoRoute);
     }
-    signature::check(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
+    let is_signed = signature::check(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
     let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
     if !is_stream {
         content_negotiation::check(request.headers())?;
@@ -84,7 +86,7 @@ fn check(request: &Request, settings: &Settings) -> Result<(Admitted, Option<War
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok((Admitted { client, queue }, warning))
+    Ok((Admitted { client, queue, is_signed }, warning))
 }
 
 /// Returns whether a request reads the messages of a queue.

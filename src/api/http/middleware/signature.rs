@@ -19,22 +19,22 @@ pub(super) fn is_signed(headers: &HeaderMap) -> bool {
     headers.contains_key(&SIGNATURE)
 }
 
-/// Refuses a request with a signature that does not allow the request. The error does not say which
-/// part is wrong. `segments` are the decoded segments of the path.
+/// Returns whether a request has a signature, and refuses one that does not allow the request. The
+/// error does not say which part is wrong. `segments` are the decoded segments of the path.
 pub(super) fn check(
     method: &Method,
     segments: &[Cow<'_, str>],
     headers: &HeaderMap,
     signer: Option<&Signer>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     if !is_signed(headers) {
-        return Ok(());
+        return Ok(false);
     }
     let is_allowed = || {
         let url = presented_url(headers)?;
         Some(signer?.verify(&url, only(headers, &SIGNATURE)?) && url.allows(method.as_str(), segments))
     };
-    if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
+    if is_allowed() == Some(true) { Ok(true) } else { Err(Error::NotSigned) }
 }
 
 /// Returns the URL that the headers describe. Its project is the one that the request works on.
