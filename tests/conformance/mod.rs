@@ -188,6 +188,13 @@ suite! {
             a_message_can_expire_before_it_is_due,
             purging_and_deleting_a_queue_remove_delayed_messages,
         ],
+        long_delays: [
+            a_message_is_delivered_after_30_days_and_not_before,
+            a_message_that_was_delayed_for_30_days_expires_on_time,
+            a_claim_extends_a_message_that_was_delayed_for_30_days,
+            a_delay_of_30_days_keeps_its_length_when_the_clock_steps,
+            a_recreated_queue_starts_at_the_current_time,
+        ],
         dead_letters: [
             a_message_is_delivered_at_most_max_claim_count_times,
             a_dead_letter_is_a_new_message_with_the_same_body,

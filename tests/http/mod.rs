@@ -26,6 +26,7 @@ mod headers;
 mod idempotency;
 mod json_rules;
 mod limits;
+mod long_delays;
 mod memory;
 mod message_delay;
 mod message_delete;

@@ -187,6 +187,8 @@ impl Broker {
                 (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
                 (default, _) => default.unwrap_or(0),
             };
+            // A message lives from its post on, so a life that follows the delay includes it.
+            let ttl_s = if metadata.life_follows_delay() { ttl_s.saturating_add(delay_s) } else { ttl_s };
             Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone(), assignment: None })
         };
         request.drafts.iter().map(check).collect()

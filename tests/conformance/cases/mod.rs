@@ -23,6 +23,7 @@ pub(super) mod fences;
 pub(super) mod idempotency;
 pub(super) mod large_messages;
 pub(super) mod life_extension;
+pub(super) mod long_delays;
 pub(super) mod maintenance;
 pub(super) mod message_ids;
 pub(super) mod messages_by_id;
