@@ -52,7 +52,7 @@ fn run(url: &str, words: &str) -> Output {
 /// Starts a command whose output is read line by line.
 fn start(mut command: Command) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
     let mut child = spawn({
-        command.stdout(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
     })
     .expect("the binary under test starts");
@@ -313,7 +313,7 @@ fn credentials_come_from_a_file_or_a_variable() {
 }
 
 #[test]
-fn credentials_are_sent_only_to_the_url_of_their_context() {
+fn credentials_are_sent_only_to_the_url_that_they_came_with() {
     let home = tempfile::tempdir().unwrap();
     let with_home = |mut command: Command| {
         command.env("XDG_CONFIG_HOME", home.path());
@@ -322,7 +322,7 @@ fn credentials_are_sent_only_to_the_url_of_their_context() {
     let mut add =
         with_home(command("", "context add prod --url http://127.0.0.1:1 --project acme --credentials-stdin"));
     let mut child = spawn({
-        add.stdin(Stdio::piped());
+        add.stdin(Stdio::piped()).stdout(Stdio::null());
         add
     })
     .unwrap();
@@ -331,8 +331,12 @@ fn credentials_are_sent_only_to_the_url_of_their_context() {
 
     let by_variable = head_of_a_request(|url| with_home(command(url, "ping")).output().unwrap());
     let by_flag = head_of_a_request(|url| with_home(command("", &format!("ping --url {url}"))).output().unwrap());
+    let instead_of_variable = head_of_a_request(|url| {
+        let mut ping = command("http://127.0.0.1:1", &format!("ping --url {url}"));
+        ping.env("SUKKAL_CREDENTIALS", "hush").output().unwrap()
+    });
 
-    for head in [by_variable, by_flag] {
+    for head in [by_variable, by_flag, instead_of_variable] {
         assert!(!head.contains("hush") && head.contains("\nx-project-id: demo"), "{head}");
     }
 }

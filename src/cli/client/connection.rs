@@ -63,7 +63,6 @@ impl Connection {
     /// Sends a request, and returns the response when its head has arrived.
     pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         let mut request = request;
-        let lost = |error: hyper::Error| Failure::Lost(innermost(&error));
         loop {
             // Taken out, so that an error or a dropped future closes the connection. Otherwise the
             // rest of a response would be left on it.
@@ -77,7 +76,7 @@ impl Connection {
             };
             if let Err(error) = sender.ready().await {
                 if is_new {
-                    return Err(lost(error));
+                    return Err(error.into());
                 }
                 continue;
             }
@@ -89,7 +88,7 @@ impl Connection {
                 Err(mut error) => match error.take_message() {
                     // Services close idle connections, which is not a failed request.
                     Some(unsent) if !is_new => request = unsent,
-                    _ => return Err(lost(error.into_error())),
+                    _ => return Err(error.into_error().into()),
                 },
             }
         }
@@ -129,7 +128,13 @@ fn tls() -> Result<TlsConnector, Error> {
     Ok(TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())))
 }
 
-/// Returns the text of the innermost cause, because the outer ones only say that there is one.
+impl From<hyper::Error> for Failure {
+    /// The text is that of the innermost cause, because the outer ones only say that there is one.
+    fn from(error: hyper::Error) -> Self {
+        Self::Lost(innermost(&error))
+    }
+}
+
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

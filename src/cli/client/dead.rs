@@ -10,7 +10,7 @@ use super::error::Error;
 use super::http::{Service, queue_path};
 use super::output::{Output, count, inline};
 use super::pages::Pages;
-use super::queues::Queues;
+use super::queues::QueueList;
 use super::redrive;
 use super::table::{Align, Table};
 use super::view::{Messages, details};
@@ -24,7 +24,7 @@ pub(in crate::cli) enum Command {
         #[arg(value_parser = segment)]
         queue: String,
     },
-    /// Stops a redrive. The messages that it has moved stay where they are
+    /// Stops a redrive, or removes one that has ended. The messages that it has moved stay moved
     Stop {
         #[arg(value_parser = segment)]
         queue: String,
@@ -74,7 +74,7 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
 /// Lists the queues that others name as their dead-letter queue.
 async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> {
     let mut sources = BTreeMap::<String, Vec<String>>::new();
-    let mut queues = Queues::new(service, "", true, None);
+    let mut queues = QueueList::new(service, "", true, None);
     while let Some(page) = queues.next().await? {
         for queue in page {
             if let (Some(dead), Some(name)) = (queue["metadata"]["_dead_letter_queue"].as_str(), queue["name"].as_str())

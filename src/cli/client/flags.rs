@@ -73,8 +73,9 @@ impl Flags {
     /// Returns the settings. A flag precedes a context that a flag names, which precedes the
     /// environment, which precedes any other context.
     ///
-    /// A URL by a flag or the environment replaces a context entirely, so that the credentials of a
-    /// context are sent to its own URL only.
+    /// Credentials are sent only to the URL that they came with: a URL by a flag or the environment
+    /// replaces a context entirely, and a URL by a flag or a context replaces the URL and the
+    /// credentials of the environment.
     pub(super) fn settings(&self, environment: &Environment) -> Result<Settings, Error> {
         if self.url.is_some() && self.context.is_some() {
             return Err(Error::Usage("--url and --context cannot be combined, because a context has a URL".to_owned()));
@@ -85,13 +86,14 @@ impl Flags {
             client_id: self.client_id.clone(),
             credentials: self.credentials_file.as_deref().map(Credentials::read).transpose()?,
         };
-        let variables = Source::from_environment(environment)?;
+        let mut variables = Source::from_environment(environment)?;
+        if variables.url.is_some() && (flags.url.is_some() || self.context.is_some()) {
+            (variables.url, variables.credentials) = (None, None);
+        }
         let sources = match &self.context {
             Some(name) => {
                 let context = Contexts::load(environment)?.get(name)?.clone();
-                // The URL and the credentials of the environment belong together.
-                let rest = Source { url: None, credentials: None, ..variables };
-                [flags, Source::from_context(context)?, rest]
+                [flags, Source::from_context(context)?, variables]
             }
             None if flags.url.is_some() || variables.url.is_some() => [flags, variables, Source::default()],
             None => {

@@ -10,7 +10,7 @@ use super::arguments::{key_and_value, segment};
 use super::error::Error;
 use super::http::{Service, queue_path};
 use super::output::{Output, count, duration_of, inline, printable};
-use super::queues::Queues as QueueList;
+use super::queues::QueueList;
 use super::table::{Align, Cell, Color, Table};
 
 /// The media type of changes of metadata.
@@ -50,9 +50,9 @@ pub(in crate::cli) enum Command {
     /// Hands out messages again
     Resume(Queues),
     /// Deletes all messages of queues, including claimed ones
-    Purge(Doomed),
+    Purge(Deletion),
     /// Deletes queues with all their messages
-    Rm(Doomed),
+    Rm(Deletion),
 }
 
 #[derive(Args, Debug)]
@@ -83,7 +83,7 @@ pub(in crate::cli) struct Queues {
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Doomed {
+pub(in crate::cli) struct Deletion {
     #[command(flatten)]
     queues: Queues,
     /// Do not ask for confirmation. Only a person at a terminal is asked
@@ -99,13 +99,13 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Set { queue, metadata, unset } => set(queue, metadata, unset, service, output).await,
         Command::Pause(queues) => change(&Change::PAUSE, queues, service, output).await,
         Command::Resume(queues) => change(&Change::RESUME, queues, service, output).await,
-        Command::Purge(doomed) => {
-            doomed.confirm("Delete all messages of")?;
-            change(&Change::PURGE, &doomed.queues, service, output).await
+        Command::Purge(deletion) => {
+            deletion.confirm("Delete all messages of")?;
+            change(&Change::PURGE, &deletion.queues, service, output).await
         }
-        Command::Rm(doomed) => {
-            doomed.confirm("Delete")?;
-            change(&Change::DELETE, &doomed.queues, service, output).await
+        Command::Rm(deletion) => {
+            deletion.confirm("Delete")?;
+            change(&Change::DELETE, &deletion.queues, service, output).await
         }
     }
 }
@@ -164,7 +164,7 @@ async fn show(queue: &str, service: &Service, output: &mut Output) -> Result<(),
         duration_of(if stats["oldest_age"].is_u64() { &stats["oldest_age"] } else { &stats["oldest"]["age"] }),
     );
     for (name, total) in stats["totals"].as_object().into_iter().flatten() {
-        table.property(&format!("{} ever", printable(name)), count(total));
+        table.property(&format!("total {}", printable(name).replace('_', "-")), count(total));
     }
     for (key, value) in found["metadata"].as_object().into_iter().flatten() {
         table.property(&printable(key), inline(value, false));
@@ -219,7 +219,7 @@ async fn change(change: &Change, queues: &Queues, service: &Service, output: &mu
     Ok(())
 }
 
-impl Doomed {
+impl Deletion {
     /// Asks a person at a terminal whether the messages may be lost. Programs are not asked.
     fn confirm(&self, action: &str) -> Result<(), Error> {
         if self.yes || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {

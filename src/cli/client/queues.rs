@@ -8,7 +8,7 @@ use super::output::printable;
 use super::pages::Pages;
 
 /// The queues whose names begin with a text, in order, with statistics if the service has them.
-pub(super) struct Queues<'s> {
+pub(super) struct QueueList<'s> {
     pages: Pages<'s>,
     /// The list with the parameters that every service has. Other services take the new ones for
     /// filters, which no queue matches.
@@ -17,7 +17,7 @@ pub(super) struct Queues<'s> {
     remaining: usize,
 }
 
-impl<'s> Queues<'s> {
+impl<'s> QueueList<'s> {
     /// Prepares a list of at most `limit` queues, with their metadata if it is `detailed`.
     pub(super) fn new(service: &'s Service, prefix: &str, detailed: bool, limit: Option<u64>) -> Self {
         let text = Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty());
@@ -55,7 +55,7 @@ impl<'s> Queues<'s> {
     /// Returns the queue with this name and its metadata.
     pub(super) async fn find(service: &Service, name: &str) -> Result<Value, Error> {
         // A queue comes before the others that begin with its name.
-        let first = Queues::new(service, name, true, Some(1)).next().await?.unwrap_or_default().into_iter().next();
+        let first = QueueList::new(service, name, true, Some(1)).next().await?.unwrap_or_default().into_iter().next();
         first
             .filter(|queue| queue["name"] == name)
             .ok_or_else(|| Error::NotFound(format!("there is no queue {}", printable(name))))

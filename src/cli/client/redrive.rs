@@ -17,7 +17,7 @@ use super::table::{Align, Cell, Color, Table};
 
 /// How often the state of a task is requested.
 const POLL: Duration = Duration::from_millis(200);
-const BAR: &str = "{bar:40.green/dim} {human_pos} of {human_len}, {per_sec:.0}, {eta} left";
+const BAR: &str = "{bar:40.green/dim} {human_pos} of {human_len}, {eta} left";
 
 /// Moves dead letters back to the queues that they came from
 ///

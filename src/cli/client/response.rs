@@ -32,7 +32,7 @@ impl Response {
     /// Reads the body of a response.
     pub(super) async fn read(response: hyper::Response<Incoming>) -> Result<Self, Failure> {
         let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| Failure::Lost(error.to_string()))?;
+        let body = body.collect().await?;
         Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 

@@ -12,7 +12,6 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::arguments::segment;
-use super::connection::Failure;
 use super::error::Error;
 use super::events::{Event, Events};
 use super::http::{Service, query, queue_path};
@@ -20,6 +19,7 @@ use super::output::{Output, inline};
 use super::pages::{next_link, parameter};
 use crate::cli::exit::print_message;
 
+const NOW: &str = "now";
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// A stream without even a heartbeat for this time counts as lost. The service sends one every 15
@@ -55,9 +55,10 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
     let mut tail = Tail { position: Position::Start, remaining: options.limit.unwrap_or(u64::MAX), output };
     tail.position = match (&options.after, &options.since) {
         (Some(id), _) => Position::After(id.clone()),
-        (None, Some(time)) => Position::Since(time.clone()),
+        // A moment that every connection would understand differently is not a position.
+        (None, Some(time)) if time != NOW => Position::Since(time.clone()),
         (None, None) if options.all => Position::Start,
-        (None, None) => tail.now(&options.queue, service).await?,
+        (None, _) => tail.now(&options.queue, service).await?,
     };
     let mut pause = FIRST_PAUSE;
     // Before the first connection, a failure is reported at once, as by every other command.
@@ -108,7 +109,7 @@ impl Tail<'_> {
     /// Returns the position after the newest message, so that a connection that is lost before the
     /// first event does not skip messages.
     async fn now(&mut self, queue: &str, service: &Service) -> Result<Position, Error> {
-        let parameters = parameters(&Position::Since("now".to_owned()));
+        let parameters = parameters(&Position::Since(NOW.to_owned()));
         let page = service.get(&queue_path(queue, &format!("/messages{parameters}"))).await?;
         let mut position = next_link(&page).and_then(|link| parameter(&link, "since")).map(Position::Since);
         // Messages that were posted during the request.
@@ -142,7 +143,7 @@ impl Tail<'_> {
         loop {
             let part = match timeout(SILENCE_MAX, stream.frame()).await {
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => return Ok(service.lost(&Failure::Lost(error.to_string())).to_string()),
+                Ok(Some(Err(error))) => return Ok(service.lost(&error.into()).to_string()),
                 Ok(None) => return Ok(format!("{} has ended the stream", service.url())),
                 Err(_) => return Ok(format!("{} has been silent for {} s", service.url(), SILENCE_MAX.as_secs())),
             };
