@@ -187,9 +187,10 @@ impl ValueRule {
     }
 }
 
-/// Returns whether a text is the URL of a server that is reached without TLS.
+/// Returns whether a text is the URL of a server that is reached without TLS and without a password.
 fn is_http_url(text: &str) -> bool {
-    text.parse::<Uri>().is_ok_and(|url| url.scheme_str() == Some("http") && url.query().is_none())
+    let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
+    text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))
 }
 
 /// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.

@@ -89,11 +89,14 @@ async fn a_write_in_a_task_of_its_own_belongs_to_its_request() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_caller_does_not_sample_is_not_sent() {
+async fn requests_that_are_not_sampled_and_those_of_monitoring_are_not_sent() {
     let collector = Collector::start();
     let sukkal = start("memory:", &collector);
     let api = sukkal.project("p");
     answered(api.get("/v2/queues/not-sampled").header("traceparent", traceparent(TRACE, false)), 200).await;
+    for untraced in ["/healthz", "/metrics"] {
+        assert!(reqwest::get(sukkal.url(untraced)).await.unwrap().status().is_success());
+    }
     for invalid in ["", "00-1-2-3", "x"] {
         answered(api.get("/v2/queues/sampled").header("traceparent", invalid), 200).await;
     }
@@ -101,6 +104,7 @@ async fn a_request_that_its_caller_does_not_sample_is_not_sent() {
     collector.span("of the last request", |span| span.name == "GetQueue").await;
     let spans = format!("{:?}", collector.spans());
     assert!(!spans.contains("not-sampled"), "{spans}");
+    assert!(!spans.contains("healthz") && !spans.contains("metrics"), "{spans}");
 }
 
 #[tokio::test]

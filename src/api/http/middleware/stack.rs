@@ -56,6 +56,8 @@ async fn handle<T, H: Handler<T, Service>>(
 ) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
+    // Health checks and readers of the metrics would fill the traces.
+    let tracer = service.tracer.as_ref().filter(|_| wrapped.access != Access::Unchecked);
     let call_handler = |request| {
         let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
         response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
@@ -67,7 +69,7 @@ async fn handle<T, H: Handler<T, Service>>(
         }
         response
     };
-    let mut response = request_log::log(request, service.tracer.as_ref(), respond).await;
+    let mut response = request_log::log(request, tracer, respond).await;
     let is_stream = response.body().size_hint().exact().is_none();
     if let Some(connection) = connection
         && connection.begin_response(is_stream)
