@@ -218,7 +218,6 @@ mod tests {
             claimed: 14,
             expired: 15,
             dead_lettered: 16,
-            claimed: 13,
             is_paused: true,
         };
 
