@@ -12,6 +12,7 @@
 --       is that of the dead letters to forward:
 --   {'none', number} if no message is available;
 --   {'paused', 0} if the queue is paused;
+--   {'repeated', number} if the claim exists, because this is a retry;
 --   {'moved', number} if all the next messages became dead letters, so that others may follow them;
 --   {'claim', number, now, ttl, since, fence, flags, entries ...}. Each message has one flag: '1' if
 --   this is its first claim, else '0'.
@@ -23,11 +24,9 @@ if is_due then
   return {'due'}
 end
 local policy = read_policy()
-local ttl_of_repeated, since, known_entries, known_fence = read_claim(id)
-if ttl_of_repeated then
-  return claim_answer(outbox_length_of(policy), ttl_of_repeated, since, known_fence, '', still_in_flight(known_entries))
-end
-if is_paused then
+if redis.call('HEXISTS', claims, id) == 1 then
+  return {'repeated', outbox_length_of(policy)}
+elseif is_paused then
   return {'paused', 0}
 end
 local deliverable, positions, all_moved = next_deliverable(limit, split_shards(ARGV[5]), policy)
@@ -56,5 +55,5 @@ end
 local fence = math.max(last_fence + 1, now)
 redis.call('HSET', queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
 store_claim(id, ttl, claimed, fence, client)
-redis.call('ZADD', fences, decimal(fence), id)
+redis.call('ZADD', claim_ids, '0', id)
 return claim_answer(outbox_length, ttl, now, fence, table.concat(is_first_claim), claimed)

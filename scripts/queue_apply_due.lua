@@ -48,7 +48,7 @@ local function expire_leases()
     redis.call('ZREM', leases, unpack(released))
     if #ids > 0 then
       redis.call('HDEL', claims, unpack(released))
-      redis.call('ZREM', fences, unpack(released))
+      redis.call('ZREM', claim_ids, unpack(released))
     end
     return_to_ready(still_in_flight(entries), released_entry)
   end

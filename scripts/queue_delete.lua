@@ -23,7 +23,7 @@ elseif orphaned_version ~= '' then
 else
   local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
   last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible, now - 1)
-  redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, fences, shards,
+  redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards,
     tenants, idempotency, idempotency_expirations)
   redis.call('EXPIRE', received, tombstone_ttl_s)
 end

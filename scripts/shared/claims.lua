@@ -1,7 +1,7 @@
 -- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, the time (µs) at
 -- which its term started, its fence, the length and id of its client, and the in-flight entries of
--- its messages. `fences` has the ids by fence, for lists. A message that was returned with a delay
--- has a lease of its own, named by RETURNED and its entry.
+-- its messages. `claim_ids` has the ids in byte order, for lists. A message that was returned with a
+-- delay has a lease of its own, named by RETURNED and its entry.
 local CLAIM = '>I4I8I8I2c0'
 local RETURNED = '~'
 -- Field k of the queue: the last fence, and the number of messages that claims have taken so far.
@@ -65,9 +65,9 @@ end
 -- `is_first_claim` has one flag for each message of a new claim: '1' if it was never claimed
 -- before.
 local function claim_answer(waiting, ttl, since, fence, is_first_claim, entries)
-  local answer = {'claim', waiting, decimal(now), ttl, decimal(since), decimal(fence), is_first_claim}
-  for i, entry in ipairs(entries) do
-    answer[7 + i] = entry
-  end
-  return answer
+  -- Formatting a number takes thousands of instructions, and in a new claim they are often equal.
+  local now_text = decimal(now)
+  local since_text = since == now and now_text or decimal(since)
+  local fence_text = fence == now and now_text or decimal(fence)
+  return {'claim', waiting, now_text, ttl, since_text, fence_text, is_first_claim, unpack(entries)}
 end

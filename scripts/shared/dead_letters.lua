@@ -53,6 +53,9 @@ end
 -- the messages and records the turns. storage/embedded/dead_letters.rs has the same rule.
 local function next_deliverable(limit, preferred, policy)
   local entries, positions = next_entries(limit, preferred)
+  if policy.dead_letter_queue == '' then
+    return entries, positions, false
+  end
   local deliverable, deliverable_positions, dead_letters = {}, {}, {}
   for i, entry in ipairs(entries) do
     if is_dead_letter(entry, policy) then

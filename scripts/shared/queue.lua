@@ -17,7 +17,7 @@
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
 --   claims       hash  claim id → its ttl, start of its term, fence, client, entries (claims.lua)
---   fences       zset  ids of live claims by fence
+--   claim_ids    zset  ids of live claims, for lists; all scores are 0
 --   outbox       list  dead letters on their way to another queue (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)

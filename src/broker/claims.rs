@@ -120,13 +120,13 @@ impl Broker {
         Ok(claim)
     }
 
-    /// Returns a page of the queue's live claims after a fence, in the order in which they were
-    /// created. It is empty only at the end of the list. A queue that does not exist has no claims.
+    /// Returns a page of the queue's live claims after an id, in the order of their ids. It is empty
+    /// only at the end of the list. A queue that does not exist has no claims.
     pub async fn list_claims(
         &self,
         caller: &Caller,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: Option<i64>,
     ) -> Result<Vec<ClaimSummary>, Error> {
         let access = self.store.authorize(caller, Action::ListClaims, queue)?;

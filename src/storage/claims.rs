@@ -44,15 +44,15 @@ pub trait ClaimStore: Send + Sync {
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
 
-    /// Returns the next live claims after this fence, at most `limit` of them, in the order of their
-    /// fences, in which they were created. `None` starts with the first one.
+    /// Returns the next live claims after this id, at most `limit` of them, in byte order of their
+    /// ids. `None` starts with the first one.
     ///
     /// The page is empty only if no further claim is live. It may be shorter than the limit, because
     /// the number of messages on a page is bounded.
     async fn list_claims(
         &self,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: usize,
     ) -> Result<Vec<ClaimSummary>, Error>;
 

@@ -33,10 +33,14 @@ async fn a_list_of_claims_shows_who_holds_how_many_messages() {
         )
     };
     let [first_fence, second_fence] = [&first, &second].map(|claim| claim.header("claim-fence").unwrap());
-    let claims =
-        [entry(first_path, CLIENT, 100, 2, first_fence), entry(second_path, OTHER_CLIENT, 200, 2, second_fence)];
-    let link = format!(r#"{{"rel":"next","href":"{PATH}?marker={second_fence}"}}"#);
-    assert_eq!(page.text, format!(r#"{{"claims":[{}],"links":[{link}]}}"#, claims.join(",")));
+    let mut claims = [
+        (first_path, entry(first_path, CLIENT, 100, 2, first_fence)),
+        (second_path, entry(second_path, OTHER_CLIENT, 200, 2, second_fence)),
+    ];
+    claims.sort();
+    let link = format!(r#"{{"rel":"next","href":"{PATH}?marker={}"}}"#, claims[1].0.rsplit('/').next().unwrap());
+    let claims = claims.map(|(_, entry)| entry).join(",");
+    assert_eq!(page.text, format!(r#"{{"claims":[{claims}],"links":[{link}]}}"#));
     answered(api.get(text(&page.json()["claims"][0]["href"])), 200).await;
 }
 
@@ -45,16 +49,17 @@ async fn links_lead_through_all_claims() {
     let api = with_messages(13).await;
     let mut ids = Vec::new();
     for _ in 0..13 {
-        ids.push(Value::from(api.claim(1).await.id));
+        ids.push(api.claim(1).await.id);
     }
+    ids.sort();
 
     assert_eq!(answered(api.get(PATH), 200).await.json()["claims"].as_array().unwrap().len(), 10);
     for query in ["", "?limit=1", "?limit=4", "?limit=20"] {
         let listed = follow(&api, &format!("{PATH}{query}"), "claims").await;
         assert_eq!(pick(&listed.into(), "id"), ids, "{query}");
     }
-    let second = answered(api.get(&format!("{PATH}?limit=2&marker=0")), 200).await.json();
-    assert_eq!(second["links"][0]["href"], format!("{PATH}?marker={}&limit=2", second["claims"][1]["fence"]));
+    let second = answered(api.get(&format!("{PATH}?limit=2&marker={}", ids[4])), 200).await.json();
+    assert_eq!(second["links"][0]["href"], format!("{PATH}?marker={}&limit=2", ids[6]));
 }
 
 #[tokio::test]
@@ -62,7 +67,7 @@ async fn a_queue_without_claims_has_an_empty_list() {
     let api = with_messages(1).await;
     let empty = json!({"claims": [], "links": []});
 
-    for path in [PATH, "/v2/queues/missing/claims", &format!("{PATH}?marker=9000000000000000000")] {
+    for path in [PATH, "/v2/queues/missing/claims", &format!("{PATH}?marker=9f8c3c1e-0000-4000-8000-000000000000")] {
         assert_eq!(answered(api.get(path), 200).await.json(), empty, "{path}");
     }
     assert_eq!(pick(&api.snapshot().await, "name"), ["q"]);
@@ -76,10 +81,10 @@ async fn an_invalid_limit_or_marker_is_refused() {
     for limit in ["0", "-1", "21"] {
         refused(api.get(&format!("{PATH}?limit={limit}")), 400, INVALID_REQUEST).await;
     }
-    for query in ["limit=x", "marker=x", &format!("marker={}", claim.id)] {
+    for query in ["limit=x", "marker=x", "marker=0", &format!("marker={}", claim.id.to_uppercase())] {
         refused(api.get(&format!("{PATH}?{query}")), 400, INVALID_PARAMETER).await;
     }
-    for marker in ["", "0", "-1"] {
+    for marker in ["", "00000000-0000-0000-0000-000000000000"] {
         let page = answered(api.get(&format!("{PATH}?marker={marker}")), 200).await.json();
         assert_eq!(pick(&page["claims"], "id"), [claim.id.as_str()], "{marker}");
     }

@@ -190,7 +190,7 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
     async fn list_claims(
         &self,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: usize,
     ) -> Result<Vec<ClaimSummary>, Error> {
         self.store.list_claims(queue, after, limit).await

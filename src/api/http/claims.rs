@@ -83,7 +83,7 @@ async fn create(
     })
 }
 
-/// Returns a page of the queue's live claims, in the order in which they were created.
+/// Returns a page of the queue's live claims, in the order of their ids.
 async fn list(
     State(broker): State<Broker>,
     caller: Caller,
@@ -91,11 +91,11 @@ async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
-    let (marker, limit) = (query.integer("marker")?, query.integer("limit")?);
-    let after = marker.map(|marker| Fence(u64::try_from(marker).unwrap_or(0)));
-    let claims = broker.list_claims(&caller, &queue, after, limit).await?;
+    let marker = query.last("marker").map(claims::parse_marker).transpose()?;
+    let limit = query.integer("limit")?;
+    let claims = broker.list_claims(&caller, &queue, marker, limit).await?;
     let parameters = [("limit", limit.map(|limit| limit.to_string()))];
-    let last = claims.last().map(|claim| claim.fence.to_string());
+    let last = claims.last().map(|claim| claim.id.to_string());
     let links = links::next(&claims::path(&queue), marker.is_some(), &parameters, last.as_deref());
     let claims = claims.iter().map(|claim| ListedClaimDocument::new(&queue, claim)).collect();
     Ok(response::json(&ClaimListDocument { claims, links }, LIST_BYTES))

@@ -104,6 +104,12 @@ pub fn href(queue: &QueueId, id: ClaimId) -> String {
     format!("/v2/queues/{}/claims/{id}", queue.name())
 }
 
+/// Parses the marker of a list of claims.
+pub fn parse_marker(text: &str) -> Result<ClaimId, Error> {
+    let expected = "the id of a claim";
+    ClaimId::parse(text).ok_or_else(|| Error::Parameter { name: "marker".to_owned(), expected })
+}
+
 /// Parses `shard:NUMBER` or `tenant:NAME`.
 pub fn parse_preference(text: &str) -> Result<Preference, Error> {
     let parsed = match text.split_once(':') {

@@ -34,6 +34,10 @@ impl ClaimStore for RedisStore {
                     return Ok(Taken::Nothing);
                 }
                 "paused" => return Ok(Taken::Paused),
+                "repeated" => {
+                    let claim = self.get_claim(queue, id).await?;
+                    return Ok(claim.map_or(Taken::Nothing, Taken::Messages));
+                }
                 _ => {}
             }
             match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await? {
@@ -54,10 +58,10 @@ impl ClaimStore for RedisStore {
     async fn list_claims(
         &self,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: usize,
     ) -> Result<Vec<ClaimSummary>, Error> {
-        let args = [arguments::number(after.map_or(0, |after| after.0)), arguments::number(limit as u64)];
+        let args = [after.map_or_else(Bytes::new, arguments::claim), arguments::number(limit as u64)];
         let (_claims, mut reply) = self.run_applying_due(&CLAIM_LIST, queue, &args).await?;
         let (now_us, mut claims) = (reply.number()?, Vec::new());
         while !reply.is_empty() {

@@ -76,6 +76,8 @@ fn constants() -> String {
         ("HEADER_AND_TTL", format!(">c{}I4", END - RANK_BYTES)),
         // Rank; nonce, poster and size class; end (s).
         ("FRESH_ENTRY", format!(">I{RANK_BYTES}c{}I4", END - RANK_BYTES)),
+        // The delivery state of a fresh entry begins with a claim count and a ttl of 0.
+        ("FRESH_COUNT_AND_TTL", "\\0".repeat(8)),
         // Claim count; ttl (s) or 0 for that of the record; end (s).
         ("DELIVERY_STATE", ">I4I4I4".to_owned()),
         // Entry in flight: the first bytes of an entry, delivery state, claim id, delivery state
@@ -222,10 +224,10 @@ macro_rules! scripts {
 
 scripts! {
     CLAIM_CREATE = "claim_create"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Due];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards Due];
     CLAIM_GET = "claim_get" [Queue InFlight Claims];
-    CLAIM_LIST = "claim_list" [Queue InFlight Claims Fences];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Fences Shards Due];
+    CLAIM_LIST = "claim_list" [Queue InFlight Claims ClaimIds];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims ClaimIds Shards Due];
     CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
@@ -241,17 +243,17 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Fences Shards];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Received Shards Tenants
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Received Shards Tenants
             Idempotency IdempotencyExpirations Tombstone Due];
     QUEUE_PAUSE = "queue_pause" [Queue];
-    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Shards];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Fences Outbox Shards Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards Idempotency
             IdempotencyExpirations Due];
     QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{ClaimId, ClaimSummary, Fence, NewClaim, QueueId, Term};
+use sukkal::domain::{Claim, ClaimId, ClaimSummary, NewClaim, QueueId, Term};
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages};
+use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 
 const TTL_S: u32 = 60;
 
@@ -13,7 +13,7 @@ impl Subject {
     pub(in crate::conformance) async fn claims_after(
         &self,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: usize,
     ) -> Vec<ClaimSummary> {
         let page = self.store().list_claims(queue, after, limit).await.expect("the store answers");
@@ -25,7 +25,7 @@ impl Subject {
     pub(in crate::conformance) async fn live_claims(&self, queue: &QueueId, limit: usize) -> Vec<ClaimSummary> {
         let mut claims: Vec<ClaimSummary> = Vec::new();
         loop {
-            let page = self.claims_after(queue, claims.last().map(|claim| claim.fence), limit).await;
+            let page = self.claims_after(queue, claims.last().map(|claim| claim.id), limit).await;
             if page.is_empty() {
                 return claims;
             }
@@ -33,9 +33,15 @@ impl Subject {
         }
     }
 
-    async fn live_ids(&self, queue: &QueueId) -> Vec<ClaimId> {
-        self.live_claims(queue, 20).await.iter().map(|claim| claim.id).collect()
+    async fn assert_live(&self, queue: &QueueId, ids: &[ClaimId]) {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        assert_eq!(ids_in(&self.live_claims(queue, 20).await), ids);
     }
+}
+
+fn ids_in(claims: &[ClaimSummary]) -> Vec<ClaimId> {
+    claims.iter().map(|claim| claim.id).collect()
 }
 
 pub(in crate::conformance) async fn a_list_shows_each_live_claim_with_its_client_and_fence(subject: &Subject) {
@@ -60,13 +66,14 @@ pub(in crate::conformance) async fn a_list_shows_each_live_claim_with_its_client
 
     let listed = subject.live_claims(&queue, 20).await;
 
-    let shown: Vec<_> = listed.iter().map(|claim| (claim.id, claim.client.clone(), claim.fence)).collect();
-    let expected: Vec<_> =
-        claims.iter().zip(1..).map(|(claim, number)| (claim.id, client(number), claim.fence)).collect();
-    assert_eq!(shown, expected);
-    assert_eq!(listed.iter().map(|claim| claim.ttl_s).collect::<Vec<_>>(), [60, 600, 180]);
-    assert_eq!(listed.iter().map(|claim| claim.age_s / 10).collect::<Vec<_>>(), [3, 0, 3]);
-    assert_eq!(listed.iter().map(|claim| claim.message_count).collect::<Vec<_>>(), [2, 2, 0]);
+    assert_eq!(listed.len(), 3);
+    for (index, (ttl_s, age_s, message_count)) in [(60, 30, 2), (600, 0, 2), (180, 30, 0)].into_iter().enumerate() {
+        let Claim { id, fence, .. } = claims[index];
+        let shown = listed.iter().find(|claim| claim.id == id).expect("it is live").clone();
+        assert!((age_s..age_s + 5).contains(&shown.age_s), "{} s old", shown.age_s);
+        let client = client(index as u128 + 1);
+        assert_eq!(shown, ClaimSummary { id, client, ttl_s, age_s: shown.age_s, fence, message_count });
+    }
 }
 
 pub(in crate::conformance) async fn claims_that_have_ended_are_not_listed(subject: &Subject) {
@@ -76,22 +83,22 @@ pub(in crate::conformance) async fn claims_that_have_ended_are_not_listed(subjec
     for ttl_s in [TTL_S, 200, 200, 200, 200] {
         claims.push(subject.claim(&queue, 1, ttl_s).await.id);
     }
-    assert_eq!(subject.live_ids(&queue).await, claims);
+    subject.assert_live(&queue, &claims).await;
 
     subject.advance(&queue, Duration::from_secs(61)).await;
-    assert_eq!(subject.live_ids(&queue).await, claims[1..]);
+    subject.assert_live(&queue, &claims[1..]).await;
     subject.release(&queue, claims[2]).await;
     subject.store().withdraw_claim(&queue, claims[4]).await.expect("the store answers");
-    assert_eq!(subject.live_ids(&queue).await, [claims[1], claims[3]]);
+    subject.assert_live(&queue, &[claims[1], claims[3]]).await;
     subject.store().purge_messages(&queue).await.expect("the store answers");
-    assert_eq!(subject.live_ids(&queue).await, []);
+    subject.assert_live(&queue, &[]).await;
 
     subject.post(&queue, &messages(LONG_S, 1)).await;
     let last = subject.claim(&queue, 1, TTL_S).await.id;
-    assert_eq!(subject.live_ids(&queue).await, [last]);
+    subject.assert_live(&queue, &[last]).await;
     subject.delete(&queue).await;
     subject.create(&queue).await;
-    assert_eq!(subject.live_ids(&queue).await, []);
+    subject.assert_live(&queue, &[]).await;
 }
 
 pub(in crate::conformance) async fn pages_of_claims_of_any_size_cover_the_whole_list(subject: &Subject) {
@@ -99,39 +106,43 @@ pub(in crate::conformance) async fn pages_of_claims_of_any_size_cover_the_whole_
     subject.post(&queue, &messages(LONG_S, 60)).await;
     let mut claims = Vec::new();
     for _ in 0..30 {
-        claims.push(subject.claim(&queue, 2, TTL_S).await);
+        claims.push(subject.claim(&queue, 2, TTL_S).await.id);
     }
+    claims.sort_unstable();
     for limit in [1, 2, 7, 29, 30, 31] {
-        let listed: Vec<_> = subject.live_claims(&queue, limit).await.iter().map(|claim| claim.id).collect();
-        assert_eq!(listed, claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), "pages of {limit}");
+        assert_eq!(ids_in(&subject.live_claims(&queue, limit).await), claims, "pages of {limit}");
     }
 
-    // The claim of the marker ends, others before and after it are renewed, and a new one follows.
-    let marker = subject.claims_after(&queue, None, 10).await.last().map(|claim| claim.fence);
-    subject.release(&queue, claims[9].id).await;
-    subject.renew(&queue, claims[3].id, 600, 60).await;
-    subject.renew(&queue, claims[20].id, 600, 60).await;
-    let new = subject.claim(&queue, 2, TTL_S).await;
+    // The claim of the marker ends, others before and after it are renewed, and there is a new one.
+    subject.release(&queue, claims[9]).await;
+    subject.renew(&queue, claims[3], 600, 60).await;
+    subject.renew(&queue, claims[20], 600, 60).await;
+    let new = subject.claim(&queue, 2, TTL_S).await.id;
 
-    let rest: Vec<_> = subject.claims_after(&queue, marker, 100).await.iter().map(|claim| claim.id).collect();
-    let expected: Vec<_> = claims[10..].iter().map(|claim| claim.id).chain([new.id]).collect();
-    assert_eq!(rest, expected);
+    let mut expected: Vec<_> =
+        claims[10..].iter().copied().chain([new].into_iter().filter(|new| *new > claims[9])).collect();
+    expected.sort_unstable();
+    assert_eq!(ids_in(&subject.claims_after(&queue, Some(claims[9]), 100).await), expected);
 }
 
 pub(in crate::conformance) async fn a_page_of_large_claims_is_shorter(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 1_200)).await;
     subject.post(&queue, &messages(LONG_S, 1_200)).await;
-    let mut claims = Vec::new();
-    for limit in [1_200, 600, 300, 300] {
-        claims.push(subject.claim(&queue, limit, TTL_S).await);
+    for limit in [1_200, 400, 400, 400] {
+        assert_eq!(subject.claim(&queue, limit, TTL_S).await.messages.len(), limit);
     }
-    assert_eq!(ids_of(&claims[0].messages).len(), 1_200);
+    let claims = subject.live_claims(&queue, 20).await;
+    let mut counts: Vec<_> = claims.iter().map(|claim| claim.message_count).collect();
 
-    assert_eq!(subject.claims_after(&queue, None, 20).await.len(), 1);
-    assert_eq!(subject.claims_after(&queue, Some(claims[0].fence), 20).await.len(), 2);
-    let counts: Vec<_> = subject.live_claims(&queue, 20).await.iter().map(|claim| claim.message_count).collect();
-    assert_eq!(counts, [1_200, 600, 300, 300]);
+    for (index, count) in counts.iter().enumerate() {
+        let after = index.checked_sub(1).map(|before| claims[before].id);
+        let next = counts.get(index + 1).copied().unwrap_or(1_000);
+        let fitting = if count + next <= 1_000 { 2 } else { 1 };
+        assert_eq!(subject.claims_after(&queue, after, 20).await.len(), fitting, "{counts:?} from {index} on");
+    }
+    counts.sort_unstable();
+    assert_eq!(counts, [400, 400, 400, 1_200]);
 }
 
 pub(in crate::conformance) async fn a_queue_that_does_not_exist_has_no_claims(subject: &Subject) {

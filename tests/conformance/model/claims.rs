@@ -231,8 +231,9 @@ impl Run<'_> {
         let listed: Vec<_> =
             listed.into_iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, claim.message_count)).collect();
         let count = |id| self.ids_of_claim(id).len() as u64;
-        let expected: Vec<_> =
+        let mut expected: Vec<_> =
             self.claims.iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, count(claim.id))).collect();
+        expected.sort_unstable();
         assert_eq!(listed, expected);
     }
 

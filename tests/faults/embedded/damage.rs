@@ -161,7 +161,6 @@ async fn a_check_finds_each_kind_of_damage() {
         (5, None, "a claim has no lease"),
         (6, None, "has a claim that does not list it"),
         (7, None, "has no expiration"),
-        (11, None, "is not listed at its fence"),
         (
             STATE,
             Some([[0; 48].as_slice(), &[0xff; 8], &[0; 45]].concat()),

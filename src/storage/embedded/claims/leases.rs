@@ -2,7 +2,6 @@
 
 use crate::domain::{Claim, ClaimId, Fence, QueueId, Term};
 use crate::storage::Error;
-use crate::storage::embedded::claims::list::fence_key;
 use crate::storage::embedded::engine::clock::end_s;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::claim::ClaimRow;
@@ -122,12 +121,9 @@ impl WriteTransaction<'_> {
         let given = match lease {
             Lease::Returned(key) => vec![key],
             Lease::Claim(id) => {
-                let Some(row) = self.view.claim(number, id)? else {
-                    return Ok(Vec::new());
-                };
+                let given = self.view.claim(number, id)?.map(|row| row.keys).unwrap_or_default();
                 self.remove_key(&keys::content(number, Part::Claim, id.as_bytes()))?;
-                self.remove_key(&fence_key(number, row.fence, id))?;
-                row.keys
+                given
             }
         };
         self.view.held_messages(number, lease, &given)

@@ -50,7 +50,6 @@ impl ClaimStore for EmbeddedStore {
             let ttl_s = new.term.ttl_s;
             let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
             store.put_claim(row.number, id, &claim)?;
-            store.put(&list::fence_key(row.number, fence, id), &[])?;
             let pickup_delays = given
                 .iter()
                 .zip(&messages)
@@ -70,10 +69,9 @@ impl ClaimStore for EmbeddedStore {
     async fn list_claims(
         &self,
         queue: &QueueId,
-        after: Option<Fence>,
+        after: Option<ClaimId>,
         limit: usize,
     ) -> Result<Vec<ClaimSummary>, Error> {
-        let after = after.unwrap_or(Fence(0));
         let claims =
             self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
         Ok(claims.await?.unwrap_or_default())

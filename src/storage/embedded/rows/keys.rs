@@ -26,7 +26,6 @@
 //! | `READY`, `DELAYED`, `IN_FLIGHT` | key | the entry, in exactly one of the three: see `storage/entry.rs`, and `located.rs` |
 //! | `LEASE` | end (µs), lease | nothing: the lease ends at this time |
 //! | `CLAIM` | claim | time to live, start, end, fence, client, keys of the claimed messages |
-//! | `FENCE` | fence, claim | nothing: lists the live claims by fence |
 //! | `EXPIRATION` | second, key | nothing: the message ends then; there is one for each message |
 //! | `TURN` | shard, key | entry of an available message with a shard, or a passed one: see `shard_counts.rs` |
 //! | `SHARD` | block | counts of the shards of a block, and their passed entries; absent if all are 0 |
@@ -62,7 +61,6 @@ pub(crate) enum Part {
     Turn = 8,
     Shard = 9,
     Tenants = 10,
-    Fence = 11,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];

@@ -20,7 +20,7 @@ const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, an
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
 const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
-const CLAIM_PARTS: [&str; 4] = ["leases", "claims", "fences", "shards"];
+const CLAIM_PARTS: [&str; 4] = ["leases", "claims", "claim_ids", "shards"];
 
 impl RedisStore {
     /// Checks all queues, and repairs what can be repaired if `repairs` is set.
@@ -138,7 +138,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks the leases, the claims, their fences or the shards.
+    /// Checks the leases, the claims, the list of their ids or the shards.
     async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
         let mut from = Some(arguments::number(0));
         while let Some(place) = from {

@@ -171,13 +171,8 @@ async fn a_check_finds_each_kind_of_damage() {
             "ends at another time than it should",
         ),
         ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "does not exist and ends"),
-        ("redis.call('DEL', KEYS[1])", ["claims", "fences"], "does not exist and is listed"),
-        ("redis.call('DEL', KEYS[1])", ["fences", "claims"], "is not listed at its fence"),
-        (
-            "redis.call('ZINCRBY', KEYS[1], 1, redis.call('ZRANGE', KEYS[1], 0, 0)[1])",
-            ["fences", "claims"],
-            "is not listed at its fence",
-        ),
+        ("redis.call('DEL', KEYS[1])", ["claims", "claim_ids"], "does not exist and is listed"),
+        ("redis.call('DEL', KEYS[1])", ["claim_ids", "claims"], "is not listed"),
         (
             "local id = redis.call('HKEYS', KEYS[1])[1]
             redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 58))",

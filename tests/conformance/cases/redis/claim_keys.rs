@@ -17,14 +17,14 @@ async fn claims_whose_messages_are_deleted_leave_no_keys() {
     let claims = [subject.claim(&queue, 10, 100).await.id, subject.claim(&queue, 10, 100).await.id];
     assert_eq!(
         existing_parts(&server, &queue),
-        ["queue", "messages", "ready", "expirations", "leases", "in_flight", "claims", "fences"]
+        ["queue", "messages", "ready", "expirations", "leases", "in_flight", "claims", "claim_ids"]
     );
 
     for id in &ids[..10] {
         subject.delete_with_claim(&queue, *id, Some(claims[0])).await;
     }
     subject.delete_messages(&queue, &ids[10..]).await;
-    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims", "fences"]);
+    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims", "claim_ids"]);
     subject.release(&queue, claims[0]).await;
     subject.advance(&queue, Duration::from_secs(200)).await;
     subject.run_maintenance().await;
@@ -54,13 +54,13 @@ async fn expired_claims_and_messages_leave_no_keys() {
 }
 
 #[tokio::test]
-async fn leases_fences_and_claims_correspond_one_to_one() {
+async fn leases_and_claims_and_their_ids_correspond_one_to_one() {
     let (server, subject) = (RedisServer::shared(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 40)).await;
     let counts = || {
         let count = |command: &str, part: &str| server.command(&[command, &key(&queue, part)]).as_int();
-        [count("ZCARD", "leases"), count("HLEN", "claims"), count("ZCARD", "fences"), count("ZCARD", "in_flight")]
+        [count("ZCARD", "leases"), count("HLEN", "claims"), count("ZCARD", "claim_ids"), count("ZCARD", "in_flight")]
     };
 
     let mut claims = Vec::new();

@@ -23,7 +23,7 @@ const PARTS: [&str; 14] = [
     "leases",
     "in_flight",
     "claims",
-    "fences",
+    "claim_ids",
     "outbox",
     "idempotency",
     "idempotency_expirations",
