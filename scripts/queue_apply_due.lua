@@ -3,7 +3,7 @@
 -- outcomes, and releases delayed messages.
 --
 -- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
---       number of dead letters to forward}.
+--       number of dead letters to forward; id of a task that no process works on, or empty}.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
 local ENTRIES_MAX = 250
@@ -165,15 +165,16 @@ local function first_score(set)
 end
 
 -- Records when the next change is due: for operations on the queue, and for the janitor, which also
--- forwards dead letters and removes idempotency outcomes.
-local function schedule_next(outbox_length, has_more, more_expired)
+-- forwards dead letters, continues tasks and removes idempotency outcomes.
+local function schedule_next(outbox_length, lease_ends_at, has_more, more_expired)
   -- 0 and not now, because the clock may step back.
   local time = more_expired and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))
   end
-  time = math.min(time, first_score(idempotency_expirations), (outbox_length > 0 or has_more) and now or math.huge)
+  time = math.min(time, lease_ends_at, first_score(idempotency_expirations),
+    (outbox_length > 0 or has_more) and now or math.huge)
   redis.call('ZREM', due, hash_tag())
   if time < math.huge then
     redis.call('ZADD', due, decimal(time), hash_tag())
@@ -186,7 +187,7 @@ if not revision then
   if outbox_length == 0 then
     redis.call('ZREM', due, hash_tag())
   end
-  return {'absent', outbox_length}
+  return {'absent', outbox_length, ''}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
@@ -198,5 +199,6 @@ if fairness_packed and not fairness() then
   redis.call('HDEL', queue, 'f')
 end
 local has_more = more_leases or more_expired or more_released
-schedule_next(outbox_length, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length}
+local lease_ends_at, abandoned_task = first_task_lease()
+schedule_next(outbox_length, lease_ends_at, has_more or more_outcomes, more_expired)
+return {has_more and 'again' or 'done', outbox_length, abandoned_task}

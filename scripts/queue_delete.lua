@@ -23,7 +23,7 @@ elseif orphaned_version ~= '' then
 else
   last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_visible, now - 1)
   redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, shards, tenants,
-    idempotency, idempotency_expirations)
+    idempotency, idempotency_expirations, tasks, task_leases)
   redis.call('EXPIRE', received, tombstone_ttl_s)
 end
 local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))

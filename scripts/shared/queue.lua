@@ -14,10 +14,14 @@
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
 --   claims       hash  claim id → its ttl, start of its term, its entries (claims.lua)
---   outbox       list  dead letters on their way to another queue (dead_letters.lua)
+--   outbox       list  dead letters and redriven messages on their way to another queue
+--                      (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
 --   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
+--   tasks        hash  task id → its record (tasks.lua)
+--   task_leases  hash  id of a running task → the lease of the process that works on it
+--                      (task_lease.lua)
 --   idempotency, idempotency_expirations
 --                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
 --   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank or

@@ -17,6 +17,7 @@ pub mod scope;
 pub mod secret;
 pub mod sharding;
 pub mod stats;
+pub mod task;
 pub mod warning;
 
 pub use body::Body;
@@ -34,4 +35,5 @@ pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats};
+pub use task::{Redrive, Selection, Task, TaskId, TaskState};
 pub use warning::{Warning, WithWarnings};

@@ -21,7 +21,11 @@ mod messages;
 mod queues;
 mod record;
 pub mod redis;
+mod redrive;
 mod service_rate;
+mod task_lease;
+mod task_record;
+mod tasks;
 mod uri;
 pub mod watch;
 mod watchers;
@@ -33,10 +37,19 @@ pub use maintenance::{Check, Maintenance, Schedule};
 use messages::ANSWER_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
+pub use redrive::run_redrive;
+pub use task_lease::{Fence, TaskLeases};
+pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl {}
+pub trait Driver:
+    QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl
+{
+}
 
-impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl> Driver for T {}
+impl<T: QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl>
+    Driver for T
+{
+}

@@ -13,15 +13,17 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Stats, Term,
+    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Redrive, Revision,
+    Stats, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Fence, Listing, Load,
     Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing, QueuePage, QueueStatus,
-    QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
+    QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 /// A way to post.
 #[async_trait]
@@ -190,6 +192,40 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.store.withdraw_claim(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskStore for StoreVariant<P> {
+    async fn create_redrive(&self, queue: &QueueId, id: TaskId, redrive: &Redrive) -> Result<TaskCreation, Error> {
+        self.store.create_redrive(queue, id, redrive).await
+    }
+
+    async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error> {
+        self.store.list_tasks(queue).await
+    }
+
+    async fn get_task(&self, queue: &QueueId, id: TaskId) -> Result<Option<Task>, Error> {
+        self.store.get_task(queue, id).await
+    }
+
+    async fn delete_task(&self, queue: &QueueId, id: TaskId) -> Result<(), Error> {
+        self.store.delete_task(queue, id).await
+    }
+
+    async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: Fence) -> Result<RedriveStep, Error> {
+        self.store.redrive_step(queue, id, fence).await
+    }
+
+    async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: Fence, error: &str) -> Result<(), Error> {
+        self.store.fail_task(queue, id, fence, error).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskLeases for StoreVariant<P> {
+    async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<Fence>, Error> {
+        self.store.take_task_lease(queue, task, holder).await
     }
 }
 

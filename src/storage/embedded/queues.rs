@@ -165,6 +165,7 @@ impl WriteTransaction<'_> {
         self.put_registry(&key, &renumbered)?;
         self.change_state(number, |state| *state = before.emptied())?;
         self.move_tenants(row.number, number)?;
+        self.move_tasks(row.number, number)?;
         self.discard_contents(row.number)
     }
 

@@ -48,6 +48,8 @@ pub(super) enum KeyName {
     Received,
     Shards,
     Tenants,
+    Tasks,
+    TaskLeases,
     Idempotency,
     IdempotencyExpirations,
     Tombstone,
@@ -71,6 +73,8 @@ impl KeyName {
             Self::Received => "received",
             Self::Shards => "shards",
             Self::Tenants => "tenants",
+            Self::Tasks => "tasks",
+            Self::TaskLeases => "task_leases",
             Self::Idempotency => "idempotency",
             Self::IdempotencyExpirations => "idempotency_expirations",
             Self::Tombstone => "tombstone",
@@ -109,6 +113,11 @@ impl QueueKeys {
     /// Returns the key of the hash of message records.
     pub(super) fn messages(&self) -> String {
         self.key(KeyName::Messages.name())
+    }
+
+    /// Returns the key of the hash of task records.
+    pub(super) fn tasks(&self) -> String {
+        self.key(KeyName::Tasks.name())
     }
 
     /// Returns the key of the last answer of a retry slot.
@@ -175,7 +184,7 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 15] = [
+    const KEYS_OF_ONE_QUEUE: [KeyName; 17] = [
         KeyName::Queue,
         KeyName::Messages,
         KeyName::Ready,
@@ -188,6 +197,8 @@ mod tests {
         KeyName::Received,
         KeyName::Shards,
         KeyName::Tenants,
+        KeyName::Tasks,
+        KeyName::TaskLeases,
         KeyName::Idempotency,
         KeyName::IdempotencyExpirations,
         KeyName::Tombstone,

@@ -20,6 +20,7 @@ mod reply;
 mod script;
 mod shard_digits;
 mod slot_tags;
+mod tasks;
 mod uri;
 mod watch;
 

@@ -17,8 +17,13 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
+use crate::storage::record;
+use crate::storage::task_lease::TASK_LEASE_DURATION;
+use crate::storage::task_record::{DONE, RUNNING};
 use crate::storage::{ANSWER_BYTES_MAX, PREFERRED_IN_A_ROW_MAX};
 
+/// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
+pub(super) const REDRIVEN: u8 = 128;
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
 
@@ -64,6 +69,11 @@ fn constants() -> String {
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
+        ("RECORD_TTL", record::TTL.start),
+        ("REDRIVEN", REDRIVEN.into()),
+        ("TASK_LEASE_US", usize::try_from(TASK_LEASE_DURATION.as_micros()).expect("a lease is short")),
+        ("TASK_RUNNING", RUNNING.into()),
+        ("TASK_DONE", DONE.into()),
     ] {
         write!(lua, "\nlocal {name} = {value}").expect("writing to a string cannot fail");
     }
@@ -82,6 +92,11 @@ fn constants() -> String {
         ("CLAIMED_ENTRY", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
         // Number, delivery state, the first bytes of an entry, length of the queue's name.
         ("DEAD_LETTER", format!(">I8I4I4I4c{FRESH_BYTES}B")),
+        // State; time of creation (µs), number of messages selected, moved and skipped, cursor,
+        // end, limit; maximum number per second, number of ids.
+        ("TASK", ">BI8I8I8I8I8I8I8I4I4".to_owned()),
+        // Fence, time of the expiry (µs), holder.
+        ("TASK_LEASE", ">I8I8c16".to_owned()),
         // Offset (µs), last logical time.
         ("LOGICAL_TIME", ">I8I8".to_owned()),
     ] {
@@ -187,7 +202,7 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 19] = [
+const SHARED: [&str; 21] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
@@ -203,6 +218,8 @@ const SHARED: [&str; 19] = [
     lua!("shared/claims"),
     lua!("shared/claimed_entries"),
     lua!("shared/dead_letters"),
+    lua!("shared/task_lease"),
+    lua!("shared/tasks"),
     lua!("shared/logical_time"),
     lua!("shared/sharding"),
     lua!("shared/posting"),
@@ -238,21 +255,27 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards Tasks TaskLeases];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
-            IdempotencyExpirations Tombstone Due];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Tasks
+            TaskLeases Idempotency IdempotencyExpirations Tombstone Due];
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    REDRIVE_LIST = "redrive_list" [Queue Ready Outbox Tasks TaskLeases];
+    REDRIVE_MOVE = "redrive_move"
+        [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards TaskLeases Idempotency
             IdempotencyExpirations Due];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATS = "queue_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
+    TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
+    TASK_FINISH = "task_finish" [Tasks TaskLeases];
+    TASK_LEASE = "task_lease" [TaskLeases];
 }
 
 #[cfg(test)]

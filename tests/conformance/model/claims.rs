@@ -37,7 +37,7 @@ fn grace_s(ticks: u32) -> u32 {
 }
 
 impl Run<'_> {
-    fn free(&self) -> Vec<MessageId> {
+    pub(in crate::conformance) fn free(&self) -> Vec<MessageId> {
         ids_where(&self.feed, |message| message.is_released && !message.is_in_flight())
     }
 

@@ -7,6 +7,7 @@
 mod claims;
 mod fairness;
 mod operations;
+mod redrive;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -197,6 +198,7 @@ impl<'a> Run<'a> {
                     self.return_message(claim, *id, delay_ticks).await;
                 }
             }
+            Operation::Redrive(limit) => self.redrive(limit).await,
             Operation::ListWithClaimed(limit) => {
                 let listed = self.subject.feed_with_claimed(&self.queue, limit, None).await;
                 assert_eq!(listed, ids_where(&self.feed, |message| message.is_released));

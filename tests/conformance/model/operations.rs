@@ -54,6 +54,7 @@ pub(in crate::conformance) enum Operation {
     DeleteWithClaim { message: Index, claim: Option<Index> },
     DeleteClaimed { messages: Vec<Index>, claims: Vec<Index> },
     Return { claim: Index, message: Index, delay_ticks: Option<u32> },
+    Redrive(Option<u32>),
     ListWithClaimed(usize),
     ListWithDelayed(usize),
     Maintain,
@@ -96,6 +97,7 @@ pub(in crate::conformance) fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(messages, claims)| O::DeleteClaimed { messages, claims }),
         3 => (any::<Index>(), any::<Index>(), option::of(0_u32..3))
             .prop_map(|(claim, message, delay_ticks)| O::Return { claim, message, delay_ticks }),
+        1 => option::of(1_u32..40).prop_map(O::Redrive),
         3 => (1_usize..80).prop_map(O::ListWithClaimed),
         2 => (1_usize..80).prop_map(O::ListWithDelayed),
         1 => Just(O::Maintain),

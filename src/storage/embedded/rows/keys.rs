@@ -30,6 +30,8 @@
 //! | `TURN` | shard, key | entry of an available message with a shard, or a passed one: see `shard_counts.rs` |
 //! | `SHARD` | block | counts of the shards of a block, and their passed entries; absent if all are 0 |
 //! | `TENANTS` | | the tenants that posted most recently: see `tenants.rs` |
+//! | `TASK` | id | a task: see `storage/task_record.rs` |
+//! | `TASK_LEASE` | id | the lease of a running task: see `storage/task_lease.rs` |
 
 use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
 use crate::storage::key::KEY_BYTES;
@@ -61,6 +63,8 @@ pub(crate) enum Part {
     Turn = 8,
     Shard = 9,
     Tenants = 10,
+    Task = 11,
+    TaskLease = 12,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];

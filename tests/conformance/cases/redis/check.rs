@@ -8,6 +8,7 @@ use sukkal::domain::{NewClaim, NewMessage, QueueId, Tenant, Term};
 use sukkal::storage::{Check, UpdateOutcome};
 
 use super::keys::key;
+use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, message, messages, metadata};
 use crate::support::redis::RedisServer;
@@ -176,4 +177,15 @@ async fn a_check_finds_each_kind_of_damage() {
         let (server, subject, queue) = backend().await;
         assert_found(&server, &subject, &queue, damage, parts, finding).await;
     }
+}
+
+#[tokio::test]
+async fn a_check_finds_a_running_task_without_a_lease() {
+    let (server, subject, queue) = backend().await;
+    subject.create_redrive(&queue, &all_to(&subject.id("empty"))).await;
+    assert_eq!(check(&subject).await.findings, [""; 0]);
+
+    let damage = "redis.call('DEL', KEYS[1])";
+
+    assert_found(&server, &subject, &queue, damage, ["task_leases", "tasks"], "is running without a lease").await;
 }

@@ -12,7 +12,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, mess
 use crate::support::redis::{RedisServer, Reply};
 
 /// The parts of a queue, each of which has a key.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 15] = [
     "queue",
     "messages",
     "ready",
@@ -24,6 +24,8 @@ const PARTS: [&str; 13] = [
     "in_flight",
     "claims",
     "outbox",
+    "tasks",
+    "task_leases",
     "idempotency",
     "idempotency_expirations",
 ];
