@@ -62,6 +62,15 @@ pub enum Action {
     ReturnMessage,
     /// `claims:delete`
     ReleaseClaim,
+    /// Starts a task that moves messages to other queues. Zaqar has neither the operation nor a
+    /// policy for it.
+    Redrive,
+    /// Lists the tasks of a queue.
+    ListTasks,
+    /// Shows a task.
+    GetTask,
+    /// Stops or removes a task.
+    DeleteTask,
     /// `ping:get`
     Ping,
     /// `health:get`
@@ -74,6 +83,8 @@ pub enum Action {
     WithdrawClaim,
     /// Stores popped messages again that were not delivered.
     RestoreMessages,
+    /// Does the steps of a task.
+    RunTask,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues,
 }

@@ -226,6 +226,7 @@ mod tests {
             max_queueing: 1,
             max_waits_per_project: 1,
             max_streams_per_project: 1,
+            max_redrives_per_project: 1,
             max_messages_per_claim_or_pop: 1,
             max_messages_per_page: 1,
         };

@@ -45,6 +45,7 @@ mod queue_metadata;
 mod queue_purge;
 mod queue_stats;
 mod raw;
+mod redrive;
 mod reserved_metadata;
 mod round_trips;
 mod share;

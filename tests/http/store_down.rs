@@ -18,6 +18,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let q = "/v2/queues/q";
     let at = |method: Method, path: &str| api.request(method, &format!("{q}{path}"));
     let claim = format!("/claims/{}", Uuid::new_v4());
+    let task = format!("/tasks/{}", Uuid::new_v4());
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
@@ -40,6 +41,11 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),
         (at(Method::DELETE, &claim), "Claim could not be released."),
         (at(Method::DELETE, &format!("{claim}/messages/x")), "Message could not be returned."),
+        (at(Method::POST, "/redrive"), "Redrive could not be started."),
+        (at(Method::GET, "/tasks"), "Tasks could not be listed."),
+        (at(Method::GET, &task), "Task could not be retrieved."),
+        (at(Method::DELETE, &task), "Task could not be stopped or removed."),
+        (at(Method::DELETE, "/tasks/x"), "Task could not be stopped or removed."),
     ]
 }
 

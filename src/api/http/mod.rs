@@ -15,6 +15,7 @@ mod server;
 mod service;
 mod share;
 mod stream;
+mod tasks;
 mod warnings;
 
 use std::sync::Arc;
@@ -71,6 +72,7 @@ fn resources(settings: &Settings) -> Vec<Resource> {
     resources.extend(queues::routes());
     resources.extend(messages::routes());
     resources.extend(claims::routes());
+    resources.extend(tasks::routes());
     resources.extend(share::routes());
     resources.extend(discovery::open_routes());
     resources

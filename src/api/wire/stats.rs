@@ -49,7 +49,7 @@ fn message_entry(queue: &QueueId, message: &Message) -> Value {
     json!({ "href": messages::href(queue, message.id, None), "age": message.age_s, "created": timestamp(message.created_s) })
 }
 
-fn timestamp(unix_s: u64) -> String {
+pub(super) fn timestamp(unix_s: u64) -> String {
     let time = i64::try_from(unix_s).ok().and_then(|unix_s| OffsetDateTime::from_unix_timestamp(unix_s).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
