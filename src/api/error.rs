@@ -23,9 +23,8 @@ const RETRY_AFTER_S: u32 = 1;
 pub const URL_BYTES_MAX: usize = 8_192;
 /// Maximum size in bytes of the URL and the headers of a request together.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Says what a client of an event stream can do if it cannot set headers, such as the `EventSource`
-/// of a browser.
-const STREAM_HINT: &str = " An event stream accepts the query parameters client_id and project_id instead.";
+/// Says what a client can do that cannot set headers, such as the `EventSource` of a browser.
+const QUERY_HINT: &str = " This request may have the query parameters client_id and project_id instead.";
 const DEFECT: &str =
     "This is a bug in the service. Its log has the cause under the X-OpenStack-Request-ID of this response.";
 const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable");
@@ -39,6 +38,9 @@ pub enum Error {
     /// The signature does not allow the request. The text does not say which part is wrong.
     #[error("The URL-Signature does not allow this request.")]
     NotSigned,
+    /// The headers and the query both have a signature.
+    #[error("The header URL-Signature and the parameter url_signature cannot be combined; send one of them.")]
+    TwoSignatures,
     /// The path does not accept the method.
     #[error("This path accepts only the methods {allow}.")]
     Method {
@@ -54,6 +56,9 @@ pub enum Error {
     /// A header that identifies the caller is repeated.
     #[error("The header {0} is repeated; it must appear only once.")]
     RepeatedHeader(&'static str),
+    /// A query parameter that identifies the caller is repeated.
+    #[error("The parameter {0} is repeated; it must appear only once.")]
+    RepeatedParameter(&'static str),
     /// The body has a content encoding.
     #[error("The header Content-Encoding must be identity or absent.")]
     ContentEncoding,
@@ -64,10 +69,10 @@ pub enum Error {
     #[error("This API serves application/json only; the Accept header must allow it.")]
     NotAcceptable,
     /// `Client-ID` is missing.
-    #[error("The \"Client-Id\" header is required.{}", .is_stream.then_some(STREAM_HINT).unwrap_or_default())]
+    #[error("The \"Client-Id\" header is required.{}", .query_counts.then_some(QUERY_HINT).unwrap_or_default())]
     ClientIdMissing {
-        /// Whether the request is for an event stream.
-        is_stream: bool,
+        /// Whether the query may have the client id.
+        query_counts: bool,
     },
     /// The client id is invalid.
     #[error("Malformed hexadecimal UUID. {carrier} must be {accepted}.")]
@@ -78,10 +83,10 @@ pub enum Error {
         accepted: ClientIdRule,
     },
     /// `X-Project-ID` is missing.
-    #[error("The header X-Project-ID was missing.{}", .is_stream.then_some(STREAM_HINT).unwrap_or_default())]
+    #[error("The header X-Project-ID was missing.{}", .query_counts.then_some(QUERY_HINT).unwrap_or_default())]
     ProjectMissing {
-        /// Whether the request is for an event stream.
-        is_stream: bool,
+        /// Whether the query may name the project.
+        query_counts: bool,
     },
     /// `X-Project-ID` is empty.
     #[error("The header X-Project-ID is empty; it must name a project.")]
@@ -89,6 +94,9 @@ pub enum Error {
     /// `X-Project-ID` is not UTF-8.
     #[error("The header X-Project-ID must be valid UTF-8.")]
     ProjectInvalid,
+    /// The project in the query is not UTF-8 or has control characters.
+    #[error("The parameter project_id must be valid UTF-8 without control characters.")]
+    ProjectParameter,
     /// The queue name or the project id is invalid.
     #[error("{0}")]
     QueueId(#[from] InvalidQueueId),
@@ -212,14 +220,18 @@ impl Error {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
             Self::Host => (StatusCode::BAD_REQUEST, "Invalid Host header"),
-            Self::RepeatedHeader(_) => (StatusCode::BAD_REQUEST, "Ambiguous identification"),
+            Self::RepeatedHeader(_) | Self::RepeatedParameter(_) | Self::TwoSignatures => {
+                (StatusCode::BAD_REQUEST, "Ambiguous identification")
+            }
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
             Self::ClientIdMissing { .. } => (StatusCode::BAD_REQUEST, "Missing header value"),
             Self::ClientIdInvalid { .. } => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
             Self::ProjectMissing { .. } => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
             Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),
-            Self::ProjectInvalid => (StatusCode::BAD_REQUEST, "Invalid project identification"),
+            Self::ProjectInvalid | Self::ProjectParameter => {
+                (StatusCode::BAD_REQUEST, "Invalid project identification")
+            }
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_) | Self::IdempotencyKey(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {

@@ -48,6 +48,7 @@ mod raw;
 mod reserved_metadata;
 mod round_trips;
 mod share;
+mod signed_queries;
 mod signed_urls;
 mod slow_clients;
 mod store_down;

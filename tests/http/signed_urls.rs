@@ -12,10 +12,10 @@ use super::*;
 use crate::support::redis::block_until;
 use crate::support::sukkal::CLIENT;
 
-const SECRET: &str = "a secret of these tests";
-const EXPIRES: &str = "2099-01-01T00:00:00";
+pub(super) const SECRET: &str = "a secret of these tests";
+pub(super) const EXPIRES: &str = "2099-01-01T00:00:00";
 const MESSAGES: &str = "/v2/queues/q/messages";
-const NOT_SIGNED: &str = "The URL-Signature does not allow this request.";
+pub(super) const NOT_SIGNED: &str = "The URL-Signature does not allow this request.";
 
 /// Returns a new project on a server that signs URLs.
 pub(super) fn signing_project() -> Project {
@@ -25,13 +25,13 @@ pub(super) fn signing_project() -> Project {
     Project::of(&server, &format!("project-{}", Uuid::new_v4()))
 }
 
-/// The headers of a request with a pre-signed URL.
+/// The headers or query parameters of a request with a pre-signed URL.
 #[derive(Clone, Debug)]
 pub(super) struct SignedUrl {
-    paths: String,
-    methods: String,
-    project: String,
-    expires: String,
+    pub(super) paths: String,
+    pub(super) methods: String,
+    pub(super) project: String,
+    pub(super) expires: String,
     pub(super) signature: String,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn sign(paths: &str, methods: &str, project: &str, expires: &str) -> 
 
 impl SignedUrl {
     /// Lets the service sign a URL for the queue `q`.
-    async fn shared(project: &Project, body: &Value) -> Self {
+    pub(super) async fn shared(project: &Project, body: &Value) -> Self {
         let document = answered(project.post("/v2/queues/q/share", body), 200).await.json();
         let list = |key: &str| document[key].as_array().unwrap().iter().map(text).collect::<Vec<_>>().join(",");
         let [project, expires, signature] =
@@ -319,10 +319,14 @@ async fn a_server_without_a_secret_accepts_no_signature() {
 #[tokio::test]
 async fn every_route_checks_the_signature() {
     let project = signing_project();
-    let client_id = ClientIdRule::Uuid;
-    let (signer, checksums) = (None, Checksums::Hidden);
-    let (client_timeout, stream_heartbeat) = (Duration::MAX, Duration::MAX);
-    let settings = Settings { admin_mode: false, client_id, client_timeout, signer, checksums, stream_heartbeat };
+    let settings = Settings {
+        admin_mode: false,
+        client_id: ClientIdRule::Uuid,
+        client_timeout: Duration::MAX,
+        signer: None,
+        checksums: Checksums::Hidden,
+        stream_heartbeat: Duration::MAX,
+    };
     let all_methods = "DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT";
     let good = sign("/v2", all_methods, &project.id, EXPIRES);
     let elsewhere = sign("/v2/elsewhere", all_methods, &project.id, EXPIRES);

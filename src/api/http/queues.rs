@@ -14,7 +14,7 @@ use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::metadata_patch::MetadataPatch;
 use crate::api::wire::purge::Kind;
-use crate::api::wire::query::Query;
+use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
 use crate::api::wire::{self, body, json, links, metadata_patch};
 use crate::auth::Caller;
 use crate::broker::queues::QueueQuery;
@@ -167,7 +167,10 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) ->
 }
 
 fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
-    let filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
+    let mut filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
+    if query.last(SIGNATURE_PARAMETER).is_some() {
+        filters.retain(|(name, _)| !CREDENTIALS.contains(name));
+    }
     if filters.len() > FILTERS_MAX {
         return Err(Error::Request(format!(
             "the query has {} metadata filters; at most {FILTERS_MAX} are allowed",

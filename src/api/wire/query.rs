@@ -1,11 +1,64 @@
 //! Query parameters. Repeated and comma-separated values form one list, and blank values count as
 //! absent.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use percent_encoding::percent_decode_str;
 
 use crate::api::Error;
+
+/// The query parameter with the signature of a pre-signed URL.
+pub const SIGNATURE_PARAMETER: &str = "url_signature";
+/// The query parameters that identify or authorize a request whose sender cannot set headers.
+pub const CREDENTIALS: [&str; 6] =
+    [SIGNATURE_PARAMETER, "url_paths", "url_methods", "url_expires", "project_id", "client_id"];
+
+/// A parameter that identifies or authorizes a request is repeated, or is not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ambiguous {
+    /// It is repeated.
+    Repeated,
+    /// It is not UTF-8. A lossy conversion could turn two different values into the same one.
+    NotUtf8,
+}
+
+/// Returns whether a query contains the name of the signature anywhere, in any case and encoding.
+///
+/// A proxy may pass requests with a signature without authentication. Its rules may ignore case or
+/// split the query elsewhere, so each request that it could take for a signed one counts as one.
+#[must_use]
+pub fn mentions_signature(query: &str) -> bool {
+    let query = if query.contains('%') { decoded(query).into() } else { Cow::Borrowed(query) };
+    let (before, after) = SIGNATURE_PARAMETER.split_once('_').expect("the name has an underscore");
+    let is_name = |(at, _): (usize, &str)| {
+        let whole = at.checked_sub(before.len()).zip(at.checked_add(1 + after.len()));
+        let text = whole.and_then(|(start, end)| query.as_bytes().get(start..end));
+        text.is_some_and(|text| text.eq_ignore_ascii_case(SIGNATURE_PARAMETER.as_bytes()))
+    };
+    query.match_indices('_').any(is_name)
+}
+
+/// Returns the value of a parameter that identifies or authorizes a request. It may appear only
+/// once, because a proxy and Sukkal could use different values. Commas are part of the value.
+pub fn only<'q>(query: &'q str, name: &str) -> Result<Option<Cow<'q, str>>, Ambiguous> {
+    let mut values = values(query, name);
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Ambiguous::Repeated);
+    }
+    if !value.contains(['+', '%']) {
+        return Ok(Some(value.into()));
+    }
+    let decoded = percent_decode_str(&value.replace('+', " ")).decode_utf8().map(|text| text.into_owned().into());
+    decoded.map(Some).map_err(|_| Ambiguous::NotUtf8)
+}
+
+/// Returns the values of a parameter as they are in the query.
+fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = &'q str> {
+    let parameters = query.split('&').map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
+    parameters.filter(move |(key, _)| decoded(key) == name).map(|(_, value)| value)
+}
 
 /// The parameters of a request, in the order of the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +146,35 @@ mod tests {
         }
         assert_eq!(query("a=1%2C2").last("a"), Some("1,2"));
         assert_eq!(query("a=1&a=2,3").last("a"), Some("3"));
+    }
+
+    #[test]
+    fn a_parameter_that_authorizes_a_request_appears_once() {
+        for (text, value) in [
+            ("b=1", Ok(None)),
+            ("a", Ok(Some(""))),
+            ("a=", Ok(Some(""))),
+            ("a=1,2", Ok(Some("1,2"))),
+            ("b=2&%61=%C3%A9+1%2c=&c", Ok(Some("é 1,="))),
+            ("a=1&a=1", Err(Ambiguous::Repeated)),
+            ("a=1&%61=2", Err(Ambiguous::Repeated)),
+            ("a&a=2", Err(Ambiguous::Repeated)),
+            ("a=%ff", Err(Ambiguous::NotUtf8)),
+        ] {
+            assert_eq!(only(text, "a").as_ref().map(Option::as_deref), value.as_ref().map(|value| *value), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_query_mentions_a_signature_however_a_proxy_would_read_it() {
+        for text in
+            ["url_signature", "a=1&url_signature=x", "URL_Signature=", "a=1;url_signature=x", "%75rl%5fsignature"]
+        {
+            assert!(mentions_signature(text), "{text}");
+        }
+        for text in ["", "url_paths=/a", "include_claimed=true&limit=5", "signature=x", "%zz_"] {
+            assert!(!mentions_signature(text), "{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! Identifies the caller of a request by its headers, or by the query of an event stream.
+//! Identifies the caller of a request by its headers, or by the query of an event stream or of a
+//! pre-signed URL.
+
+use std::borrow::Cow;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::api::Error;
 use crate::api::http::service::Settings;
-use crate::api::wire::query::Query;
+use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
-use crate::domain::{ClientId, ClientIdRule, ProjectId, Warning};
+use crate::domain::{ClientId, ProjectId, Warning};
 
 static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 /// The headers that can name the project, in order of precedence.
@@ -18,35 +21,46 @@ static PROJECT_ID: [HeaderName; 3] = [
 /// The spelling of these headers in error messages and warnings.
 const PROJECT_ID_SPELLING: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
 static ROLES: HeaderName = HeaderName::from_static("x-roles");
-/// Query parameters of event streams, for clients that cannot set headers.
+/// Query parameters for clients that cannot set headers.
 const CLIENT_PARAMETER: &str = "client_id";
 const PROJECT_PARAMETER: &str = "project_id";
 
-/// Returns the client that sent a request. `query` is the query of an event stream, which may name
+/// Returns the client that sent a request. `query` is the query of a request whose query may name
 /// the client and the project if the headers do not.
 pub(super) fn caller(
     headers: &HeaderMap,
-    query: Option<&Query>,
+    query: Option<&str>,
     settings: &Settings,
 ) -> Result<(Client, Option<Warning>), Error> {
-    let id = client(headers, query, &settings.client_id)?;
-    let (project, warning) = match (project(headers)?, query.and_then(|query| query.last(PROJECT_PARAMETER))) {
-        (Some(named), _) => named,
-        // A header cannot contain line breaks either.
-        (None, Some(project)) if project.contains(char::is_control) => return Err(Error::ProjectInvalid),
-        (None, Some(project)) => (ProjectId::new(project).ok_or(Error::ProjectEmpty)?, None),
-        (None, None) => return Err(Error::ProjectMissing { is_stream: query.is_some() }),
-    };
+    let id = client(headers, query, settings)?;
+    let missing = || Error::ProjectMissing { query_counts: query.is_some() };
+    let (project, warning) = project(headers, query)?.ok_or_else(missing)?;
     let roles = single_header(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
     let roles = roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect();
     Ok((Client { project, id, roles }, warning))
+}
+
+/// Returns the project of a request: the one that the headers name, else the one that the query
+/// names.
+pub(super) fn project(headers: &HeaderMap, query: Option<&str>) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+    if let Some(named) = project_of_headers(headers)? {
+        return Ok(Some(named));
+    }
+    let invalid = || Error::ProjectParameter;
+    let project = match parameter(query, PROJECT_PARAMETER, invalid)? {
+        // A header cannot contain line breaks either.
+        Some(project) if project.contains(char::is_control) => return Err(invalid()),
+        Some(project) => ProjectId::new(&project),
+        None => None,
+    };
+    Ok(project.map(|project| (project, None)))
 }
 
 /// Returns the project that the headers name, if they name one.
 ///
 /// Published clients send several of the headers with different values. The first header of
 /// [`PROJECT_ID`] counts, and the response gets a warning.
-pub(super) fn project(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+fn project_of_headers(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     let (mut used, mut differ) = (None, false);
     for (name, spelling) in PROJECT_ID.iter().zip(PROJECT_ID_SPELLING) {
         if let Some(project) = single_header(headers, name, spelling)? {
@@ -61,17 +75,34 @@ pub(super) fn project(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<W
     Ok(Some((project, differ.then_some(Warning::ProjectsDiffer { used }))))
 }
 
-fn client(headers: &HeaderMap, query: Option<&Query>, rule: &ClientIdRule) -> Result<ClientId, Error> {
-    let (carrier, client) = match single_header(headers, &CLIENT_ID, "Client-ID")? {
-        Some(client) => ("The header Client-ID", client.as_bytes()),
-        None => match query.and_then(|query| query.last(CLIENT_PARAMETER)) {
-            Some(client) => ("The parameter client_id", client.as_bytes()),
-            None => return Err(Error::ClientIdMissing { is_stream: query.is_some() }),
-        },
-    };
-    let client = str::from_utf8(client).ok().filter(|client| !client.contains(char::is_control));
-    let client = client.and_then(|client| rule.parse(client));
-    client.ok_or_else(|| Error::ClientIdInvalid { carrier, accepted: rule.clone() })
+fn client(headers: &HeaderMap, query: Option<&str>, settings: &Settings) -> Result<ClientId, Error> {
+    let rule = &settings.client_id;
+    let parse = |client: &str| rule.parse(client).filter(|_| !client.contains(char::is_control));
+    let invalid = |carrier| move || Error::ClientIdInvalid { carrier, accepted: rule.clone() };
+    if let Some(client) = single_header(headers, &CLIENT_ID, "Client-ID")? {
+        let client = str::from_utf8(client.as_bytes()).ok();
+        return client.and_then(parse).ok_or_else(invalid("The header Client-ID"));
+    }
+    let invalid = invalid("The parameter client_id");
+    if let Some(client) = parameter(query, CLIENT_PARAMETER, invalid)? {
+        return parse(&client).ok_or_else(invalid);
+    }
+    Err(Error::ClientIdMissing { query_counts: query.is_some() })
+}
+
+/// Returns the value of a parameter that identifies the caller. A blank value counts as absent.
+/// `invalid` is the error if the value is not UTF-8.
+fn parameter<'q>(
+    query: Option<&'q str>,
+    name: &'static str,
+    invalid: impl FnOnce() -> Error,
+) -> Result<Option<Cow<'q, str>>, Error> {
+    let Some(query) = query else { return Ok(None) };
+    match query::only(query, name) {
+        Ok(value) => Ok(value.filter(|value| !value.is_empty())),
+        Err(Ambiguous::Repeated) => Err(Error::RepeatedParameter(name)),
+        Err(Ambiguous::NotUtf8) => Err(invalid()),
+    }
 }
 
 /// Returns the value of a header that identifies the caller.
@@ -94,6 +125,7 @@ mod tests {
 
     use super::*;
     use crate::api::wire::checksum::Checksums;
+    use crate::domain::ClientIdRule;
 
     #[test]
     fn ids_that_are_not_utf_8_are_refused_instead_of_converted() {

@@ -5,18 +5,18 @@ use std::borrow::Cow;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{HeaderMap, Method, Version, header};
+use axum::http::{Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
 use super::body_drain::RequestBody;
-use super::{identity, signature};
+use super::identity;
+use super::signature::{self, Carrier};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
 use crate::api::http::service::{Service, Settings};
 use crate::api::http::warnings::Warnings;
-use crate::api::wire::query::Query;
 use crate::auth::Client;
 use crate::domain::{QueueId, Warning};
 
@@ -73,14 +73,19 @@ fn check(request: &Request, settings: &Settings) -> Result<(RequestContext, Opti
     if segments.iter().any(|segment| segment.contains('/')) {
         return Err(Error::NoRoute);
     }
-    signature::check(request.method(), &segments, request.headers(), settings.signer.as_ref())?;
+    let query = request.uri().query();
+    let carrier = Carrier::of(request.headers(), query)?;
     let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
+    // The EventSource of a browser cannot set headers, and neither can a link.
+    let query_counts = is_stream || carrier == Some(Carrier::Query);
+    let identifying_query = query_counts.then(|| query.unwrap_or_default());
+    if let Some(carrier) = carrier {
+        signature::check(request, &segments, carrier, identifying_query, settings)?;
+    }
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }
-    // The EventSource of a browser cannot set headers.
-    let query = is_stream.then(|| Query::parse(request.uri().query()));
-    let (client, warning) = identity::caller(request.headers(), query.as_ref(), settings)?;
+    let (client, warning) = identity::caller(request.headers(), identifying_query, settings)?;
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
@@ -95,11 +100,11 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
 }
 
 /// Checks a request against [`Requirement::Public`].
-pub(super) fn check_public(headers: &HeaderMap) -> Result<(), Error> {
-    if signature::is_signed(headers) {
+pub(super) fn check_public(request: &Request) -> Result<(), Error> {
+    if Carrier::of(request.headers(), request.uri().query())?.is_some() {
         return Err(Error::NotSigned);
     }
-    content_negotiation::check(headers)
+    content_negotiation::check(request.headers())
 }
 
 /// Decodes a segment of a path. Bytes that are not UTF-8 become a character that no name and no id

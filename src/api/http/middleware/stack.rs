@@ -92,7 +92,7 @@ async fn call<T, H: Handler<T, Service>>(
             Ok(outage::describe(response, description))
         }
         Requirement::Public => {
-            request_checks::check_public(request.headers())?;
+            request_checks::check_public(&request)?;
             Ok(handler.call(request, service.clone()).await)
         }
         Requirement::Nothing => Ok(handler.call(request, service.clone()).await),
