@@ -79,6 +79,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     let settings = Settings {
         admin_mode: config.admin_mode,
         client_id: config.transport.client_id(),
+        cors_origins: config.transport.cors_origins.clone(),
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: Signer::new(&config.signed_url.secret_key),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },

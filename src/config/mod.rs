@@ -6,6 +6,7 @@
 //! variables too, it is only a warning.
 
 mod bind;
+mod cors;
 mod error;
 mod file;
 mod names;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 pub use self::bind::Bind;
 pub use self::error::Error;
 use self::options::Options;
-use crate::domain::{ClientIdRule, Limits, Secret};
+use crate::domain::{ClientIdRule, Limits, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -73,6 +74,9 @@ pub struct Transport {
     client_id_uuid_safe: ClientIdCheck,
     min_length_client_id: usize,
     max_length_client_id: usize,
+    /// The origins of web pages that may use the API; `None` for only that of the API itself.
+    #[serde(deserialize_with = "web_origins")]
+    pub cors_origins: Option<WebOrigins>,
     /// The passphrase for the encryption of messages.
     pub message_encryption_key: Secret,
 }
@@ -180,6 +184,10 @@ impl Config {
 fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
+}
+
+fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
+    cors::origins(&toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {

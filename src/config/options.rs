@@ -187,7 +187,11 @@ impl Setting {
 
     /// Shows how to set the default value in the same source.
     fn example(&self, name: &str) -> String {
-        let bare = self.default.as_str().map_or_else(|| self.default.to_string(), str::to_owned);
+        let bare = match &self.default {
+            Value::String(text) => text.clone(),
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            other => other.to_string(),
+        };
         match &self.source {
             Source::Default | Source::File(_) => {
                 format!("{} = {}", name.rsplit('.').next().unwrap_or(name), self.default)

@@ -4,6 +4,7 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
+use super::cors;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::storage::StoreUri;
 
@@ -20,6 +21,8 @@ pub(super) enum ValueRule {
     Address,
     /// An address to listen on, or an empty text.
     OptionalAddress,
+    /// `"*"` or a list of web origins.
+    WebOrigins,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -41,6 +44,8 @@ const CONNECTIONS_MAX: u64 = 1_000_000;
 /// Clients time out long before.
 const QUEUEING_S_MAX: u64 = 60;
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
+const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
+                                host, and its port unless that is the default, in lower case";
 
 const MESSAGE_TTL: ValueRule = ValueRule::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
 const CLAIM_TERM: ValueRule = ValueRule::Integer(CLAIM_TERM_S_MIN as u64, YEAR_S, "seconds");
@@ -86,6 +91,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
+    ("transport.cors_origins", ValueRule::WebOrigins),
     ("signed_url.secret_key", ValueRule::Secret),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
@@ -115,6 +121,7 @@ impl ValueRule {
         let typed = match self {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
+            Self::WebOrigins => Some(cors::parse(text)),
             Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
@@ -130,6 +137,7 @@ impl ValueRule {
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
+            (Self::WebOrigins, value) => cors::origins(value).is_ok(),
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
@@ -147,6 +155,7 @@ impl ValueRule {
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
+            Self::WebOrigins => EXPECTED_ORIGINS.to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),

@@ -18,6 +18,7 @@ pub mod secret;
 pub mod sharding;
 pub mod stats;
 pub mod warning;
+pub mod web_origins;
 
 pub use body::Body;
 pub use claim::{Claim, NewClaim, Term};
@@ -35,3 +36,4 @@ pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats};
 pub use warning::{Warning, WithWarnings};
+pub use web_origins::{WebOrigin, WebOrigins};

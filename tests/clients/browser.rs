@@ -94,16 +94,21 @@ impl Browser {
         self.call("url", &json!({ "url": url })).await;
     }
 
-    /// Opens an `EventSource` at this path, whose page collects the bodies of the messages.
-    async fn follow(&self, path: &str) {
+    /// Opens an `EventSource` at this URL, whose page collects the bodies of the messages.
+    pub(super) async fn follow(&self, url: &str) {
         let script = "window.seen = []; window.source = new EventSource(arguments[0]);
             window.source.onmessage = event => window.seen.push(JSON.parse(event.data).body);";
-        self.call("execute/sync", &json!({ "script": script, "args": [path] })).await;
+        self.run(script, json!([url])).await;
+    }
+
+    /// Runs a script in the page and returns its result, after a promise has been fulfilled.
+    pub(super) async fn run(&self, script: &str, arguments: Value) -> Value {
+        self.call("execute/sync", &json!({ "script": script, "args": arguments })).await
     }
 
     /// Waits until the page has received at least `count` messages, and returns the bodies of all
     /// of them.
-    async fn wait_for_messages(&self, count: usize) -> Vec<Value> {
+    pub(super) async fn wait_for_messages(&self, count: usize) -> Vec<Value> {
         self.wait_for_items("return window.seen", count).await
     }
 
@@ -111,7 +116,7 @@ impl Browser {
     pub(super) async fn wait_for_items(&self, script: &str, count: usize) -> Vec<Value> {
         let seen = async {
             loop {
-                let seen = self.call("execute/sync", &json!({ "script": script, "args": [] })).await;
+                let seen = self.run(script, json!([])).await;
                 let Value::Array(seen) = seen else { panic!("{seen}") };
                 if seen.len() >= count {
                     return seen;

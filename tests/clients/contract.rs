@@ -11,6 +11,8 @@ use sukkal::domain::ClientIdRule;
 use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use sukkal::domain::sharding::SHARDS_MAX;
 
+use crate::support::sukkal::Sukkal;
+
 pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
 
 /// Keys of a path item in the contract that are not methods.
@@ -21,6 +23,7 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
     let settings = Settings {
         admin_mode: true,
         client_id: ClientIdRule::Uuid,
+        cors_origins: None,
         client_timeout: Duration::MAX,
         signer: None,
         checksums: Checksums::Hidden,
@@ -71,6 +74,33 @@ fn the_contract_states_the_default_limits() {
     assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));
     assert_eq!(of(&format!("{schemas}/ShardCount/maximum")), json!(SHARDS_MAX));
     assert_eq!(of(&format!("{schemas}/PostSize/maximum")), json!(limits.max_messages_post_size));
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_can_read_every_documented_header() {
+    let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_TRANSPORT__CORS_ORIGINS", "*")]);
+    let answer = reqwest::get(sukkal.url("/")).await.unwrap();
+    let exposed = answer.headers()["access-control-expose-headers"].to_str().unwrap().to_lowercase();
+    // Browsers show the first two headers to every page, and `Vary` is for caches.
+    let exposed: BTreeSet<&str> = exposed.split(", ").chain(["cache-control", "content-type", "vary"]).collect();
+
+    let documented = response_headers(&contract());
+
+    assert!(documented.contains("location") && documented.contains("retry-after"), "{documented:?}");
+    let hidden: Vec<_> = documented.iter().filter(|name| !exposed.contains(name.as_str())).collect();
+    assert_eq!(hidden, [""; 0], "in openapi.yaml, but not exposed");
+}
+
+/// Returns the names of all response headers in a part of the contract, in lower case.
+fn response_headers(part: &Value) -> BTreeSet<String> {
+    let parts: Vec<&Value> = match part {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
+    };
+    let own = part["headers"].as_object().filter(|_| part["description"].is_string());
+    let own = own.into_iter().flat_map(|headers| headers.keys().map(|name| name.to_lowercase()));
+    own.chain(parts.into_iter().flat_map(response_headers)).collect()
 }
 
 /// A path with a method, and the statuses of its responses.

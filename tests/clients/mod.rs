@@ -4,6 +4,7 @@
 mod browser;
 mod checksum;
 mod contract;
+mod cross_origin;
 mod examples;
 mod generated;
 mod openstack;

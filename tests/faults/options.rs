@@ -17,6 +17,8 @@ fn a_bad_option_is_refused_in_one_line() {
         "it must be HOST:PORT, :PORT or PORT, with a port from 0 to 65535, for example --bind 127.0.0.1:8888";
     const STORES: &str =
         "it must be embedded:PATH, memory:, or begin with redis://, rediss://, redis-cluster:// or redis-sentinel://";
+    const ORIGINS: &str = "it must be \"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
+                           host, and its port unless that is the default, in lower case";
     const REDIS: &str = "a valid one is redis://USER:PASSWORD@HOST:6379";
     let (flag, variable, file) = (
         |name: &'static str, value: &'static str| (vec![name, value], None, ""),
@@ -141,6 +143,20 @@ fn a_bad_option_is_refused_in_one_line() {
             variable("SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID", "37"),
             "SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID is 37 (in the environment); it must not be more than \
              transport.max_length_client_id, which is 36 (the default)",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__CORS_ORIGINS", "http://localhost:3000, https://App.example.com/"),
+            &format!(
+                "SUKKAL_TRANSPORT__CORS_ORIGINS is [\"http://localhost:3000\", \"https://App.example.com/\"] (in the \
+                 environment); {ORIGINS}, for example SUKKAL_TRANSPORT__CORS_ORIGINS="
+            ),
+        ),
+        (
+            file("[transport]\ncors_origins = [\"null\"]"),
+            &format!(
+                "transport.cors_origins is [\"null\"] (in FILE, line 2, column 1); {ORIGINS}, for example \
+                 cors_origins = []"
+            ),
         ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (

@@ -12,6 +12,7 @@ mod claim_create;
 mod claim_life;
 mod claimed_messages;
 mod connections;
+mod cors;
 mod cost;
 mod dead_letter_moves;
 mod dead_letter_origins;

@@ -322,6 +322,7 @@ async fn every_route_checks_the_signature() {
     let settings = Settings {
         admin_mode: false,
         client_id: ClientIdRule::Uuid,
+        cors_origins: None,
         client_timeout: Duration::MAX,
         signer: None,
         checksums: Checksums::Hidden,

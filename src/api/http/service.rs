@@ -10,7 +10,7 @@ use super::middleware::metering::Meters;
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
-use crate::domain::ClientIdRule;
+use crate::domain::{ClientIdRule, WebOrigins};
 use crate::metrics::Metrics;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
@@ -43,6 +43,8 @@ pub struct Settings {
     pub admin_mode: bool,
     /// Which client ids are accepted.
     pub client_id: ClientIdRule,
+    /// The origins of web pages that may use the API, besides that of the API itself.
+    pub cors_origins: Option<WebOrigins>,
     /// Maximum pause of a client that sends a request.
     pub client_timeout: Duration,
     /// Signs URLs. Without it, signed URLs are neither issued nor accepted.

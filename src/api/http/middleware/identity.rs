@@ -132,6 +132,7 @@ mod tests {
         let settings = Settings {
             admin_mode: false,
             client_id: ClientIdRule::Text(1..=36),
+            cors_origins: None,
             client_timeout: Duration::MAX,
             signer: None,
             checksums: Checksums::Hidden,

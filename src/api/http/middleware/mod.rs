@@ -2,9 +2,11 @@
 //! way back.
 //!
 //! [`stack`] puts the steps together. From the outside in they are: request log, metrics, body
-//! drain, panic handling, checks of the head, description of an outage, and checks of the request.
+//! drain, panic handling, checks of the head, preflights, description of an outage, and checks of
+//! the request. The headers for web pages of other origins are added last.
 
 pub(super) mod body_drain;
+mod cors;
 mod identity;
 pub(super) mod metering;
 pub(super) mod outage;

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
 use super::body_drain::RequestBody;
+use super::cors::{self, Sharing};
 use super::outage::{self, Outage};
 use super::request_checks::{self, Requirement};
 use super::request_log;
@@ -55,6 +56,8 @@ async fn handle<T, H: Handler<T, Service>>(
     wrapped: WithMiddleware<H>,
 ) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let origins = service.settings.cors_origins.as_ref();
+    let sharing = origins.map(|origins| Sharing::of(request.headers(), origins));
     let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
     let call_handler = |request| {
         let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
@@ -68,6 +71,9 @@ async fn handle<T, H: Handler<T, Service>>(
         response
     };
     let mut response = request_log::log(request, respond).await;
+    if let Some(sharing) = sharing {
+        sharing.add_to(response.headers_mut());
+    }
     let is_stream = response.body().size_hint().exact().is_none();
     if let Some(connection) = connection
         && connection.begin_response(is_stream)
@@ -85,6 +91,10 @@ async fn call<T, H: Handler<T, Service>>(
     WithMiddleware { handler, requirement, outage }: WithMiddleware<H>,
 ) -> Result<Response, Error> {
     request_checks::check_head(&request)?;
+    let origins = service.settings.cors_origins.as_ref();
+    if let Some(response) = origins.and_then(|origins| cors::preflight(&request, origins)) {
+        return Ok(response);
+    }
     match requirement {
         Requirement::Caller => {
             let description = outage.description(request.method(), request.uri().query());

@@ -1,0 +1,53 @@
+//! The option `cors_origins`: `"*"` or a list of origins.
+
+use toml::Value;
+
+use crate::domain::web_origins::{InvalidWebOrigin, WebOrigins};
+
+/// All origins.
+const ANY: &str = "*";
+
+/// Converts the text of an environment variable: `*`, or origins that are separated by commas.
+pub(super) fn parse(text: &str) -> Value {
+    if text == ANY {
+        return Value::String(text.to_owned());
+    }
+    let origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty());
+    origins.map(|origin| Value::String(origin.to_owned())).collect::<Vec<_>>().into()
+}
+
+/// Returns the origins that a value allows, and `None` for an empty list.
+pub(super) fn origins(value: &Value) -> Result<Option<WebOrigins>, InvalidWebOrigin> {
+    match value {
+        Value::String(text) if text == ANY => Ok(Some(WebOrigins::Any)),
+        Value::Array(items) => {
+            let origins = items.iter().map(|item| item.as_str().ok_or(InvalidWebOrigin)?.parse());
+            let origins = origins.collect::<Result<Vec<_>, _>>()?;
+            Ok((!origins.is_empty()).then_some(WebOrigins::Listed(origins)))
+        }
+        _ => Err(InvalidWebOrigin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_read_from_text() {
+        let listed = |texts: &[&str]| WebOrigins::Listed(texts.iter().map(|text| text.parse().unwrap()).collect());
+        for (text, expected) in [
+            ("*", Ok(Some(WebOrigins::Any))),
+            ("", Ok(None)),
+            ("http://a", Ok(Some(listed(&["http://a"])))),
+            ("http://a, https://b:1", Ok(Some(listed(&["http://a", "https://b:1"])))),
+            ("http://a,*", Err(InvalidWebOrigin)),
+            ("null", Err(InvalidWebOrigin)),
+        ] {
+            assert_eq!(origins(&parse(text)), expected, "{text:?}");
+        }
+        for value in [Value::String("http://a".to_owned()), Value::Array(vec![1.into()]), Value::Boolean(true)] {
+            assert_eq!(origins(&value), Err(InvalidWebOrigin), "{value}");
+        }
+    }
+}
