@@ -79,6 +79,8 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     let settings = Settings {
         admin_mode: config.admin_mode,
         client_id: config.transport.client_id(),
+        client_id_is_optional: config.transport.client_id_is_optional(),
+        default_project: config.transport.default_project.clone(),
         cors_origins: config.transport.cors_origins.clone(),
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: Signer::new(&config.signed_url.secret_key),

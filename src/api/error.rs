@@ -74,6 +74,9 @@ pub enum Error {
         /// Whether the query may have the client id.
         query_counts: bool,
     },
+    /// `Client-ID` is optional, but the request has an idempotency key.
+    #[error("An Idempotency-Key requires the header Client-ID, because a key belongs to one client.")]
+    KeyWithoutClient,
     /// The client id is invalid.
     #[error("Malformed hexadecimal UUID. {carrier} must be {accepted}.")]
     ClientIdInvalid {
@@ -225,7 +228,7 @@ impl Error {
             }
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
-            Self::ClientIdMissing { .. } => (StatusCode::BAD_REQUEST, "Missing header value"),
+            Self::ClientIdMissing { .. } | Self::KeyWithoutClient => (StatusCode::BAD_REQUEST, "Missing header value"),
             Self::ClientIdInvalid { .. } => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
             Self::ProjectMissing { .. } => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
             Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),

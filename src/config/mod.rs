@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 pub use self::bind::Bind;
 pub use self::error::Error;
 use self::options::Options;
-use crate::domain::{ClientIdRule, Limits, Secret, WebOrigins};
+use crate::domain::{ClientIdRule, Limits, ProjectId, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -71,9 +71,13 @@ pub struct Transport {
     /// Interval between the heartbeats of an idle stream, in seconds.
     #[serde(rename = "stream_heartbeat")]
     pub stream_heartbeat_s: u64,
+    client_id: ClientIdNeed,
     client_id_uuid_safe: ClientIdCheck,
     min_length_client_id: usize,
     max_length_client_id: usize,
+    /// The project of requests that name none; `None` if each request must name one.
+    #[serde(deserialize_with = "optional_project")]
+    pub default_project: Option<ProjectId>,
     /// The origins of web pages that may use the API; `None` for only that of the API itself.
     #[serde(deserialize_with = "web_origins")]
     pub cors_origins: Option<WebOrigins>,
@@ -86,6 +90,13 @@ pub struct Transport {
 enum ClientIdCheck {
     Strict,
     Off,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum ClientIdNeed {
+    Required,
+    Optional,
 }
 
 /// `[signed_url]`, as in Zaqar.
@@ -186,6 +197,10 @@ fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bi
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
 }
 
+fn optional_project<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ProjectId>, D::Error> {
+    String::deserialize(deserializer).map(|text| ProjectId::new(&text))
+}
+
 fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
     cors::origins(&toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
@@ -202,6 +217,12 @@ impl Transport {
             ClientIdCheck::Strict => ClientIdRule::Uuid,
             ClientIdCheck::Off => ClientIdRule::Text(self.min_length_client_id..=self.max_length_client_id),
         }
+    }
+
+    /// Whether a request may have no client id.
+    #[must_use]
+    pub fn client_id_is_optional(&self) -> bool {
+        self.client_id == ClientIdNeed::Optional
     }
 }
 

@@ -6,6 +6,7 @@ use tracing_subscriber::EnvFilter;
 use super::bind::Bind;
 use super::cors;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -23,6 +24,8 @@ pub(super) enum ValueRule {
     OptionalAddress,
     /// `"*"` or a list of web origins.
     WebOrigins,
+    /// The id of a project, or an empty text.
+    OptionalProject,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -91,6 +94,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
+    ("transport.client_id", ValueRule::OneOf(&["required", "optional"])),
+    ("transport.default_project", ValueRule::OptionalProject),
     ("transport.cors_origins", ValueRule::WebOrigins),
     ("signed_url.secret_key", ValueRule::Secret),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
@@ -122,7 +127,13 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::OneOf(_) | Self::Address | Self::OptionalAddress | Self::Store | Self::Filter | Self::Secret => None,
+            Self::OneOf(_)
+            | Self::Address
+            | Self::OptionalAddress
+            | Self::OptionalProject
+            | Self::Store
+            | Self::Filter
+            | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
@@ -138,6 +149,9 @@ impl ValueRule {
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::WebOrigins, value) => cors::origins(value).is_ok(),
+            (Self::OptionalProject, Value::String(text)) => {
+                text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control)
+            }
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
@@ -156,6 +170,9 @@ impl ValueRule {
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
             Self::WebOrigins => EXPECTED_ORIGINS.to_owned(),
+            Self::OptionalProject => format!(
+                "the id of a project, with at most {PROJECT_ID_CHARS_MAX} characters and no control characters, or empty"
+            ),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),

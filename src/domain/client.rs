@@ -61,6 +61,12 @@ impl fmt::Display for ClientIdRule {
 }
 
 impl ClientId {
+    /// Returns an id that no other request has.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4().to_string().into())
+    }
+
     /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -23,6 +23,8 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
     let settings = Settings {
         admin_mode: true,
         client_id: ClientIdRule::Uuid,
+        client_id_is_optional: false,
+        default_project: None,
         cors_origins: None,
         client_timeout: Duration::MAX,
         signer: None,

@@ -21,8 +21,13 @@ const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 
 /// Runs a script of this folder, in its own project, against a server that signs URLs.
 fn run_script(script: &str) {
+    run_script_with(script, &[("SUKKAL_SIGNED_URL__SECRET_KEY", "any")]);
+}
+
+/// Runs a script of this folder, in its own project, against a server with these options.
+fn run_script_with(script: &str, options: &[(&str, &str)]) {
     let redis = RedisServer::shared();
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_SIGNED_URL__SECRET_KEY", "any")]);
+    let sukkal = Sukkal::start_with(&redis.url(), options);
     let mut command = child_command(python::venv());
     // `-B` keeps Python from writing caches next to the imported files.
     command.args(["-B", &format!("{SCRIPTS}/{script}"), &sukkal.url(""), script]).stderr(Stdio::piped());

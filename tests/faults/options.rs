@@ -158,6 +158,16 @@ fn a_bad_option_is_refused_in_one_line() {
                  cors_origins = []"
             ),
         ),
+        (
+            file("[transport]\nclient_id = \"none\""),
+            "transport.client_id is \"none\" (in FILE, line 2, column 1); it must be \"required\" or \"optional\", for \
+             example client_id = \"required\"",
+        ),
+        (
+            variable("SUKKAL_TRANSPORT__DEFAULT_PROJECT", "a\tb"),
+            "SUKKAL_TRANSPORT__DEFAULT_PROJECT is \"a\\tb\" (in the environment); it must be the id of a project, with at \
+             most 256 characters and no control characters, or empty, for example SUKKAL_TRANSPORT__DEFAULT_PROJECT=",
+        ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
             file("[transport]\nmax_wiat = 1"),

@@ -53,6 +53,7 @@ mod signed_queries;
 mod signed_urls;
 mod slow_clients;
 mod store_down;
+mod unnamed_callers;
 mod waiting;
 mod warnings;
 

@@ -322,6 +322,8 @@ async fn every_route_checks_the_signature() {
     let settings = Settings {
         admin_mode: false,
         client_id: ClientIdRule::Uuid,
+        client_id_is_optional: false,
+        default_project: None,
         cors_origins: None,
         client_timeout: Duration::MAX,
         signer: None,

@@ -4,12 +4,13 @@ use std::slice;
 
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderName, Method, StatusCode};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
 use super::extract::INCLUDE_ORIGIN;
 use super::extract::LastSegment;
+use super::middleware::identity::IDEMPOTENCY_KEY;
 use super::middleware::outage::Outage;
 use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
@@ -30,9 +31,6 @@ use crate::domain::{IdempotencyKey, QueueId, Scope, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response.
 const PATH_BYTES: usize = 128;
-/// Identifies a request that must take effect only once
-/// (draft-ietf-httpapi-idempotency-key-header).
-static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// `DELETE` on the messages of a queue is a pop or a deletion by id.
 const POP_OR_DELETE: Outage = Outage::Parameter {

@@ -10,7 +10,7 @@ use super::middleware::metering::Meters;
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
-use crate::domain::{ClientIdRule, WebOrigins};
+use crate::domain::{ClientIdRule, ProjectId, WebOrigins};
 use crate::metrics::Metrics;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
@@ -43,6 +43,10 @@ pub struct Settings {
     pub admin_mode: bool,
     /// Which client ids are accepted.
     pub client_id: ClientIdRule,
+    /// Whether a request may have no client id.
+    pub client_id_is_optional: bool,
+    /// The project of requests that name none.
+    pub default_project: Option<ProjectId>,
     /// The origins of web pages that may use the API, besides that of the API itself.
     pub cors_origins: Option<WebOrigins>,
     /// Maximum pause of a client that sends a request.

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -75,4 +75,13 @@ impl Sharing {
             response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         }
     }
+}
+
+/// Returns whether a browser sends the request for a page that may not use the API: a page neither
+/// of an allowed origin nor of the address of the service itself.
+pub(super) fn is_foreign(headers: &HeaderMap, origins: Option<&WebOrigins>) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let own = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
+    let is_own = own.is_some_and(|own| headers.get(HOST).is_some_and(|host| host == own));
+    !is_own && !origins.is_some_and(|origins| origins.allow(origin.as_bytes()))
 }

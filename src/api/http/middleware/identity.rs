@@ -5,12 +5,16 @@ use std::borrow::Cow;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::cors;
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
 use crate::domain::{ClientId, ProjectId, Warning};
 
+/// Identifies a request that must take effect only once
+/// (draft-ietf-httpapi-idempotency-key-header).
+pub(in crate::api::http) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 /// The headers that can name the project, in order of precedence.
 static PROJECT_ID: [HeaderName; 3] = [
@@ -34,15 +38,19 @@ pub(super) fn caller(
 ) -> Result<(Client, Option<Warning>), Error> {
     let id = client(headers, query, settings)?;
     let missing = || Error::ProjectMissing { query_counts: query.is_some() };
-    let (project, warning) = project(headers, query)?.ok_or_else(missing)?;
+    let (project, warning) = project(headers, query, settings)?.ok_or_else(missing)?;
     let roles = single_header(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
     let roles = roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect();
     Ok((Client { project, id, roles }, warning))
 }
 
 /// Returns the project of a request: the one that the headers name, else the one that the query
-/// names.
-pub(super) fn project(headers: &HeaderMap, query: Option<&str>) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+/// names, else the default project.
+pub(super) fn project(
+    headers: &HeaderMap,
+    query: Option<&str>,
+    settings: &Settings,
+) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     if let Some(named) = project_of_headers(headers)? {
         return Ok(Some(named));
     }
@@ -51,7 +59,7 @@ pub(super) fn project(headers: &HeaderMap, query: Option<&str>) -> Result<Option
         // A header cannot contain line breaks either.
         Some(project) if project.contains(char::is_control) => return Err(invalid()),
         Some(project) => ProjectId::new(&project),
-        None => None,
+        None => settings.default_project.clone().filter(|_| may_be_unnamed(headers, settings)),
     };
     Ok(project.map(|project| (project, None)))
 }
@@ -87,7 +95,14 @@ fn client(headers: &HeaderMap, query: Option<&str>, settings: &Settings) -> Resu
     if let Some(client) = parameter(query, CLIENT_PARAMETER, invalid)? {
         return parse(&client).ok_or_else(invalid);
     }
-    Err(Error::ClientIdMissing { query_counts: query.is_some() })
+    if !settings.client_id_is_optional || !may_be_unnamed(headers, settings) {
+        return Err(Error::ClientIdMissing { query_counts: query.is_some() });
+    }
+    // The key would be that of a client which no other request has.
+    if headers.contains_key(&IDEMPOTENCY_KEY) {
+        return Err(Error::KeyWithoutClient);
+    }
+    Ok(ClientId::random())
 }
 
 /// Returns the value of a parameter that identifies the caller. A blank value counts as absent.
@@ -103,6 +118,14 @@ fn parameter<'q>(
         Err(Ambiguous::Repeated) => Err(Error::RepeatedParameter(name)),
         Err(Ambiguous::NotUtf8) => Err(invalid()),
     }
+}
+
+/// Returns whether a request may get the default project or a random client id.
+///
+/// Any web page can let a browser send a `POST` without headers of its own, even if the page may
+/// not read the response. If such a request had defaults, the page could post messages.
+fn may_be_unnamed(headers: &HeaderMap, settings: &Settings) -> bool {
+    !cors::is_foreign(headers, settings.cors_origins.as_ref())
 }
 
 /// Returns the value of a header that identifies the caller.
@@ -132,6 +155,8 @@ mod tests {
         let settings = Settings {
             admin_mode: false,
             client_id: ClientIdRule::Text(1..=36),
+            client_id_is_optional: false,
+            default_project: None,
             cors_origins: None,
             client_timeout: Duration::MAX,
             signer: None,

@@ -7,7 +7,7 @@
 
 pub(super) mod body_drain;
 mod cors;
-mod identity;
+pub(super) mod identity;
 pub(super) mod metering;
 pub(super) mod outage;
 pub(super) mod request_checks;

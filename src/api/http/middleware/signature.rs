@@ -69,7 +69,7 @@ pub(super) fn check(
     settings: &Settings,
 ) -> Result<(), Error> {
     let is_allowed = || {
-        let url = presented_url(request, carrier, identifying_query)?;
+        let url = presented_url(request, carrier, identifying_query, settings)?;
         let is_valid = settings.signer.as_ref()?.verify(&url, &carrier.part(request, &SIGNATURE)?);
         let may_be_in_query = carrier == Carrier::Headers || request.method() == Method::GET;
         Some(is_valid && may_be_in_query && url.allows(request.method().as_str(), segments))
@@ -78,9 +78,14 @@ pub(super) fn check(
 }
 
 /// Returns the URL that the request describes. Its project is the one that the request works on.
-fn presented_url(request: &Request, carrier: Carrier, identifying_query: Option<&str>) -> Option<SignedUrl> {
+fn presented_url(
+    request: &Request,
+    carrier: Carrier,
+    identifying_query: Option<&str>,
+    settings: &Settings,
+) -> Option<SignedUrl> {
     let list = |part: &'static Part| Some(carrier.part(request, part)?.split(',').map(str::to_owned).collect());
-    let (project, _) = identity::project(request.headers(), identifying_query).ok()??;
+    let (project, _) = identity::project(request.headers(), identifying_query, settings).ok()??;
     let expiry = carrier.part(request, &EXPIRY)?.parse().ok()?;
     SignedUrl::new(list(&PATHS)?, list(&METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
 }

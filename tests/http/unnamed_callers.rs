@@ -1,0 +1,104 @@
+//! Requests without a project or a client id, for use on a machine of one's own: `default_project`
+//! and `client_id = "optional"`.
+
+use super::*;
+use crate::support::events::Events;
+use crate::support::sukkal::CLIENT;
+
+const MESSAGES: &str = "/v2/queues/q/messages";
+const PAGE: &str = "https://app.example.com";
+
+/// Starts a server with a default project, an optional client id and an allowed origin, and returns
+/// that project.
+fn laptop() -> Project {
+    let project = format!("project-{}", Uuid::new_v4());
+    let options = [
+        ("SUKKAL_TRANSPORT__DEFAULT_PROJECT", project.as_str()),
+        ("SUKKAL_TRANSPORT__CLIENT_ID", "optional"),
+        ("SUKKAL_TRANSPORT__CORS_ORIGINS", PAGE),
+    ];
+    Project::of(&Arc::new(Server::start(&options)), &project)
+}
+
+fn post(api: &Project) -> RequestBuilder {
+    // A page may send this media type without a preflight.
+    api.bare(Method::POST, MESSAGES).header("Content-Type", "text/plain").body(r#"{"messages": [{"body": 1}]}"#)
+}
+
+#[tokio::test]
+async fn a_request_without_a_project_belongs_to_the_default_project() {
+    let api = laptop();
+    let bare = |path: &str| api.bare(Method::GET, path).header("Client-ID", CLIENT);
+    api.post_bodies("q", &[json!("ours")]).await;
+    let echo = format!("{MESSAGES}?echo=true");
+
+    assert_eq!(pick(&answered(bare(&echo), 200).await.json()["messages"], "body"), ["ours"]);
+    for name in ["X-Project-ID", "X-Tenant-Id", "X-Tenant"] {
+        assert_eq!(answered(bare(&echo).header(name, "other"), 200).await.json()["messages"], json!([]), "{name}");
+        refused(bare(&echo).header(name, ""), 400, "Empty project header not allowed").await;
+    }
+    let mut events = Events::open(bare(&echo)).await;
+    assert_eq!(events.bodies(1).await, ["ours"]);
+    let mut events = Events::open(bare(&format!("{echo}&project_id={}", api.id))).await;
+    assert_eq!(events.bodies(1).await, ["ours"]);
+    // Only an event stream or a signed URL names its project in the query.
+    let ordinary = answered(bare(&format!("{echo}&project_id=other")), 200).await;
+    assert_eq!(pick(&ordinary.json()["messages"], "body"), ["ours"]);
+}
+
+#[tokio::test]
+async fn a_request_without_a_client_id_is_a_client_of_its_own() {
+    let api = laptop();
+    let bare = |method, path: &str| api.bare(method, path).header("X-Project-ID", &api.id);
+    let message = json!({"messages": [{"body": 1}]});
+
+    answered(bare(Method::POST, MESSAGES).json(&message), 201).await;
+    answered(api.post(MESSAGES, &json!({"messages": [{"body": 2}]})), 201).await;
+
+    let seen = |page: Answer| pick(&page.json()["messages"], "body");
+    assert_eq!(seen(answered(bare(Method::GET, MESSAGES), 200).await), [1, 2]);
+    assert_eq!(seen(answered(api.get(MESSAGES), 200).await), [1]);
+    refused(bare(Method::GET, MESSAGES).header("Client-ID", "me"), 400, "Wrong UUID value").await;
+    refused(bare(Method::GET, MESSAGES).header("Client-ID", ""), 400, "Wrong UUID value").await;
+    let keyed = || bare(Method::POST, MESSAGES).json(&message).header("Idempotency-Key", "once");
+    refused(keyed(), 400, "Missing header value").await;
+    let first = answered(keyed().header("Client-ID", CLIENT), 201).await.text;
+    assert_eq!(answered(keyed().header("Client-ID", CLIENT), 201).await.text, first);
+}
+
+#[tokio::test]
+async fn claims_and_deletions_need_neither() {
+    let api = laptop();
+    answered(post(&api), 201).await;
+
+    let claim = answered(api.bare(Method::POST, "/v2/queues/q/claims"), 201).await.json();
+    let href = text(&claim["messages"][0]["href"]).to_owned();
+    answered(api.bare(Method::DELETE, &href), 204).await;
+    assert_eq!(api.stats("q").await["total"], 0);
+}
+
+/// Any page can let a browser send a `POST` without a preflight, even if it cannot read the
+/// response.
+#[tokio::test]
+async fn a_page_of_another_origin_gets_no_defaults() {
+    let api = laptop();
+    let own = api.server.sukkal.url("");
+
+    for origin in ["https://evil.example", "null", "http://127.0.0.1", "http://localhost:3000", ""] {
+        refused_to(post(&api), origin, "Missing header value").await;
+        refused_to(post(&api).header("Client-ID", CLIENT), origin, "Project-Id Missing").await;
+        refused_to(post(&api).header("X-Project-ID", &api.id), origin, "Missing header value").await;
+        // The page needs a preflight for these headers, so a browser would not send them.
+        let named = post(&api).header("Client-ID", CLIENT).header("X-Project-ID", "elsewhere");
+        answered(named.header("Origin", origin), 201).await;
+    }
+    assert_eq!(api.snapshot().await, json!([]));
+    for origin in [PAGE, &own] {
+        answered(post(&api).header("Origin", origin), 201).await;
+    }
+}
+
+async fn refused_to(request: RequestBuilder, origin: &str, title: &str) {
+    let answer = answered(request.header("Origin", origin), 400).await;
+    assert_eq!(answer.json()["title"], title, "{origin}: {answer:?}");
+}
