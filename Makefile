@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq shell-tools components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -35,6 +35,7 @@ run:
 
 	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:
 
+	  target/quick/sukkal message post hello 'Hello, world!'
 	  curl -i -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo' http://127.0.0.1:8888/v2/queues/hello/messages -d '{"messages": [{"body": "Hello, world!"}]}' -H 'Content-Type: application/json'
 	TEXT
 	wait -n
@@ -46,7 +47,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python node chromium
+unit: redis python node chromium shell-tools
 	@mkdir -p target
 	cargo test $(TEST_FEATURES) | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
@@ -56,7 +57,8 @@ docs:
 
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
 # with delayed messages, and five minutes of claims. Also a hundred power cuts (500 for the embedded
-# store, and 500 killed processes) and two thousand changes of the number of shards.
+# store, and 500 killed processes), two thousand changes of the number of shards, and redrives of 100,000
+# dead letters.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- feed_order:: --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive_claims::a_message --nocapture --test-threads 1
@@ -65,6 +67,7 @@ soak: redis
 	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wake_ups --nocapture --test-threads 1
 	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resharding --nocapture --test-threads 1
 	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::disconnected_waiters --nocapture --test-threads 1
+	SUKKAL_REDRIVEN=100000 cargo test --release $(TEST_FEATURES) --test main -- faults::redrive --nocapture --test-threads 1
 
 # Takes more than half an hour. The machine must be idle otherwise. Writes docs/performance.md. For a quick
 # run: cargo bench --bench versus -- --quick (with --only NAME for one measurement; post-64, list and
@@ -104,6 +107,10 @@ node:
 
 chromium:
 	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
+
+# What the transcripts of the command line use: jq for JSON, groff for the manual, openssl for TLS.
+shell-tools:
+	@for tool in jq groff openssl; do command -v $$tool > /dev/null || { $(INSTALL) $$tool; }; done
 
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }

@@ -6,23 +6,28 @@
 -- one reply.
 --
 -- ARGV  1 maximum number of messages    2 id of the new claim, which identifies a retry of this call
---       3 ttl (s)    4 grace (s)    5 shards that the claim prefers, in four digits each
+--       3 ttl (s)    4 grace (s)    5 shards that the claim prefers, in four digits each    6 id of
+--       the client that claims
 -- Returns {'due'} if due changes must be applied first. Otherwise returns one of these; the number
 --       is that of the dead letters to forward:
 --   {'none', number} if no message is available;
+--   {'paused', 0} if the queue is paused;
+--   {'repeated', number} if the claim exists, because this is a retry;
 --   {'moved', number} if all the next messages became dead letters, so that others may follow them;
---   {'claim', number, now, ttl, since, flags, entries ...}. Each message has one flag: '1' if this
---   is its first claim, else '0'.
-assert(#ARGV == 5, 'claim_create: 5 arguments')
-local limit, id, ttl, grace = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+--   {'claim', number, now, ttl, since, fence, flags, entries ...}. Each message has one flag: '1' if
+--   this is its first claim, else '0'.
+assert(#ARGV == 6, 'claim_create: 6 arguments')
+local limit, id, ttl, grace, client = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[6]
 
-if load_queue() then
+local is_due, is_paused, counters = load_queue('z', 'k')
+if is_due then
   return {'due'}
 end
 local policy = read_policy()
-local ttl_of_repeated, since, known_entries = read_claim(id)
-if ttl_of_repeated then
-  return claim_reply(outbox_length_of(policy), ttl_of_repeated, since, '', still_in_flight(known_entries))
+if redis.call('HEXISTS', claims, id) == 1 then
+  return {'repeated', outbox_length_of(policy)}
+elseif is_paused then
+  return {'paused', 0}
 end
 local deliverable, positions, all_moved = next_deliverable(limit, split_shards(ARGV[5]), policy)
 local outbox_length = outbox_length_of(policy)
@@ -42,5 +47,13 @@ redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
 if fairness() then
   put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
 end
-store_claim(id, ttl, claimed)
-return claim_reply(outbox_length, ttl, now, table.concat(is_first_claim), claimed)
+-- The first fence follows the last visible rank, and so the fences of a deleted queue of that name.
+local last_fence, claimed_before = last_visible, 0
+if counters then
+  last_fence, claimed_before = struct.unpack(CLAIM_COUNTERS, counters)
+end
+local fence = math.max(last_fence + 1, now)
+redis.call('HSET', queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
+store_claim(id, ttl, claimed, fence, client)
+redis.call('ZADD', claim_ids, '0', id)
+return claim_reply(outbox_length, ttl, now, fence, table.concat(is_first_claim), claimed)

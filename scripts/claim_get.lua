@@ -2,14 +2,14 @@
 --
 -- ARGV  1 claim id
 -- Returns {'due'} if due changes must be applied first; {'none', 0} if the claim is not live;
---       otherwise {'claim', 0, now, ttl, since, '', entries ...}.
+--       otherwise {'claim', 0, now, ttl, since, fence, '', entries ...}.
 assert(#ARGV == 1, 'claim_get: 1 argument')
 
 if load_queue() then
   return {'due'}
 end
-local ttl, since, entries = read_claim(ARGV[1])
+local ttl, since, entries, fence = read_claim(ARGV[1])
 if not ttl then
   return {'none', 0}
 end
-return claim_reply(0, ttl, since, '', still_in_flight(entries))
+return claim_reply(0, ttl, since, fence, '', still_in_flight(entries))

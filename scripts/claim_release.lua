@@ -17,6 +17,7 @@ end
 local _, _, claim_entries = read_claim(id)
 redis.call('ZREM', leases, id)
 redis.call('HDEL', claims, id)
+redis.call('ZREM', claim_ids, id)
 local entries_left = claim_entries and still_in_flight(claim_entries) or {}
 return_to_ready(entries_left, is_withdrawn and entry_before_claim or released_entry)
 if is_withdrawn and #entries_left > 0 then

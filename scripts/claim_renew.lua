@@ -2,14 +2,14 @@
 --
 -- ARGV  1 claim id    2 ttl from now on (s)    3 grace (s)
 -- Returns {'due'} if due changes must be applied first; {'none'} if the claim is not live;
---       otherwise {'done'}.
+--       otherwise {'done', the claim's fence}.
 assert(#ARGV == 3, 'claim_renew: 3 arguments')
 local id, ttl, grace = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 if load_queue() then
   return {'due'}
 end
-local known_ttl, _, entries = read_claim(id)
+local known_ttl, _, entries, fence, client = read_claim(id)
 if not known_ttl then
   return {'none'}
 end
@@ -21,6 +21,6 @@ if #entries_left > 0 then
   call_in_chunks('ZREM', in_flight, entries_left)
   call_in_chunks('ZADD', in_flight, by_rank(renewed))
 end
-store_claim(id, ttl, renewed)
+store_claim(id, ttl, renewed, fence, client)
 notify(0)
-return {'done'}
+return {'done', decimal(fence)}

@@ -7,14 +7,18 @@
 -- ARGV  1 maximum number of messages
 -- Returns {'due'}, with nothing popped, if due changes must be applied first. Otherwise returns one
 --       of these; the number is that of the dead letters to forward:
+--   {'paused', 0} if the queue is paused;
 --   {'moved', number} if all the next messages became dead letters, so that others may follow them;
 --   {'popped', number, now, the queue's epoch, shards of the messages in a fair queue, then for
 --   each message its entry and record}.
 assert(#ARGV == 1, 'message_pop: 1 argument')
 local limit = tonumber(ARGV[1])
 
-if load_queue() then
+local is_due, is_paused = load_queue('z')
+if is_due then
   return {'due'}
+elseif is_paused then
+  return {'paused', 0}
 end
 local policy = read_policy()
 local deliverable, positions, all_moved = next_deliverable(limit, {}, policy)

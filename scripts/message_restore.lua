@@ -1,5 +1,6 @@
 -- Restores popped messages that did not reach their client, unchanged and at their old positions,
--- unless the queue was deleted or purged since.
+-- unless the queue was deleted or purged since. They count as posted again, because they counted as
+-- deleted when they were popped.
 --
 -- ARGV  1 name by which a repeated call recognizes itself    2 how long that name is kept (s)    3
 --       the queue's epoch at the pop
@@ -33,6 +34,7 @@ redis.call('ZADD', ready, unpack(by_rank(entries)))
 if fair then
   put_into_shards(keys_of(entries), AVAILABLE, known_shards)
 end
+redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total + #entries))
 note_expirations(blocks)
 notify(#entries, lowest)
 return 'restored'

@@ -3,7 +3,7 @@
 -- outcomes, and releases delayed messages.
 --
 -- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
---       number of dead letters to forward}.
+--       number of dead letters to forward; id of a task that no process works on, or empty}.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
 local ENTRIES_MAX = 250
@@ -30,8 +30,11 @@ local function expire_leases()
     if #lease == CLAIM_BYTES then
       local row = rows[next_row]
       next_row = next_row + 1
-      for _, entry in ipairs(row and split(string.sub(row, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES) or {}) do
-        entries[#entries + 1] = entry
+      if row then
+        local _, _, _, _, next_byte = struct.unpack(CLAIM, row)
+        for _, entry in ipairs(split(string.sub(row, next_byte), IN_FLIGHT_BYTES)) do
+          entries[#entries + 1] = entry
+        end
       end
     else
       entries[#entries + 1] = string.sub(lease, #RETURNED + 1)
@@ -45,6 +48,7 @@ local function expire_leases()
     redis.call('ZREM', leases, unpack(released))
     if #ids > 0 then
       redis.call('HDEL', claims, unpack(released))
+      redis.call('ZREM', claim_ids, unpack(released))
     end
     return_to_ready(still_in_flight(entries), released_entry)
   end
@@ -62,7 +66,7 @@ local function visit_ranks(first, last, now_s)
       last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
     end
   end
-  local examined, earliest = 0, NEVER
+  local examined, earliest, expired_count = 0, NEVER, 0
   for i, set in ipairs({ready, in_flight, delayed}) do
     local expired = {}
     for _, entry in ipairs(found[i]) do
@@ -78,6 +82,10 @@ local function visit_ranks(first, last, now_s)
       examined = examined + 1
     end
     remove_messages(set, expired)
+    expired_count = expired_count + #expired
+  end
+  if expired_count > 0 then
+    redis.call('HINCRBY', queue, 'te', expired_count)
   end
   return last_visited, earliest, examined
 end
@@ -165,15 +173,16 @@ local function first_score(set)
 end
 
 -- Records when the next change is due: for operations on the queue, and for the janitor, which also
--- forwards dead letters and removes idempotency outcomes.
-local function schedule_next(outbox_length, has_more, more_expired)
+-- forwards dead letters, continues tasks and removes idempotency outcomes.
+local function schedule_next(outbox_length, lease_ends_at, has_more, more_expired)
   -- 0 and not now, because the clock may step back.
   local time = more_expired and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))
   end
-  time = math.min(time, first_score(idempotency_expirations), (outbox_length > 0 or has_more) and now or math.huge)
+  time = math.min(time, lease_ends_at, first_score(idempotency_expirations),
+    (outbox_length > 0 or has_more) and now or math.huge)
   redis.call('ZREM', due, hash_tag())
   if time < math.huge then
     redis.call('ZADD', due, decimal(time), hash_tag())
@@ -186,7 +195,7 @@ if not revision then
   if outbox_length == 0 then
     redis.call('ZREM', due, hash_tag())
   end
-  return {'absent', outbox_length}
+  return {'absent', outbox_length, ''}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
@@ -198,5 +207,6 @@ if fairness_packed and not fairness() then
   redis.call('HDEL', queue, 'f')
 end
 local has_more = more_leases or more_expired or more_released
-schedule_next(outbox_length, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length}
+local lease_ends_at, abandoned_task = first_task_lease()
+schedule_next(outbox_length, lease_ends_at, has_more or more_outcomes, more_expired)
+return {has_more and 'again' or 'done', outbox_length, abandoned_task}

@@ -1,10 +1,10 @@
--- Verifies that claims of a queue expire when they should, and that each key in a shard belongs to
--- a message. Changes nothing.
+-- Verifies that claims of a queue expire when they should and are listed, that each key in a shard
+-- belongs to a message, and that just the running tasks have a lease. Changes nothing.
 --
--- ARGV  1 'leases', 'claims' or 'shards'    2 where to continue, '0' at first    3 approximate
---       number to check
--- Returns {'checked', where to continue or empty, then for each finding a claim id or message key
---       and a text}.
+-- ARGV  1 'leases', 'claims', 'claim_ids', 'shards' or 'tasks'    2 where to continue, '0' at first
+--       3 approximate number to check
+-- Returns {'checked', where to continue or empty, then for each finding a claim id, message key or
+--       task id and a text}.
 assert(#ARGV == 3, 'queue_check_claims: 3 arguments')
 local part, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -32,15 +32,24 @@ if part == 'leases' then
   return reply
 end
 local found
-if part == 'shards' then
-  found = redis.call('ZSCAN', shards, from, 'COUNT', limit)
-else
+if part == 'tasks' then
+  found = redis.call('HSCAN', tasks, from, 'COUNT', limit)
+elseif part == 'claims' then
   found = redis.call('HSCAN', claims, from, 'COUNT', limit)
+else
+  found = redis.call('ZSCAN', part == 'claim_ids' and claim_ids or shards, from, 'COUNT', limit)
 end
 for i = 1, #found[2], 2 do
   local name = found[2][i]
   if part == 'claims' then
     expect(redis.call('ZSCORE', leases, name), name, 'never ends')
+    expect(redis.call('ZSCORE', claim_ids, name), name, 'is not listed')
+  elseif part == 'claim_ids' then
+    expect(redis.call('HEXISTS', claims, name) == 1, name, 'does not exist and is listed')
+  elseif part == 'tasks' then
+    local is_running = string.byte(found[2][i + 1]) == TASK_RUNNING
+    expect(is_running == (redis.call('HEXISTS', task_leases, name) == 1), name,
+      is_running and 'is running without a lease' or 'has ended and has a lease')
   else
     expect(redis.call('HEXISTS', messages, name) == 1, name, 'is in a shard and has no record')
   end

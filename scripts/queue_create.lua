@@ -25,6 +25,7 @@ if deleted and tonumber(version) <= tonumber(deleted) then
 end
 last_visible = math.max((tonumber(last_number) or 0) + 1, now)
 local first = decimal(last_visible)
-redis.call('HSET', queue, 'm', metadata, 'v', first, 's', version, 'c', first, 'e', first)
+redis.call('HSET', queue, 'm', metadata, 'v', first, 's', version, 'c', struct.pack(FEED_STATE, last_visible, 0),
+  'e', first)
 store_policy(policy)
 return {'created'}

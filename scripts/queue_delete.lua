@@ -13,7 +13,7 @@ assert(#ARGV == 2, 'queue_delete: 2 arguments')
 local orphaned_version, tombstone_ttl_s = ARGV[1], ARGV[2]
 
 load_queue()
-local version, last_dead_letter = unpack(redis.call('HMGET', queue, 's', 'o'))
+local version, last_dead_letter, counters = unpack(redis.call('HMGET', queue, 's', 'o', 'k'))
 local outbox_length = redis.call('LLEN', outbox)
 local last
 if not version then
@@ -21,9 +21,10 @@ if not version then
 elseif orphaned_version ~= '' then
   return {'', 0}
 else
-  last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_visible, now - 1)
-  redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, shards, tenants,
-    idempotency, idempotency_expirations)
+  local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
+  last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible, now - 1)
+  redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards,
+    tenants, idempotency, idempotency_expirations, tasks, task_leases)
   redis.call('EXPIRE', received, tombstone_ttl_s)
 end
 local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))

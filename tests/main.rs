@@ -13,6 +13,7 @@ mod documented;
 mod exclusive_claims;
 mod faults;
 mod feed_order;
+mod fence_recipes;
 mod http;
 mod resharding;
 mod tidy;

@@ -17,7 +17,7 @@ pub(crate) struct Request {
 }
 
 /// All requests.
-pub(crate) const REQUESTS: [Request; 21] = [
+pub(crate) const REQUESTS: [Request; 22] = [
     Request {
         name: "list-own-large",
         description: "list with `echo=false` over 520 own messages of 250 KB",
@@ -122,6 +122,11 @@ pub(crate) const REQUESTS: [Request; 21] = [
         name: "dead-letters",
         description: "claim that moves 20 dead letters of 250 KB",
         prepare: |stage, _| cases::move_dead_letters(stage).boxed(),
+    },
+    Request {
+        name: "redrive",
+        description: "redrive of 20,000 dead letters, until it is done",
+        prepare: |stage, quick| cases::redrive(stage, small(quick, 20_000), 1).boxed(),
     },
 ];
 

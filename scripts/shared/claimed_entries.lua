@@ -9,8 +9,9 @@ local function claimed_entries(entries, id, ttl, grace, deliveries_added)
   local claimed = {}
   for i, entry in ipairs(entries) do
     local count, own_ttl, end_s = delivery_of(entry)
-    local before = #entry == IN_FLIGHT_BYTES and delivery_before(entry)
-      or struct.pack(DELIVERY_STATE, count, own_ttl, end_s)
+    local before = #entry == FRESH_BYTES and FRESH_COUNT_AND_TTL .. string.sub(entry, END + 1)
+      or #entry == DELIVERED_BYTES and string.sub(entry, FRESH_BYTES + 1)
+      or delivery_before(entry)
     if deliveries_added > 0 then
       count = count % UNDELIVERED + deliveries_added
     end

@@ -1,23 +1,26 @@
 -- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, the time (µs) at
--- which its term started, and the in-flight entries of its messages. A message that was returned
--- with a delay has a lease of its own, named by RETURNED and its entry.
-local CLAIM = '>I4I8'
-local CLAIM_HEAD_BYTES = 12
+-- which its term started, its fence, the length and id of its client, and the in-flight entries of
+-- its messages. `claim_ids` has the ids in byte order, for lists. A message that was returned with a
+-- delay has a lease of its own, named by RETURNED and its entry.
+local CLAIM = '>I4I8I8I2c0'
 local RETURNED = '~'
+-- Field k of the queue: the last fence, and the number of messages that claims have taken so far.
+-- Both only grow, and survive a purge.
+local CLAIM_COUNTERS = '>I8I8'
 
--- Returns a claim's ttl, the time at which its term started, and the entries that it was given or
--- has renewed; nothing if the claim is not live.
+-- Returns a claim's ttl, the time at which its term started, the entries that it was given or has
+-- renewed, its fence and its client; nothing if the claim is not live.
 local function read_claim(id)
   local claim = redis.call('HGET', claims, id)
   if claim then
-    local ttl, since = struct.unpack(CLAIM, claim)
-    return ttl, since, split(string.sub(claim, CLAIM_HEAD_BYTES + 1), IN_FLIGHT_BYTES)
+    local ttl, since, fence, client, next_byte = struct.unpack(CLAIM, claim)
+    return ttl, since, split(string.sub(claim, next_byte), IN_FLIGHT_BYTES), fence, client
   end
 end
 
-local function store_claim(id, ttl, entries)
+local function store_claim(id, ttl, entries, fence, client)
   local end_us = now + ttl * 1000000
-  redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now) .. table.concat(entries))
+  redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now, fence, #client, client) .. table.concat(entries))
   redis.call('ZADD', leases, decimal(end_us), id)
   schedule_due(end_us)
 end
@@ -61,10 +64,10 @@ end
 -- Returns a claim as the reply of a script. `waiting` is the number of dead letters to forward.
 -- `is_first_claim` has one flag for each message of a new claim: '1' if it was never claimed
 -- before.
-local function claim_reply(waiting, ttl, since, is_first_claim, entries)
-  local reply = {'claim', waiting, decimal(now), ttl, decimal(since), is_first_claim}
-  for i, entry in ipairs(entries) do
-    reply[6 + i] = entry
-  end
-  return reply
+local function claim_reply(waiting, ttl, since, fence, is_first_claim, entries)
+  -- Formatting a number takes thousands of instructions, and in a new claim they are often equal.
+  local now_text = decimal(now)
+  local since_text = since == now and now_text or decimal(since)
+  local fence_text = fence == now and now_text or decimal(fence)
+  return {'claim', waiting, now_text, ttl, since_text, fence_text, is_first_claim, unpack(entries)}
 end

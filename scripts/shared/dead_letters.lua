@@ -6,9 +6,13 @@
 -- A message moves at most once per delivery: a dead letter that has not been delivered since it
 -- arrived is delivered first, whatever its count.
 --
--- In the outbox, a dead letter consists of its number, its delivery state, its entry, the length and
+-- Messages that a redrive moves take the same path. They become new messages, so their deliveries
+-- are not counted, and their time to live starts anew.
+--
+-- In the outbox, a message consists of its number, its delivery state, its entry, the length and
 -- name of the receiving queue, and its record. The delivery state is the claim count, the ttl (s) or
--- 0 for that of the record, and the end (s). src/storage/redis/dead_letters.rs reads it.
+-- 0 for that of the record, and the end (s). REDRIVEN is added to the length for a message that a
+-- redrive moves. src/storage/redis/dead_letters.rs reads it.
 local function is_dead_letter(entry, policy)
   if policy.dead_letter_queue == '' then
     return false
@@ -17,8 +21,9 @@ local function is_dead_letter(entry, policy)
   return count < UNDELIVERED and count >= policy.deliveries_max
 end
 
--- Moves available messages to the outbox.
-local function move_to_outbox(entries, policy)
+-- Moves available messages to the outbox: dead letters, or for a redrive the messages that go to
+-- these targets.
+local function move_to_outbox(entries, policy, targets)
   if #entries == 0 then
     return
   end
@@ -28,12 +33,18 @@ local function move_to_outbox(entries, policy)
   for i, entry in ipairs(entries) do
     if records[i] then
       local count, ttl, end_s = delivery_of(entry)
-      if policy.dead_letter_ttl > 0 then
-        ttl, end_s = policy.dead_letter_ttl, math.floor(now / 1000000) + 1 + policy.dead_letter_ttl
+      local target, flag, new_ttl = targets and targets[i] or policy.dead_letter_queue, 0, 0
+      if targets then
+        count, flag, new_ttl = 0, REDRIVEN, struct.unpack('>I4', records[i], RECORD_TTL + 1)
+      else
+        new_ttl = policy.dead_letter_ttl
+      end
+      if new_ttl > 0 then
+        ttl, end_s = new_ttl, math.floor(now / 1000000) + 1 + new_ttl
       end
       number = number + 1
-      packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, #policy.dead_letter_queue)
-        .. policy.dead_letter_queue .. records[i]
+      packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, flag + #target)
+        .. target .. records[i]
     end
   end
   -- Frees memory before anything grows, so that this works when the store is full.
@@ -42,6 +53,9 @@ local function move_to_outbox(entries, policy)
   if #packed > 0 then
     redis.call('RPUSH', outbox, unpack(packed))
     redis.call('HSET', queue, 'o', decimal(number))
+    if not targets then
+      redis.call('HINCRBY', queue, 'td', #packed)
+    end
   end
   -- If the driver fails to forward the dead letters, the janitor forwards them.
   redis.call('ZADD', due, 'LT', decimal(now), hash_tag())
@@ -52,6 +66,9 @@ end
 -- the messages and records the turns. storage/embedded/dead_letters.rs has the same rule.
 local function next_deliverable(limit, preferred, policy)
   local entries, positions = next_entries(limit, preferred)
+  if policy.dead_letter_queue == '' then
+    return entries, positions, false
+  end
   local deliverable, deliverable_positions, dead_letters = {}, {}, {}
   for i, entry in ipairs(entries) do
     if is_dead_letter(entry, policy) then

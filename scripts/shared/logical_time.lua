@@ -42,7 +42,7 @@ local function release_delayed(rank)
     redis.call('ZREM', delayed, unpack(released))
     redis.call('ZADD', ready, unpack(by_rank(released)))
     last_visible = math.max(last_visible, rank_of(released[#released]))
-    redis.call('HSET', queue, 'c', decimal(last_visible))
+    redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
     if fairness() then
       put_into_shards(keys_of(released), AVAILABLE, shards_of(keys_of(released)))
     end

@@ -65,16 +65,18 @@ local function free_ranks(from, count)
   end
 end
 
--- Returns ranks for `count` messages with this delay (s).
+-- Returns ranks for `count` messages with this delay (s), and counts the messages as posted.
 local function delayed_ranks(count, delay)
   raise_logical_time(last_visible + 1)
   local ranks = free_ranks(logical.time + delay * 1000000, count)
   schedule_due(ranks[1] - logical.offset)
   store_logical_time()
+  posted_total = posted_total + count
+  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
   return ranks
 end
 
--- Returns ranks for `count` messages that are visible at once.
+-- Returns ranks for `count` messages that are visible at once, and counts the messages as posted.
 local function visible_ranks(count)
   local rank = math.max(last_visible + 1, logical and logical.time or now)
   while logical and count_delayed(0, rank + count) > 0 do
@@ -84,7 +86,8 @@ local function visible_ranks(count)
     rank = math.max(last_visible + 1, logical.time)
   end
   last_visible = rank + count - 1
-  redis.call('HSET', queue, 'c', decimal(last_visible))
+  posted_total = posted_total + count
+  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
   local ranks = {}
   for i = 1, count do
     ranks[i] = rank + i - 1

@@ -2,10 +2,13 @@
 -- names:
 --   queue        hash  m metadata, p packed policy (policy.lua), v revision, u token of the last
 --                      update, s registration version, e epoch: changes when the queue is created
---                      or purged, c last visible rank, o last number of a dead letter, f sharding
---                      of a fair queue (fair.lua), l logical time while any message is delayed
---                      (logical_time.lua), d time (µs) before which nothing is due, x progress in
---                      a block of expirations (queue_apply_due.lua)
+--                      or purged, c last visible rank and total of posted messages (state.lua), o last
+--                      number of a dead letter, f sharding of a fair queue (fair.lua), l logical
+--                      time while any message is delayed (logical_time.lua), d time (µs) before
+--                      which nothing is due, x progress in a block of expirations
+--                      (queue_apply_due.lua), k last fence and number of claimed messages
+--                      (claims.lua), z present while the queue is paused, te and td totals of
+--                      expired and dead-lettered messages, absent for 0
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
@@ -13,15 +16,20 @@
 --   expirations  zset  blocks of ranks by the earliest second in which one of their messages may
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
---   claims       hash  claim id → its ttl, start of its term, its entries (claims.lua)
---   outbox       list  dead letters on their way to another queue (dead_letters.lua)
+--   claims       hash  claim id → its ttl, start of its term, fence, client, entries (claims.lua)
+--   claim_ids    zset  ids of live claims, for lists; all scores are 0
+--   outbox       list  dead letters and redriven messages on their way to another queue
+--                      (dead_letters.lua)
 --   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
 --   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
+--   tasks        hash  task id → its record (tasks.lua)
+--   task_leases  hash  id of a running task → the lease of the process that works on it
+--                      (task_lease.lua)
 --   idempotency, idempotency_expirations
 --                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
---   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank or
---                      number that it may have assigned
+--   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank,
+--                      fence or number that it may have assigned
 --   due          zset  of all queues in the slot: queues in which something is due, by that time
 --                      (µs) or an earlier one
 -- A message key is the rank (7 bytes, big-endian) and the nonce (5 bytes).

@@ -1,20 +1,27 @@
 -- Loads the fields of the queue that most operations need. Returns whether due changes must be
--- applied first: then the driver runs queue_apply_due and tries again.
-local revision, policy_packed, fairness_packed, last_visible, logical_packed
+-- applied first, and up to two further fields that are named. If changes are due, the driver runs
+-- queue_apply_due and tries again.
+local revision, policy_packed, fairness_packed, last_visible, posted_total, logical_packed
+-- The last visible rank and the total of posted messages. They are one field, because a post changes
+-- both.
+local FEED_STATE = '>I8I8'
 -- What fair.lua has read from `fairness_packed`; nil before that.
 local loaded_fairness
-local function load_queue()
-  local last_text, next_due_text
-  revision, policy_packed, fairness_packed, last_text, logical_packed, next_due_text =
-    unpack(redis.call('HMGET', queue, 'v', 'p', 'f', 'c', 'l', 'd'))
-  last_visible, next_due, loaded_fairness = tonumber(last_text) or 0, tonumber(next_due_text), nil
+local function load_queue(...)
+  local feed_state, next_due_text, one, other
+  revision, policy_packed, fairness_packed, feed_state, logical_packed, next_due_text, one, other =
+    unpack(redis.call('HMGET', queue, 'v', 'p', 'f', 'c', 'l', 'd', ...))
+  last_visible, posted_total, next_due, loaded_fairness = 0, 0, tonumber(next_due_text), nil
+  if feed_state then
+    last_visible, posted_total = struct.unpack(FEED_STATE, feed_state)
+  end
   if next_due and now >= next_due then
     return true
   elseif not logical_packed then
-    return false
+    return false, one, other
   end
   -- If the clock has stepped back, delayed messages are due at an earlier time of the clock than
   -- was recorded.
   local offset, last_time = struct.unpack(LOGICAL_TIME, logical_packed)
-  return now + offset < last_time
+  return now + offset < last_time, one, other
 end

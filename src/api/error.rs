@@ -252,7 +252,7 @@ impl Error {
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
             Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
-            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_)) => {
+            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_) | Broker::NoTask(_)) => {
                 (StatusCode::NOT_FOUND, "Not found")
             }
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),

@@ -80,10 +80,13 @@ impl SignedUrl {
 
     /// Returns whether the URL allows a request: its exact method, and its path or a prefix of the
     /// path. `segments` are the decoded segments of the path, so that the encoding of the path does
-    /// not matter.
+    /// not matter. No URL allows the list of claims, because the id of a claim gives access to its
+    /// messages.
     #[must_use]
     pub fn allows(&self, method: &str, segments: &[impl AsRef<str>]) -> bool {
-        self.methods.iter().any(|allowed| allowed == method) && self.paths.iter().any(|path| covers(path, segments))
+        self.methods.iter().any(|allowed| allowed == method)
+            && self.paths.iter().any(|path| covers(path, segments))
+            && !lists_claims(method, segments)
     }
 
     /// Returns the paths, sorted.
@@ -127,6 +130,13 @@ fn is_path(text: &str) -> bool {
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// Returns whether a request lists the claims of a queue. `HEAD` reaches the same operation as
+/// `GET`.
+fn lists_claims(method: &str, segments: &[impl AsRef<str>]) -> bool {
+    let is_read = ["GET", "HEAD"].contains(&method);
+    is_read && matches!(segments, [_v2, _queues, _name, claims] if claims.as_ref() == "claims")
 }
 
 /// Returns whether the segments begin with all segments of the path.

@@ -36,6 +36,11 @@ pub enum Action {
     ShareQueue,
     /// `queues:purge`
     PurgeQueue,
+    /// Pauses the delivery of a queue's messages. Zaqar has neither the operation nor a policy for
+    /// it.
+    PauseQueue,
+    /// Resumes the delivery of a queue's messages, as above.
+    ResumeQueue,
     /// `messages:create`
     PostMessages,
     /// `messages:get_all`
@@ -56,12 +61,25 @@ pub enum Action {
     CreateClaim,
     /// `claims:get`
     GetClaim,
+    /// Lists the claims of a queue. Zaqar has neither the operation nor a policy for it.
+    ListClaims,
     /// `claims:update`
     RenewClaim,
     /// Returns one message of a claim. Zaqar has neither the operation nor a policy for it.
     ReturnMessage,
     /// `claims:delete`
     ReleaseClaim,
+    /// Lists all projects. Zaqar has neither the operation nor a policy for it.
+    ListProjects,
+    /// Starts a task that moves messages to other queues. Zaqar has neither the operation nor a
+    /// policy for it.
+    Redrive,
+    /// Lists the tasks of a queue.
+    ListTasks,
+    /// Shows a task.
+    GetTask,
+    /// Stops or removes a task.
+    DeleteTask,
     /// `ping:get`
     Ping,
     /// `health:get`
@@ -74,6 +92,8 @@ pub enum Action {
     WithdrawClaim,
     /// Stores popped messages again that were not delivered.
     RestoreMessages,
+    /// Does the steps of a task.
+    RunTask,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues,
 }
@@ -200,10 +220,11 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
     caller.as_client().ok_or(Error::Forbidden)
 }
 
-/// The policy: clients may do everything but check the health, which needs the role of operators.
+/// The policy: clients may do everything but check the health and list projects, which need the role
+/// of operators.
 fn is_allowed(caller: &Caller, action: Action) -> bool {
     match caller {
-        Caller::Client(client) => action != Action::CheckHealth || client.is_admin(),
+        Caller::Client(client) => ![Action::CheckHealth, Action::ListProjects].contains(&action) || client.is_admin(),
         Caller::Anonymous => [Action::ProbeStore, Action::ReadMetrics].contains(&action),
         Caller::System => true,
     }
@@ -221,9 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn only_operators_may_check_the_health() {
-        assert!(is_allowed(&client(&["member", "Admin"]), Action::CheckHealth));
-        assert!(!is_allowed(&client(&["member"]), Action::CheckHealth));
+    fn only_operators_may_check_the_health_and_list_projects() {
+        for action in [Action::CheckHealth, Action::ListProjects] {
+            assert!(is_allowed(&client(&["member", "Admin"]), action));
+            assert!(!is_allowed(&client(&["member"]), action));
+        }
         assert!(is_allowed(&client(&[]), Action::DeleteQueue));
     }
 

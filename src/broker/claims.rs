@@ -1,12 +1,12 @@
 //! Operations on claims.
 
-use super::access::{Access, AdmittedStore};
+use super::access::{Access, AdmittedStore, require_client};
 use super::range::check_range;
 use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Shard, Tenant, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Taken, Tenant, Term};
 use crate::storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
@@ -42,14 +42,15 @@ pub struct ClaimRequest {
 }
 
 impl Broker {
-    /// Claims the next available messages. Returns `None` if there are none, and none becomes
-    /// available while the caller waits.
+    /// Claims the next available messages. Takes nothing if there are none, and none becomes
+    /// available while the caller waits. A queue that is paused has none.
     pub async fn create_claim(
         &self,
         caller: &Caller,
         queue: QueueId,
         request: ClaimRequest,
-    ) -> Result<Option<Undelivered<Claim>>, Error> {
+    ) -> Result<Taken<Undelivered<Claim>>, Error> {
+        let client = require_client(caller)?.id.clone();
         let access = self.store.authorize(caller, Action::CreateClaim, &queue)?;
         let limit = match request.limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
@@ -61,7 +62,7 @@ impl Broker {
             Some(preference) => preferred(&access, &queue, preference).await?,
             None => Vec::new(),
         };
-        let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer };
+        let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer, client };
         let claim = |store| {
             let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
             self.run_to_completion(async move { this.claim_once(store, &queue, new, !wait.is_zero()).await })
@@ -75,10 +76,12 @@ impl Broker {
         queue: &QueueId,
         new: NewClaim,
         is_returnable: bool,
-    ) -> Result<Option<Undelivered<Claim>>, Error> {
+    ) -> Result<Taken<Undelivered<Claim>>, Error> {
         let new = NewClaim { limit: self.encryption.claimable(&store, queue, new.limit).await?, ..new };
-        let Some(claim) = store.create_claim(queue, &new).await? else {
-            return Ok(None);
+        let claim = match store.create_claim(queue, &new).await? {
+            Taken::Messages(claim) => claim,
+            Taken::Nothing => return Ok(Taken::Nothing),
+            Taken::Paused => return Ok(Taken::Paused),
         };
         drop(store);
         // Also if the claim is withdrawn later: its messages are never claimed for the first time
@@ -87,7 +90,7 @@ impl Broker {
         let return_guard =
             if is_returnable { ReturnGuard::of_claim(self, queue, claim.id) } else { ReturnGuard::none() };
         let value = self.decrypt_claim(queue, claim).await?;
-        Ok(Some(Undelivered { value, return_guard }))
+        Ok(Taken::Messages(Undelivered { value, return_guard }))
     }
 
     /// Returns the claim with its messages decrypted, or withdraws the claim if one cannot be
@@ -119,8 +122,29 @@ impl Broker {
         Ok(claim)
     }
 
-    /// Renews the claim: its term begins again, for all messages that it still holds.
-    pub async fn renew_claim(&self, caller: &Caller, queue: QueueId, id: &str, term: TermDraft) -> Result<(), Error> {
+    /// Returns a page of the queue's live claims after an id, in the order of their ids. It is empty
+    /// only at the end of the list. A queue that does not exist has no claims.
+    pub async fn list_claims(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: Option<i64>,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let access = self.store.authorize(caller, Action::ListClaims, queue)?;
+        let limit = self.check_page_limit(limit)?;
+        Ok(access.admit().await?.list_claims(queue, after, limit).await?)
+    }
+
+    /// Renews the claim: its term begins again, for all messages that it still holds. Returns its
+    /// fence.
+    pub async fn renew_claim(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        term: TermDraft,
+    ) -> Result<Fence, Error> {
         let access = self.store.authorize(caller, Action::RenewClaim, &queue)?;
         // Only the creation of a claim has a minimum grace.
         let term = self.check_term(term, 0)?;
@@ -130,10 +154,8 @@ impl Broker {
             store.ping().await?;
             return Err(missing);
         };
-        match self.run_to_completion(async move { store.renew_claim(&queue, id, term).await }).await? {
-            ClaimOutcome::Done => Ok(()),
-            ClaimOutcome::Gone => Err(missing),
-        }
+        let renewed = self.run_to_completion(async move { store.renew_claim(&queue, id, term).await }).await?;
+        renewed.ok_or(missing)
     }
 
     /// Returns one message of a live claim to the queue, if the claim still holds it. The message

@@ -25,7 +25,7 @@ pub enum Error {
     /// The value of a reserved metadata key is not valid.
     #[error("{0}")]
     Metadata(#[from] InvalidMetadata),
-    /// The change cannot be applied to the queue's metadata.
+    /// The change cannot be applied to the queue's metadata, or a task of the queue is running.
     #[error("{0}")]
     Conflict(String),
     /// The queue does not exist, and the operation requires it.
@@ -37,6 +37,9 @@ pub enum Error {
     /// The claim does not exist or has expired.
     #[error("{0}")]
     NoClaim(String),
+    /// The task does not exist.
+    #[error("{0}")]
+    NoTask(String),
     /// The message is claimed, and the request to delete it does not name its claim.
     #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
     Claimed,

@@ -51,7 +51,7 @@ impl Broker {
         let access = self.store.authorize(&Caller::System, Action::DeleteOldHealthQueues, own.project())?;
         let store = access.admit().await?;
         let revision = store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
-        let left = QueueListing { after: None, name_part: None, examined_max: LEFT_QUEUES_MAX };
+        let left = QueueListing { after: None, name_prefix: None, name_part: None, examined_max: LEFT_QUEUES_MAX };
         for (name, old) in store.list_queues(own.project(), &left).await?.queues {
             if old.revision.0 + LEFT_QUEUE_AGE_US_MIN < revision {
                 let old = QueueId::new(own.project().clone(), name).expect("the id is short");
@@ -86,7 +86,7 @@ impl Broker {
         })
         .await;
         let claiming = run("claim_messages", async {
-            claim = self.create_claim(caller, queue.clone(), wanted).await?.map(|claim| claim.value);
+            claim = self.create_claim(caller, queue.clone(), wanted).await?.messages().map(|claim| claim.value);
             Ok(())
         })
         .await;

@@ -11,8 +11,11 @@ pub mod feed;
 mod filter_turns;
 pub mod health;
 pub mod messages;
+pub mod projects;
 pub mod queues;
 mod range;
+mod summaries;
+pub mod tasks;
 pub mod undelivered;
 mod waiting;
 
@@ -63,6 +66,7 @@ pub struct Parts {
     filter_turns: FilterTurns,
     waiting: Waiting,
     streams: ProjectQuota,
+    redrives: ProjectQuota,
     /// The last probe of the store, which may still be running.
     last_probe: Mutex<Option<Probe>>,
 }
@@ -92,6 +96,7 @@ impl Broker {
             store: GuardedStore::new(store, Duration::from_secs(limits.max_queueing.into())),
             waiting: Waiting::new(&limits),
             streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
+            redrives: ProjectQuota::new("running redrives", limits.max_redrives_per_project),
             limits,
             metrics,
             known_queues: Cache::new(KNOWN_QUEUES_MAX),

@@ -7,7 +7,7 @@ use super::access::require_client;
 use super::range::check_range;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Creation, Metadata, Queue, QueueId, QueueName, Stats, WithWarnings};
+use crate::domain::{Creation, Metadata, Queue, QueueId, QueueName, Stats, Summary, WithWarnings};
 use crate::storage::{self, QueueListing, UpdateOutcome};
 
 /// Maximum number of attempts to change a queue that other requests change at the same time. Each
@@ -26,17 +26,32 @@ pub struct QueueQuery {
     pub after: Option<String>,
     /// Maximum number of queues; `None` for the service's default.
     pub limit: Option<i64>,
+    /// Only queues whose names begin with this text.
+    pub name_prefix: Option<String>,
     /// Only queues whose names contain this text.
     pub name: Option<String>,
     /// Only queues whose metadata has all these keys with these values.
     pub metadata: Vec<(String, Value)>,
+    /// Whether the queues have statistics.
+    pub with_stats: bool,
+}
+
+/// A queue of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedQueue {
+    /// The name of the queue.
+    pub name: QueueName,
+    /// Metadata set by the owner.
+    pub metadata: Metadata,
+    /// Statistics, if the query asked for them.
+    pub stats: Option<Summary>,
 }
 
 /// A page of a project's queues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListedQueues {
     /// The queues, in byte order of their names.
-    pub queues: Vec<(QueueName, Metadata)>,
+    pub queues: Vec<ListedQueue>,
     /// The marker of the next page; `None` for an empty page at the end of the list. An empty page
     /// has a marker if the request has examined the maximum number of names.
     pub next: Option<String>,
@@ -129,6 +144,7 @@ impl Broker {
 
     /// Returns a page of the project's queues by name. It examines a bounded number of names in
     /// small steps, so a page may be shorter than its limit, or empty, although more queues match.
+    /// Lists of one project that have filters or statistics run one after another.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListQueues, project)?;
@@ -136,17 +152,18 @@ impl Broker {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
             None => self.limits.queues_per_page(),
         } as usize;
-        let turn = query.has_filter().then(|| self.filter_turns.of(project));
+        let turn = (query.has_filter() || query.with_stats).then(|| self.filter_turns.of(project));
         let _turn = match &turn {
             Some(turn) => Some(turn.lock().await),
             None => None,
         };
-        let mut page: Vec<(QueueName, Metadata)> = Vec::new();
+        let mut page: Vec<ListedQueue> = Vec::new();
         let (mut after, mut left) = (query.after.clone(), NAMES_PER_REQUEST_MAX);
         while left > 0 {
             let step = if query.has_filter() { NAMES_PER_STEP } else { NAMES_PER_STEP.min(limit - page.len()) };
             let listing = QueueListing {
                 after: after.as_deref(),
+                name_prefix: query.name_prefix.as_deref(),
                 name_part: query.name.as_deref(),
                 examined_max: step.min(left),
             };
@@ -154,15 +171,33 @@ impl Broker {
             let examined = store.list_queues(project, &listing).await?;
             left -= listing.examined_max;
             let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
-            page.extend(matching.map(|(name, queue)| (name, queue.metadata)).take(limit - page.len()));
+            let listed = matching.map(|(name, queue)| ListedQueue { name, metadata: queue.metadata, stats: None });
+            page.extend(listed.take(limit - page.len()));
             after = examined.reached;
             if page.len() == limit || after.is_none() {
-                after = page.last().map(|(name, _)| name.to_string());
+                after = page.last().map(|queue| queue.name.to_string());
                 break;
             }
             yield_now().await;
         }
-        Ok(ListedQueues { queues: page, next: after })
+        let mut page = ListedQueues { queues: page, next: after };
+        if query.with_stats {
+            self.add_stats(caller, project, &mut page).await?;
+        }
+        Ok(page)
+    }
+
+    /// Pauses the queue: claims and pops get no messages until it is resumed. Creates the queue if
+    /// it does not exist.
+    pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::PauseQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.pause_queue(&queue).await?) }).await
+    }
+
+    /// Resumes the queue. Requests that wait for its messages get them.
+    pub async fn resume_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::ResumeQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.resume_queue(&queue).await?) }).await
     }
 
     /// Deletes all messages of the queue, including claimed ones, and its claims.
@@ -226,6 +261,7 @@ mod tests {
             max_queueing: 1,
             max_waits_per_project: 1,
             max_streams_per_project: 1,
+            max_redrives_per_project: 1,
             max_messages_per_claim_or_pop: 1,
             max_messages_per_page: 1,
         };

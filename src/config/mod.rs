@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use self::bind::Bind;
 pub use self::error::Error;
+pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
 use crate::domain::{ClientIdRule, Limits, ProjectId, Secret, WebOrigins};
 use crate::storage::StoreUri;

@@ -2,6 +2,9 @@
 
 const PREFIX: &str = "SUKKAL_";
 const SECTION_SEPARATOR: &str = "__";
+/// The variables of the command line, which is a client of the service. They are not options.
+const CLIENT: [&str; 8] =
+    ["CLIENT_ID", "CONTEXT", "CREDENTIALS", "CREDENTIALS_FILE", "JSON", "PROJECT", "RETRY", "URL"];
 /// Maximum number of wrong, missing or extra characters in a name for which an option is suggested.
 const TYPOS_MAX: usize = 3;
 
@@ -12,10 +15,14 @@ pub(super) fn variable_of(option: &str) -> String {
 }
 
 /// Returns the option name of an environment variable, which may not exist. Returns `None` for a
-/// variable of another program.
+/// variable of another program or of the command line.
 pub(super) fn option_of(variable: &str, value: &str) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?;
-    if is_service_discovery(name, value) { None } else { Some(name.to_lowercase().replacen(SECTION_SEPARATOR, ".", 1)) }
+    if CLIENT.contains(&name) || is_service_discovery(name, value) {
+        None
+    } else {
+        Some(name.to_lowercase().replacen(SECTION_SEPARATOR, ".", 1))
+    }
 }
 
 /// Returns whether Kubernetes or Docker sets this variable for a service whose name begins with

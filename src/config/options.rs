@@ -10,7 +10,8 @@ use super::file::{Entry, Position};
 use super::names::{nearest, option_of, variable_of};
 use super::rules::{LOWER_AND_UPPER, RULES, SECRET_BYTES_MIN, ValueRule};
 
-const DEFAULTS: &str = include_str!("../../config/default.toml");
+/// The default file: every option with its default value and an explanation.
+pub const EXPLAINED_DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// All options by name with section, such as `transport.max_wait`.
 pub(super) struct Options(BTreeMap<String, Setting>);
@@ -32,7 +33,7 @@ enum Source {
 
 impl Options {
     pub(super) fn defaults() -> Self {
-        let file: Table = DEFAULTS.parse().expect("the default file is valid");
+        let file: Table = EXPLAINED_DEFAULTS.parse().expect("the default file is valid");
         let default_of = |name: &str| {
             let (section, key) = name.split_once('.').unwrap_or(("", name));
             if section.is_empty() { file.get(key) } else { file.get(section)?.get(key) }
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn every_option_of_the_default_file_has_a_rule() {
-        let file: Table = DEFAULTS.parse().unwrap();
+        let file: Table = EXPLAINED_DEFAULTS.parse().unwrap();
         let mut names = Vec::new();
         for (name, value) in &file {
             match value {

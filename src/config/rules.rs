@@ -84,6 +84,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_wait", ValueRule::Integer(0, HOUR_S, "seconds")),
     ("transport.max_waits_per_project", CONNECTIONS),
     ("transport.max_streams_per_project", CONNECTIONS),
+    ("transport.max_redrives_per_project", CONNECTIONS),
     ("transport.max_queueing", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
     ("transport.stream_heartbeat", ValueRule::Integer(1, HOUR_S, "seconds")),
     ("transport.max_queue_metadata", BYTES),

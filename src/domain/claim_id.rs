@@ -4,8 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// Id of a claim: a random UUID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Id of a claim: a random UUID. Ids are ordered by their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {

@@ -67,6 +67,12 @@ impl ClientId {
         Self(Uuid::new_v4().to_string().into())
     }
 
+    /// Returns the id with this text, as a store keeps it.
+    #[must_use]
+    pub fn from_store(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

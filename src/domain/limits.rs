@@ -50,6 +50,8 @@ pub struct Limits {
     pub max_waits_per_project: u32,
     /// Maximum number of event streams of one project at the same time.
     pub max_streams_per_project: u32,
+    /// Maximum number of redrives of one project that run at the same time.
+    pub max_redrives_per_project: u32,
     /// Maximum time that a request may wait for admission to the store.
     pub max_queueing: u32,
     /// Maximum number of messages that one request may claim or pop.

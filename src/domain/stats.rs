@@ -1,4 +1,4 @@
-//! The number of messages in a queue, in total and for each shard.
+//! The number of messages in a queue, in total and for each shard, and the totals of its past.
 
 use super::{Message, Shard, Tenant};
 
@@ -41,6 +41,45 @@ pub struct Holding {
     pub claimed: u64,
     /// Time since the oldest available message became available, in whole seconds.
     pub oldest_age_s: Option<u64>,
+}
+
+/// A queue in short, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The messages of the queue.
+    pub messages: Holding,
+    /// Whether the queue is paused, so that claims and pops get no messages.
+    pub is_paused: bool,
+    /// Totals since the queue was created.
+    pub totals: Totals,
+}
+
+/// Numbers of messages since a queue was created. They never fall while the queue exists.
+///
+/// Every message that was posted is in the queue, or was deleted, has expired or was dead-lettered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages that were posted, dead letters that have arrived, and popped messages that were
+    /// restored because they did not reach their client.
+    pub posted: u64,
+    /// Messages that claims have taken; a message counts once for each claim.
+    pub claimed: u64,
+    /// Messages that were deleted, popped, purged or moved away by a redrive.
+    pub deleted: u64,
+    /// Messages that have expired.
+    pub expired: u64,
+    /// Messages that have left for the dead-letter queue.
+    pub dead_lettered: u64,
+}
+
+impl Totals {
+    /// Returns these totals with `deleted`, which is not counted when it happens: every message that
+    /// is not among the `present` ones of the queue, and ended in no other way, was deleted.
+    #[must_use]
+    pub fn with_deleted(self, present: u64) -> Self {
+        let others = self.expired + self.dead_lettered + present;
+        Self { deleted: self.posted.saturating_sub(others), ..self }
+    }
 }
 
 impl Details {

@@ -3,10 +3,14 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
+
+/// Maximum number of messages of the claims on one page of a list of claims. A single claim may
+/// exceed it.
+pub(super) const LISTED_MESSAGES_MAX: usize = 1_000;
 
 /// Stores claims. At any time, a message is under at most one claim.
 #[async_trait]
@@ -14,7 +18,7 @@ pub trait ClaimStore: Send + Sync {
     /// Claims up to `new.limit` of the next available messages in one atomic step, and fewer if
     /// they are large.
     ///
-    /// Returns `None` if no message is available. When the claim expires or is released, the
+    /// Takes nothing if no message is available or the queue is paused. When the claim expires or is released, the
     /// messages that it still holds become available again at their original positions. A message
     /// that would expire before the claim lives until the claim's time to live and grace have
     /// passed.
@@ -28,16 +32,33 @@ pub trait ClaimStore: Send + Sync {
     /// does not advance the rotation. After [`PREFERRED_IN_A_ROW_MAX`] such claims in a row, the
     /// next one is served as if it had no preference.
     ///
+    /// The claim has a fence above those of all earlier claims of the queue: one more than the last
+    /// one, or the time in microseconds since 1970 if that is higher. Fences continue to rise after
+    /// a purge, and in a queue that is created again.
+    ///
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
     /// crashes in between.
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error>;
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
 
-    /// Restarts a live claim with this term, for all messages that it still holds.
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error>;
+    /// Returns the next live claims after this id, at most `limit` of them, in byte order of their
+    /// ids. `None` starts with the first one.
+    ///
+    /// The page is empty only if no further claim is live. It may be shorter than the limit, because
+    /// the number of messages on a page is bounded.
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error>;
+
+    /// Restarts a live claim with this term, for all messages that it still holds. Returns the
+    /// claim's fence, which stays the same, or `None` if the claim is not live.
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error>;
 
     /// Returns one message of a live claim to the queue. Has no effect on a message that the claim
     /// does not hold.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::error::Error;
 use crate::domain::{
     ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Queue, QueueId, Rank, Revision, Scope, Stats,
+    Taken,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -71,12 +72,14 @@ pub trait MessageStore: Send + Sync {
     /// Returns the next available messages, at most `limit` of them, and deletes them in the same
     /// atomic step.
     ///
+    /// Takes nothing if no message is available or the queue is paused.
+    ///
     /// The messages are those that a claim would return, and fewer than `limit` if they are large.
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead, as in a claim.
     ///
     /// If the reply to a pop is lost, its outcome is unknown, so the driver does not repeat it.
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error>;
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error>;
 
     /// Restores popped messages that did not reach their client. They are unchanged, and have their
     /// original positions and shards.

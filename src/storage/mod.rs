@@ -21,22 +21,37 @@ mod messages;
 mod queues;
 mod record;
 pub mod redis;
+mod redrive;
 mod service_rate;
+mod task_lease;
+mod task_record;
+mod tasks;
 mod uri;
 pub mod watch;
 mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit};
+use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
-pub use queues::{QueueListing, QueuePage, QueueStore, UpdateOutcome};
+use queues::SUMMARY_DUE_STEPS_MAX;
+pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
+pub use redrive::run_redrive;
+pub use task_lease::{LeaseFence, TaskLeases};
+pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
 
 /// A complete store.
-pub trait Driver: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl {}
+pub trait Driver:
+    QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl
+{
+}
 
-impl<T: QueueStore + MessageStore + ClaimStore + WatchStore + Maintenance + AdmissionControl> Driver for T {}
+impl<T: QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl>
+    Driver for T
+{
+}

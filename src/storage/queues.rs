@@ -3,7 +3,11 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision};
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+
+/// Maximum number of steps of due changes that [`QueueStore::summarize_queues`] applies to queues
+/// other than the first one. A step covers some hundreds of messages.
+pub(super) const SUMMARY_DUE_STEPS_MAX: usize = 64;
 
 /// Stores queues and their metadata.
 #[async_trait]
@@ -27,6 +31,16 @@ pub trait QueueStore: Send + Sync {
     /// A queue with a million messages takes no longer than a queue with one message.
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error>;
 
+    /// Pauses the queue, and creates it with default metadata if it does not exist. Until the queue
+    /// is resumed or deleted, claims and pops get no messages: none is handed out after this has
+    /// returned. All other operations work as usual, and a purge does not end the pause. Has no
+    /// effect if the queue is paused.
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error>;
+
+    /// Resumes the queue, and notifies waiters of its available messages. Has no effect if the
+    /// queue is not paused or does not exist.
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error>;
+
     /// Examines the next queue names of the project in byte order, and returns the queues that
     /// match the listing.
     ///
@@ -36,6 +50,20 @@ pub trait QueueStore: Send + Sync {
 
     /// Returns the number of queues of the project.
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error>;
+
+    /// Returns a summary of each of the first queues, in the given order, each as of a moment of its
+    /// own. A queue that does not exist is empty.
+    ///
+    /// The first queue is always included. The others are included up to the one for which this call
+    /// would have to apply too many due changes.
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error>;
+
+    /// Examines the next projects after `after`, at most `examined_max`, and returns those that have
+    /// queues.
+    ///
+    /// The projects have a fixed order. Ids that consist of letters, digits, `_`, `-` and `.` are in
+    /// byte order.
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error>;
 }
 
 /// The result of a metadata update.
@@ -52,6 +80,8 @@ pub enum UpdateOutcome {
 pub struct QueueListing<'a> {
     /// Only queues whose names follow this text in byte order.
     pub after: Option<&'a str>,
+    /// Only queues whose names begin with this text. Other names are not examined.
+    pub name_prefix: Option<&'a str>,
     /// Only queues whose names contain this text.
     pub name_part: Option<&'a str>,
     /// Maximum number of names to examine; not 0.
@@ -59,9 +89,10 @@ pub struct QueueListing<'a> {
 }
 
 impl QueueListing<'_> {
-    /// Returns whether the name contains the text that the listing asks for.
+    /// Returns whether the name has the prefix and contains the text that the listing asks for.
     pub(super) fn includes(&self, name: &str) -> bool {
-        self.name_part.is_none_or(|part| name.contains(part))
+        self.name_prefix.is_none_or(|prefix| name.starts_with(prefix))
+            && self.name_part.is_none_or(|part| name.contains(part))
     }
 }
 
@@ -72,4 +103,13 @@ pub struct QueuePage {
     pub queues: Vec<(QueueName, Queue)>,
     /// The last name examined, from which the listing continues; `None` at the end of the list.
     pub reached: Option<String>,
+}
+
+/// The result of one step of a listing of projects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProjectPage {
+    /// The projects that have queues, with the number of their queues.
+    pub projects: Vec<(ProjectId, u64)>,
+    /// The last project examined, from which the listing continues; `None` at the end of the list.
+    pub reached: Option<ProjectId>,
 }

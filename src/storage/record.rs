@@ -22,13 +22,14 @@ use serde_json::{Map, Value};
 
 use super::entry::Entry;
 use super::error::Error;
-use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin};
+use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin, QueueName};
 
 /// First bytes of a record: the markers of the array, the version and a `u32`.
 const HEAD: [u8; 3] = [0x93, 0x04, 0xce];
 /// First bytes of the record of a dead letter.
 const DEAD_LETTER_HEAD: [u8; 3] = [0x95, 0x04, 0xce];
-const TTL: std::ops::Range<usize> = 3..BODY;
+/// Bytes of the time to live.
+pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
 /// Flag of a policy: the queue delays messages.
@@ -64,10 +65,29 @@ pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64)
 pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s: u32) -> Result<Bytes, Error> {
     let parts = Parts::read(origin.id, record)?;
     let created_s = parts.origin.map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| created_s);
+    Ok(with_origin(ttl_s, &parts.body, origin, created_s))
+}
+
+/// Returns the record of a message that a redrive moves at this time, in seconds. It keeps its
+/// origin and its time to live, which starts anew.
+pub(super) fn redriven(id: MessageId, record: &Bytes, now_s: u64) -> Result<Bytes, Error> {
+    let parts = Parts::read(id, record)?;
+    Ok(match parts.origin {
+        Some((origin, _)) => with_origin(parts.ttl_s, &parts.body, &origin, now_s),
+        None => record.clone(),
+    })
+}
+
+/// Returns the name of the queue from which a message came; `None` if it is not a dead letter.
+pub(super) fn origin_queue(id: MessageId, record: &Bytes) -> Result<Option<QueueName>, Error> {
+    Ok(Parts::read(id, record)?.origin.map(|(origin, _)| origin.queue))
+}
+
+fn with_origin(ttl_s: u32, body: &[u8], origin: &Origin, created_s: u64) -> Bytes {
     let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
     let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
     let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
-    Ok([&DEAD_LETTER_HEAD, &ttl_s.to_be_bytes()[..], &parts.body, &origin, &created].concat().into())
+    [&DEAD_LETTER_HEAD, &ttl_s.to_be_bytes()[..], body, &origin, &created].concat().into()
 }
 
 /// Returns the time to live in a record, in seconds.

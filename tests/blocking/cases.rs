@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::stage::{Stage, ok, posting};
 use crate::support::sukkal::Api;
@@ -137,7 +138,8 @@ pub(crate) async fn list_beside_dense(stage: &Stage, count: usize) -> Action {
     if let Some(redis) = &stage.redis {
         let ahead = SystemTime::now() + Duration::from_secs(3_600);
         let rank = ahead.duration_since(UNIX_EPOCH).expect("it is after 1970").as_micros().to_string();
-        redis.command(&["HSET", "sukkal:{worst/q}:queue", "c", &rank]);
+        let script = "return redis.call('HSET', KEYS[1], 'c', struct.pack('>I8I8', ARGV[1], 0))";
+        redis.command(&["EVAL", script, "1", "sukkal:{worst/q}:queue", &rank]);
     }
     stage.fill("q", count, &json!({ "body": 1, "ttl": TTL_S_MIN })).await;
     stage.advance_clocks(&["q"], Duration::from_secs(TTL_S_MIN + 2)).await;
@@ -211,6 +213,35 @@ pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
         ok(api.delete(&path)).await;
     }
     one(claim(&api, "q"))
+}
+
+/// A redrive of dead letters, until it is done.
+pub(crate) async fn redrive(stage: &Stage, count: usize, bytes: usize) -> Action {
+    stage.create("q", &json!({ "_max_claim_count": 0, "_dead_letter_queue": "dead" })).await;
+    stage.fill("q", count, &message(bytes)).await;
+    let api = stage.api();
+    let total =
+        async |queue: &str| ok(api.get(&format!("/v2/queues/{queue}/stats"))).await["messages"]["total"].clone();
+    while total("q").await != 0 {
+        ok(claim(&api, "q")).await;
+    }
+    while total("dead").await != count {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let api = stage.api();
+    async move {
+        let task = ok(api.post("/v2/queues/dead/redrive", &json!({}))).await;
+        let path = format!("/v2/queues/dead/tasks/{}", task["id"].as_str().expect("a task has an id"));
+        loop {
+            let task = ok(api.get(&path)).await;
+            if task["state"] != "running" {
+                assert_eq!(task["moved"], count, "{task}");
+                return;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    .boxed()
 }
 
 /// Returns a message with a body of this many bytes.

@@ -24,6 +24,8 @@ const CALLS_MAX: usize = 1_000;
 const TENANT_CALLS_MAX: usize = 1_500;
 /// Largest number of members of sorted sets that one script may examine.
 const MEMBERS_MAX: usize = 1_000;
+/// Largest number of messages that one script of a redrive may move.
+const MOVED_MAX: usize = 100;
 /// Largest number of queues that one request may examine, and that one step of it may examine.
 const QUEUES_MAX: usize = 10_000;
 const QUEUES_PER_STEP_MAX: usize = 100;
@@ -262,4 +264,27 @@ async fn each_script_moves_few_large_dead_letters() {
     let work = work(&stage, claim).await;
 
     assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one script", work.records_max());
+}
+
+#[tokio::test]
+async fn each_step_of_a_redrive_moves_a_bounded_number_of_messages() {
+    let stage = Stage::over_redis();
+    let redrive = cases::redrive(&stage, 2_500, 1).await;
+
+    let work = work(&stage, redrive).await;
+
+    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
+    assert!(work.removed_max() <= MOVED_MAX, "{} messages moved in one script", work.removed_max());
+    let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
+    assert!(longest <= 2_200, "a script with {longest} arguments");
+}
+
+#[tokio::test]
+async fn each_step_of_a_redrive_moves_few_large_messages() {
+    let stage = Stage::over_redis();
+    let redrive = cases::redrive(&stage, 10, cases::LARGE).await;
+
+    let work = work(&stage, redrive).await;
+
+    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one step", work.records_max());
 }

@@ -13,6 +13,8 @@ schemathesis.serializer.alias("application/openstack-messaging-v2.0-json-patch",
 posted = collections.defaultdict(list)
 # The claims created in each queue, newest last: the claim id and the ids of its messages.
 claimed = collections.defaultdict(list)
+# The last task of each queue, which may have been removed.
+tasks = {}
 # Alternates between two options, separately for each choice and operation. One common counter could
 # give an operation the same option each time.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
@@ -43,6 +45,8 @@ def after_call(context, case, response):
     if case.operation.path.endswith("/claims/{claim_id}") and case.method.upper() == "DELETE":
         released = case.path_parameters["claim_id"]
         claimed[queue_of(case)] = [claim for claim in claimed[queue_of(case)] if claim[0] != released]
+    if case.operation.path.endswith("/redrive") and response.status_code == 202:
+        tasks[queue_of(case)] = response.json()["id"]
     if case.method.upper() != "POST" or response.status_code != 201:
         return
     if case.operation.path.endswith("/claims"):
@@ -68,6 +72,8 @@ def before_call(context, case, kwargs):
         remove_invalid_delays_and_tenants(case)
         use_existing_messages(case)
         use_an_existing_claim(case)
+        use_an_existing_task(case)
+        limit_redrives(case)
         remove_filters(case)
         choose_since_or_marker(case)
 
@@ -168,6 +174,24 @@ def use_an_existing_claim(case):
             path["message_id"] = messages[-1]
     elif "message_id" in path and "claim_id" in query:
         path["message_id"], query["claim_id"] = messages[0], claim
+
+
+def use_an_existing_task(case):
+    """Makes every other request for a task name an existing one, because ids cannot be guessed."""
+    path = case.path_parameters or {}
+    if "task_id" in path and queue_of(case) in tasks and is_turn_of("task", case):
+        path["task_id"] = tasks[queue_of(case)]
+
+
+def limit_redrives(case):
+    """Makes every other redrive possible. All are short, so that the main queue has messages."""
+    if case.operation.path.endswith("/redrive") and isinstance(case.body, dict):
+        case.body.pop("per_second", None)
+        if is_turn_of("redrive", case):
+            case.body.pop("ids", None)
+            case.body.pop("to", None)
+        if "ids" not in case.body:
+            case.body["limit"] = 1
 
 
 def remove_filters(case):

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::coordinator::Coordinator;
-use super::history::{Action, Claim, ClaimUse, Claimed, Draft, Outcome, Pop, Post, Seen, Term};
+use super::history::{Action, Claim, ClaimUse, Claimed, Draft, Outcome, Pop, Post, Seen, Switch, Term};
 use super::wire::{QUEUE, Wire};
 use crate::support::random::Random;
 use crate::support::test_bed::TestBed;
@@ -34,6 +34,9 @@ const CLAIMS_PER_MOVE: u64 = 60;
 /// The numbers of shards that the queue gets, and the largest number of claims between two changes.
 const SHARD_COUNTS: [u16; 4] = [64, 8, 64, 1];
 const CLAIMS_PER_CHANGE_MAX: u64 = 50;
+/// Largest number of claims between two pauses of the queue, and during a pause.
+const CLAIMS_BETWEEN_PAUSES_MAX: u64 = 200;
+const CLAIMS_PER_PAUSE_MAX: u64 = 40;
 /// As long as most claims and some moves of the clock, in seconds.
 const DELAY_S_MAX: u32 = 60;
 const ABANDONED_MAX: usize = 8;
@@ -57,6 +60,7 @@ pub(super) enum Role {
     Auditor,
     Drainer,
     Divider,
+    Pauser,
 }
 
 /// The records of one worker.
@@ -133,6 +137,34 @@ impl TestContext {
         }
     }
 
+    /// Pauses and resumes the queue until the test is over. Then the queue is not paused.
+    pub(super) async fn pause(self) -> Vec<Switch> {
+        let mut random = self.random(Role::Pauser, 0);
+        let mut switches = Vec::new();
+        while self.wait_for_claims(&mut random, CLAIMS_BETWEEN_PAUSES_MAX).await {
+            switches.push(self.switch(&mut random, true).await);
+            self.wait_for_claims(&mut random, CLAIMS_PER_PAUSE_MAX).await;
+            while switches.last().is_some_and(|last| last.pauses || !last.is_known) {
+                switches.push(self.switch(&mut random, false).await);
+            }
+        }
+        switches
+    }
+
+    /// Waits for some claims. Returns `false` when the test is over.
+    async fn wait_for_claims(&self, random: &mut Random, most: u64) -> bool {
+        let due = self.coordinator.progress().borrow().claims + random.within(1..=most);
+        self.coordinator.wait_until(|progress| progress.claims >= due).await
+    }
+
+    async fn switch(&self, random: &mut Random, pauses: bool) -> Switch {
+        let _operation = self.coordinator.begin_operation().await;
+        let invoked = self.coordinator.now();
+        let outcome = self.wire.switch(random, pauses).await;
+        let (span, outcome) = self.coordinator.record(invoked, outcome);
+        Switch { span, pauses, is_known: outcome.is_some() }
+    }
+
     /// Changes the number of shards of the queue up and down, and to none, until the test is over.
     pub(super) async fn change_shards(self) {
         let mut random = self.random(Role::Divider, 0);
@@ -165,7 +197,7 @@ impl TestContext {
             match worker.claim(20, DRAIN).await {
                 // A message that comes twice would come forever. The checker detects this too.
                 Claimed::Got(_, messages) if messages.iter().all(|seen| had.insert(seen.id)) => {}
-                Claimed::Unknown => {}
+                Claimed::Unknown | Claimed::Paused => {}
                 Claimed::Got(..) => break,
                 // The claim may have found only messages that became dead letters.
                 Claimed::Nothing => {
@@ -199,7 +231,7 @@ impl Worker {
         let term = self.term();
         match self.claim(limit, term).await {
             Claimed::Got(claim, messages) => self.work_on(claim, messages).await,
-            Claimed::Nothing => {
+            Claimed::Nothing | Claimed::Paused => {
                 let changed = |posts, moves| posts > before.posts || moves > before.moves;
                 let _changed = timeout(
                     PAUSE_MAX,
@@ -297,10 +329,11 @@ impl Worker {
         let _operation = self.context.coordinator.begin_operation().await;
         let invoked = self.context.coordinator.now();
         let outcome = self.context.wire.pop(&mut self.random, limit).await;
-        let (span, messages) = self.context.coordinator.record(invoked, outcome);
+        let (span, outcome) = self.context.coordinator.record(invoked, outcome);
+        let (messages, is_paused) = outcome.unzip();
         let count = i64::try_from(messages.as_ref().map_or(0, Vec::len)).expect("it is small");
         self.context.coordinator.update(|progress| progress.outstanding -= count);
-        self.work.pops.push(Pop { span, limit, messages });
+        self.work.pops.push(Pop { span, limit, messages, is_paused: is_paused == Some(true) });
     }
 
     async fn action(&mut self, claim: Option<Uuid>, action: Action) -> Outcome {

@@ -21,6 +21,8 @@ pub(super) struct History {
     /// In sequence, and never back.
     pub(super) moves: Vec<ClockMove>,
     pub(super) counts: Vec<Count>,
+    /// The requests that paused or resumed the queue, in sequence.
+    pub(super) switches: Vec<Switch>,
     /// The reads of the dead-letter queue, in order.
     pub(super) readings: Vec<Reading>,
     /// From this time on, claims that outlast the test take all remaining messages.
@@ -89,6 +91,7 @@ pub(super) struct Claim {
 pub(super) enum Claimed {
     Got(Uuid, Vec<Seen>),
     Nothing,
+    Paused,
     Unknown,
 }
 
@@ -122,6 +125,17 @@ pub(super) struct Pop {
     pub(super) span: Span,
     pub(super) limit: usize,
     pub(super) messages: Option<Vec<Seen>>,
+    /// Whether the response says that the queue is paused.
+    pub(super) is_paused: bool,
+}
+
+/// A request that pauses or resumes the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Switch {
+    pub(super) span: Span,
+    pub(super) pauses: bool,
+    /// Whether there was a response.
+    pub(super) is_known: bool,
 }
 
 /// The stats of the queue while no other operation was under way.
@@ -176,6 +190,7 @@ impl History {
         events.extend(self.claims.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.claim_uses.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.pops.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
+        events.extend(self.switches.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.counts.iter().map(|event| (event.span.invoked, line(event.span, "", event))));
         events.extend(self.readings.iter().flat_map(|reading| {
             reading.dead_letters.iter().map(|dead_letter| (reading.span.invoked, line(reading.span, "", dead_letter)))

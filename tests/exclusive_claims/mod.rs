@@ -1,5 +1,5 @@
-//! Workers use one queue with delays and dead letters through several servers, also while its
-//! number of shards keeps changing. A checker verifies the recorded history.
+//! Workers use one queue with delays and dead letters through several servers, while it is paused
+//! and resumed, and also while its number of shards keeps changing. A checker verifies the recorded history.
 //!
 //! `SUKKAL_EXCLUSIVE_SECONDS` sets how long they work. `SUKKAL_SEED` repeats the choices of an
 //! earlier test, but not its timing. A history that breaks a rule is written to cargo's directory
@@ -170,6 +170,7 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
     });
     println!("exclusive {name}: {summary:#?}");
     assert!(summary.claimed_again > 0 && summary.refused > 0, "no claim expired");
+    assert!(summary.refused_by_pause > 0, "no claim or pop met a paused queue");
     // Near the end of a claim or a life, only bounds of the counts are known. A short run may have
     // no other counts.
     assert!(
@@ -203,6 +204,7 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let audit = tokio::spawn(Auditor::new(context.clone(), dead_letters).audit());
     let moves = tokio::spawn(context.clone().move_clock(store, queue(QUEUE), start));
     let replacement = tokio::spawn(replace_one(context.clone(), setup.store, servers));
+    let pauses = tokio::spawn(context.clone().pause());
     let divisions = (kind == Kind::Fair).then(|| tokio::spawn(context.clone().change_shards()));
     sleep(length / 2).await;
     context.coordinator.update(|progress| progress.half = true);
@@ -214,6 +216,7 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let mut auditor = audit.await.expect("the messages were counted");
     let _servers = replacement.await.expect("one server was replaced");
     let moves = moves.await.expect("the clock was moved");
+    let switches = pauses.await.expect("the queue was paused");
     if let Some(divisions) = divisions {
         divisions.await.expect("the number of shards was changed");
     }
@@ -224,7 +227,7 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let Auditor { counts, readings, .. } = auditor;
     let seed = context.seed;
     let mut history =
-        History { seed, wall_us, rules, posts, moves, counts, readings, drained_from, ..History::default() };
+        History { seed, wall_us, rules, posts, moves, counts, switches, readings, drained_from, ..History::default() };
     for Work { claims, claim_uses, pops } in work {
         history.claims.extend(claims);
         history.claim_uses.extend(claim_uses);

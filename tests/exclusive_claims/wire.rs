@@ -54,16 +54,26 @@ impl Wire {
         let answer = self.send(random, Method::POST, &path, Some(body(term))).await?;
         expect(&answer, &[StatusCode::CREATED, StatusCode::NO_CONTENT]);
         if answer.status() == StatusCode::NO_CONTENT {
-            return Ok(Claimed::Nothing);
+            return Ok(if is_paused(&answer) { Claimed::Paused } else { Claimed::Nothing });
         }
         let id = last_id(answer.headers()["Location"].to_str().expect("a path is plain"));
         Ok(Claimed::Got(id, scan(&answer.json().await?)))
     }
 
-    pub(super) async fn pop(&self, random: &mut Random, limit: usize) -> Result<Vec<Seen>, Unknown> {
+    /// Pops messages. Also returns whether the queue is paused.
+    pub(super) async fn pop(&self, random: &mut Random, limit: usize) -> Result<(Vec<Seen>, bool), Unknown> {
         let answer = self.send(random, Method::DELETE, &format!("{QUEUE}/messages?pop={limit}"), None).await?;
         expect(&answer, &[StatusCode::OK]);
-        Ok(scan(&answer.json().await?))
+        let is_paused = is_paused(&answer);
+        Ok((scan(&answer.json().await?), is_paused))
+    }
+
+    /// Pauses or resumes the queue.
+    pub(super) async fn switch(&self, random: &mut Random, pauses: bool) -> Result<(), Unknown> {
+        let path = format!("{QUEUE}/{}", if pauses { "pause" } else { "resume" });
+        let answer = self.send(random, Method::POST, &path, None).await?;
+        expect(&answer, &[StatusCode::NO_CONTENT]);
+        Ok(())
     }
 
     /// Performs an action with or without a claim.
@@ -143,6 +153,11 @@ async fn send(request: RequestBuilder) -> Result<Response, Unknown> {
         StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
         _ => Ok(answer),
     }
+}
+
+/// Returns whether a claim or pop got nothing because the queue is paused.
+fn is_paused(answer: &Response) -> bool {
+    answer.headers().contains_key("Retry-After")
 }
 
 fn expect(answer: &Response, statuses: &[StatusCode]) {

@@ -21,6 +21,7 @@ mod outage;
 mod overload;
 mod power_cut;
 mod process;
+mod redrive;
 mod registration;
 mod requests;
 mod sentinel;

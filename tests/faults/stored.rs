@@ -12,7 +12,7 @@ const CLAIM_BYTES: usize = 16;
 /// Ranks (µs) of one block of `expirations`.
 const BLOCK_US: u64 = 16_384;
 /// The parts of a queue, each of which has a key.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 13] = [
     "queue",
     "messages",
     "ready",
@@ -23,6 +23,8 @@ const PARTS: [&str; 11] = [
     "claims",
     "shards",
     "tenants",
+    "tasks",
+    "task_leases",
     "idempotency",
 ];
 /// The part in which tests keep the offset of a queue's clock.

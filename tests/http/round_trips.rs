@@ -53,6 +53,48 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     }
 }
 
+/// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is another.
+#[tokio::test]
+async fn a_claim_and_a_list_are_one_script_and_one_command() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    let body = json!({ "messages": vec![json!({ "body": 1 }); 2 * POSTS] });
+    assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
+    block_until("the registration is confirmed", || {
+        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
+    });
+    let claim_and_list = || async {
+        answered(api.post("/v2/queues/q/claims?limit=1", &json!({})), 201).await;
+        answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await;
+    };
+    // The first calls load the scripts.
+    claim_and_list().await;
+    redis.command(&["CONFIG", "RESETSTAT"]);
+
+    for _ in 0..POSTS {
+        claim_and_list().await;
+    }
+
+    for (command, per_round) in [("evalsha", 2), ("hmget", 4), ("hget", 0), ("hincrby", 0), ("eval", 0), ("ping", 0)] {
+        assert_eq!(call_count(&redis, command), per_round * POSTS, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn statistics_in_a_list_are_one_script_per_queue() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    for number in 0..20 {
+        answered(api.put(&format!("/v2/queues/q{number}")), 201).await;
+    }
+    redis.command(&["CONFIG", "RESETSTAT"]);
+
+    let page = answered(api.get("/v2/queues?with_stats=true&name_prefix=q1"), 200).await.json();
+
+    assert_eq!(page["queues"].as_array().unwrap().len(), 10);
+    assert_eq!((call_count(&redis, "zrangebylex"), call_count(&redis, "evalsha")), (1, 10));
+}
+
 /// A list also examines registered names without a queue, which are faster to create than queues.
 /// The link continues after the examined names.
 #[tokio::test]
@@ -103,4 +145,53 @@ async fn a_waiter_examines_its_own_messages_once() {
     // There are two posts, a query after each post, and a script that reads the end of the queue.
     let scripts = call_count(&redis, "evalsha");
     assert!(scripts < 10, "{scripts} scripts");
+}
+
+#[tokio::test]
+async fn operations_on_claims_and_pauses_take_one_script_each() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    answered(api.post(MESSAGES, &json!({ "messages": [{ "body": 1 }] })), 201).await;
+    let claimed = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
+    let path = claimed.header("location").unwrap();
+    block_until("the registration is confirmed", || {
+        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
+    });
+
+    for (request, status) in [
+        (api.get("/v2/queues/q/claims"), 200),
+        (api.request(Method::PATCH, path).json(&json!({})), 204),
+        (api.request(Method::POST, "/v2/queues/q/pause"), 204),
+        (api.post("/v2/queues/q/claims", &json!({})), 204),
+        (api.delete(&format!("{MESSAGES}?pop=1")), 200),
+        (api.request(Method::POST, "/v2/queues/q/resume"), 204),
+        (api.delete(path), 204),
+    ] {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        let answer = answered(request, status).await;
+        assert_eq!(call_count(&redis, "evalsha"), 1, "{answer:?}");
+    }
+}
+
+/// Two messages become available while a request waits: one at once, and one after a delay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_of_a_paused_queue_claims_once_per_message() {
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    answered(api.put("/v2/queues/q").json(&json!({ "_default_message_delay": 1 })), 201).await;
+    answered(api.request(Method::POST, "/v2/queues/q/pause"), 204).await;
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    let waiting = tokio::spawn(send(api.post("/v2/queues/q/claims?wait=30", &json!({}))));
+    // The claim, and a script that reads when something is due.
+    block_until("the request waits", || call_count(&redis, "evalsha") >= 2);
+
+    let messages = json!({ "messages": [{ "body": 1, "delay": 0 }, { "body": 2, "delay": 1 }] });
+    answered(api.post(MESSAGES, &messages), 201).await;
+    let ready = "sukkal:{p/q}:ready";
+    block_until("both messages are available", || redis.command(&["ZCARD", ready]).as_int() == 2);
+
+    let scripts = call_count(&redis, "evalsha");
+    assert!(scripts < 15, "{scripts} scripts");
+    answered(api.request(Method::POST, "/v2/queues/q/resume"), 204).await;
+    assert_eq!(waiting.await.unwrap().json()["messages"].as_array().unwrap().len(), 2);
 }

@@ -18,9 +18,11 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let q = "/v2/queues/q";
     let at = |method: Method, path: &str| api.request(method, &format!("{q}{path}"));
     let claim = format!("/claims/{}", Uuid::new_v4());
+    let task = format!("/tasks/{}", Uuid::new_v4());
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
+        (api.get("/v2/projects").header("X-Roles", "admin"), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),
         (api.get(q), "Queue metadata could not be retrieved."),
@@ -28,6 +30,8 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (api.delete(q), "Queue could not be deleted."),
         (at(Method::GET, "/stats"), "Queue stats could not be read."),
         (at(Method::POST, "/purge"), "Queue could not be purged."),
+        (at(Method::POST, "/pause"), "Queue could not be paused."),
+        (at(Method::POST, "/resume"), "Queue could not be resumed."),
         (post, "Messages could not be enqueued."),
         (at(Method::GET, "/messages"), "Messages could not be listed."),
         (at(Method::GET, "/messages?ids=x"), "Messages could not be listed."),
@@ -35,11 +39,17 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::DELETE, "/messages?ids=x"), "Messages could not be deleted."),
         (at(Method::DELETE, "/messages?pop=1"), "Messages could not be popped."),
         (at(Method::DELETE, "/messages/x"), "Message could not be deleted."),
+        (at(Method::GET, "/claims"), "Claims could not be listed."),
         (at(Method::POST, "/claims"), "Claim could not be created."),
         (at(Method::GET, &claim), "Claim could not be retrieved."),
         (at(Method::PATCH, &claim).json(&json!({})), "Claim could not be updated."),
         (at(Method::DELETE, &claim), "Claim could not be released."),
         (at(Method::DELETE, &format!("{claim}/messages/x")), "Message could not be returned."),
+        (at(Method::POST, "/redrive"), "Redrive could not be started."),
+        (at(Method::GET, "/tasks"), "Tasks could not be listed."),
+        (at(Method::GET, &task), "Task could not be retrieved."),
+        (at(Method::DELETE, &task), "Task could not be stopped or removed."),
+        (at(Method::DELETE, "/tasks/x"), "Task could not be stopped or removed."),
     ]
 }
 
@@ -47,7 +57,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
 #[tokio::test]
 async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start(&redis.url());
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
     redis.kill();
     let server = Arc::new(Server { sukkal, redis: Arc::new(redis) });
     let api = Project::of(&server, "p");

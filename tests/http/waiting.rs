@@ -21,7 +21,7 @@ impl Project {
     }
 
     /// Sends a request and returns as soon as it waits.
-    fn start_waiting(&self, request: RequestBuilder) -> JoinHandle<Answer> {
+    pub(super) fn start_waiting(&self, request: RequestBuilder) -> JoinHandle<Answer> {
         let answer = tokio::spawn(send(request));
         block_until("a request waits", || self.waiting_processes() == 1);
         answer

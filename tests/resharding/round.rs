@@ -13,7 +13,7 @@ use sukkal::broker::Broker;
 use sukkal::broker::claims::{ClaimRequest, Preference, TermDraft};
 use sukkal::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
 use sukkal::domain::{
-    Body, Claim, ClientIdRule, Creation, Holding, MessageId, Metadata, ProjectId, QueueId, Shard, Tenant,
+    Body, Claim, ClientIdRule, Creation, Holding, MessageId, Metadata, ProjectId, QueueId, Shard, Taken, Tenant,
 };
 use sukkal::storage::{Driver, UpdateOutcome};
 use tokio::task::JoinSet;
@@ -138,11 +138,13 @@ impl Round {
             let before = taken.len();
             let limit = i64::try_from(random.within(1..=20)).unwrap();
             if random.one_in(4) {
-                let popped =
-                    self.broker(&mut random).pop_messages(&self.caller, self.queue.clone(), limit, None).await.unwrap();
-                popped.return_guard.disarm();
-                tally.popped += popped.value.len();
-                taken.extend(popped.value.iter().map(|message| message.id));
+                let broker = self.broker(&mut random);
+                let popped = broker.pop_messages(&self.caller, self.queue.clone(), limit, None).await.unwrap();
+                if let Taken::Messages(popped) = popped {
+                    popped.return_guard.disarm();
+                    tally.popped += popped.value.len();
+                    taken.extend(popped.value.iter().map(|message| message.id));
+                }
             } else if let Some(claim) = self.claim(&mut random, limit, None).await {
                 let kept = self.work_on(&claim, &mut random).await;
                 tally.acknowledged += kept.len();
@@ -194,7 +196,8 @@ impl Round {
             _ => None,
         };
         let request = ClaimRequest { limit: Some(limit), term: TermDraft::default(), wait_s, prefer };
-        let taken = self.broker(random).create_claim(&self.caller, self.queue.clone(), request).await.unwrap()?;
+        let taken =
+            self.broker(random).create_claim(&self.caller, self.queue.clone(), request).await.unwrap().messages()?;
         taken.return_guard.disarm();
         Some(taken.value)
     }

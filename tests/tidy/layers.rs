@@ -74,7 +74,7 @@ fn a_store_is_named_only_where_it_is_chosen() {
 
 #[test]
 fn client_commands_know_the_service_by_its_api_only() {
-    for (path, text) in files("src/cli/bench", ".rs") {
+    for (path, text) in ["src/cli/bench", "src/cli/client"].into_iter().flat_map(|folder| files(folder, ".rs")) {
         let others: Vec<_> = imports_of(&path, &text)
             .into_iter()
             .filter(|import| import.first().is_some_and(|name| name != "cli"))

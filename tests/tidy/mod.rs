@@ -15,17 +15,24 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
     ("clap", &["src/cli/"]),
+    ("clap_complete", &["src/cli/"]),
+    ("clap_mangen", &["src/cli/"]),
     ("hdrhistogram", &["src/cli/bench/"]),
-    ("indicatif", &["src/cli/bench/"]),
+    ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("maud", &["src/cli/bench/"]),
     ("prometheus_client", &["src/metrics.rs"]),
     ("redb", &["src/storage/embedded/"]),
-    ("rustix", &["src/cli/bench/", "src/descriptors.rs", "src/cli/serve.rs", "src/storage/embedded/"]),
+    (
+        "rustix",
+        &["src/cli/bench/", "src/cli/client/", "src/descriptors.rs", "src/cli/serve.rs", "src/storage/embedded/"],
+    ),
+    ("rustls_native_certs", &["src/cli/client/"]),
+    ("tokio_rustls", &["src/cli/client/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

@@ -30,8 +30,8 @@ impl TestQueue {
         let fresh: Vec<u64> = (100..100 + parties as u64).collect();
         self.post_numbers(&source, &expiring).await;
         let term = Term { ttl_s: 600, grace_s: 60 };
-        let new = NewClaim { limit: parties, term, preferred_shards: Vec::new() };
-        let claim = self.store().create_claim(&source, &new).await.unwrap().expect("they are available");
+        let new = NewClaim { limit: parties, term, preferred_shards: Vec::new(), client: self.client().clone() };
+        let claim = self.store().create_claim(&source, &new).await.unwrap().messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
 
         let mut takers = JoinSet::new();
@@ -108,12 +108,12 @@ impl TestQueue {
 async fn take(broker: &Broker, caller: &Caller, queue: QueueId, pops: bool, wait_s: i64) -> Option<u64> {
     let number = |body: &Body| rmp_serde::from_slice(body.as_msgpack()).expect("it is a number");
     if pops {
-        let taken = broker.pop_messages(caller, queue, 1, Some(wait_s)).await.unwrap();
+        let taken = broker.pop_messages(caller, queue, 1, Some(wait_s)).await.unwrap().messages()?;
         taken.return_guard.disarm();
         return taken.value.first().map(|popped| number(&popped.body));
     }
     let wanted = ClaimRequest { limit: Some(1), wait_s: Some(wait_s), ..ClaimRequest::default() };
-    let taken = broker.create_claim(caller, queue.clone(), wanted).await.unwrap()?;
+    let taken = broker.create_claim(caller, queue.clone(), wanted).await.unwrap().messages()?;
     taken.return_guard.disarm();
     let message = &taken.value.messages[0];
     broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await.unwrap();

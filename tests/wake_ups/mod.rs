@@ -27,7 +27,7 @@ use crate::support::redis::RedisServer;
 const QUICK_QUEUES: usize = 8;
 const SLOW_QUEUES: usize = 64;
 
-const QUICK: &[Kind] = &[Kind::Consumers, Kind::Consumers, Kind::Readers];
+const QUICK: &[Kind] = &[Kind::Consumers, Kind::Consumers, Kind::Pauses, Kind::Readers];
 const DEAD_LETTERS: &[Kind] = &[Kind::DeadLetters];
 const SLOW: &[Kind] = &[Kind::Delays, Kind::Expiries, Kind::Releases];
 

@@ -8,7 +8,7 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
-use sukkal::domain::{Body, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
+use sukkal::domain::{Body, ClientId, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
 use sukkal::storage::{Driver, Post};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -39,6 +39,8 @@ pub(super) enum Kind {
     Expiries,
     /// Consumers wait for messages that are returned, immediately or with a delay.
     Releases,
+    /// Consumers wait while the queue is paused and messages are posted, until it is resumed.
+    Pauses,
     /// Consumers wait for messages, some of which become dead letters, and for the dead letters.
     DeadLetters,
 }
@@ -54,6 +56,11 @@ pub(super) struct TestQueue {
 }
 
 impl TestQueue {
+    /// Returns the client of all posts and claims.
+    pub(super) fn client(&self) -> &ClientId {
+        &self.caller.as_client().unwrap().id
+    }
+
     pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
         let project = ProjectId::new("wakeups").unwrap();
         let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
@@ -72,12 +79,19 @@ impl TestQueue {
             self.dead_letter_round(parties).await;
             return (2 * parties, start.elapsed());
         }
+        if kind == Kind::Pauses {
+            self.store().pause_queue(&self.queue).await.unwrap();
+        }
         let prepared = self.prepare(kind, parties).await;
         let mut waiters = JoinSet::new();
         for _ in 0..parties {
             self.start_waiting(kind, &mut waiters);
         }
         self.make_available(kind, parties, prepared).await;
+        if kind == Kind::Pauses {
+            assert!(waiters.try_join_next().is_none(), "a paused queue handed out a message, {}", self.description());
+            self.store().resume_queue(&self.queue).await.unwrap();
+        }
 
         let all = async {
             while let Some(has_something) = waiters.join_next().await {
@@ -112,12 +126,14 @@ impl TestQueue {
                 return !listed.page.messages.is_empty();
             }
             if pops {
-                let taken = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap();
+                let Some(taken) = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap().messages() else {
+                    return false;
+                };
                 taken.return_guard.disarm();
-                return !taken.value.is_empty();
+                return taken.value.len() == 1;
             }
             let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
-            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap() else {
+            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap().messages() else {
                 return false;
             };
             taken.return_guard.disarm();
@@ -132,11 +148,16 @@ impl TestQueue {
         let ttl_s = match kind {
             Kind::Expiries => 1,
             Kind::Releases => 600,
-            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::DeadLetters => return None,
+            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return None,
         };
         self.post(parties).await;
-        let new = NewClaim { limit: parties, term: Term { ttl_s, grace_s: 60 }, preferred_shards: Vec::new() };
-        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().expect("they are available");
+        let new = NewClaim {
+            limit: parties,
+            term: Term { ttl_s, grace_s: 60 },
+            preferred_shards: Vec::new(),
+            client: self.client().clone(),
+        };
+        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
         Some(claim)
     }
@@ -147,7 +168,7 @@ impl TestQueue {
                 sleep(self.moment()).await;
                 self.post(1).await;
             }
-            Kind::Consumers => {
+            Kind::Consumers | Kind::Pauses => {
                 let mut left = parties;
                 while left > 0 {
                     sleep(self.moment() / 2).await;
@@ -163,12 +184,7 @@ impl TestQueue {
                 for _ in 0..parties {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
-                    let post = Post {
-                        last_known_revision: seen,
-                        client: &self.caller.as_client().unwrap().id,
-                        messages,
-                        idempotency: None,
-                    };
+                    let post = Post { last_known_revision: seen, client: self.client(), messages, idempotency: None };
                     store.post_messages(&self.queue, &post).await.unwrap();
                 }
             }

@@ -1,6 +1,6 @@
 //! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
-use sukkal::domain::{NewClaim, Term};
+use sukkal::domain::{ClientId, NewClaim, Taken, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
@@ -59,9 +59,10 @@ pub(super) async fn after_claimed(pace: Pace) -> Measure {
                 limit: CLAIMED_AT_ONCE,
                 term: Term { ttl_s: 43_200, grace_s: 60 },
                 preferred_shards: Vec::new(),
+                client: ClientId::from_store("worker"),
             };
             // Claims until none is left, because claims of large messages are shorter.
-            while let Some(_claimed) = store.create_claim(&queue, &claim).await.unwrap() {}
+            while let Taken::Messages(_claimed) = store.create_claim(&queue, &claim).await.unwrap() {}
             assert_eq!(store.get_stats(&queue, false).await.unwrap().claimed, ahead as u64);
             sukkal.fill(TAKEN_PER_S * (warmup.seconds + load.seconds) as usize, KB).await;
             sukkal.run(&warmup);

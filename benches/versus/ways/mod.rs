@@ -13,15 +13,18 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, Creation, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId, Revision, Stats, Term,
+    Claim, ClaimId, ClaimSummary, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId,
+    Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, Listing, Load,
-    Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, QueueListing, QueuePage, QueueStatus,
-    QueueStore, Schedule, UpdateOutcome, Watch, WatchStore,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, LeaseFence, Listing,
+    Load, Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, ProjectPage, QueueListing,
+    QueuePage, QueueStatus, QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome,
+    Watch, WatchStore,
 };
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 /// A way to post.
 #[async_trait]
@@ -116,7 +119,7 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
         self.store.delete_claimed(queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.store.pop_messages(queue, limit).await
     }
 
@@ -156,6 +159,14 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
         self.store.delete_queue(queue).await
     }
 
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.pause_queue(queue).await
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.resume_queue(queue).await
+    }
+
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         self.store.list_queues(project, listing).await
     }
@@ -163,11 +174,19 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
         self.store.count_queues(project).await
     }
+
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        self.store.summarize_queues(queues).await
+    }
+
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
+        self.store.list_projects(after, examined_max).await
+    }
 }
 
 #[async_trait]
 impl<P: Poster> ClaimStore for StoreVariant<P> {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.store.create_claim(queue, new).await
     }
 
@@ -175,7 +194,16 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
         self.store.get_claim(queue, id).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        self.store.list_claims(queue, after, limit).await
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
         self.store.renew_claim(queue, id, term).await
     }
 
@@ -195,6 +223,40 @@ impl<P: Poster> ClaimStore for StoreVariant<P> {
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.store.withdraw_claim(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskStore for StoreVariant<P> {
+    async fn create_redrive(&self, queue: &QueueId, id: TaskId, redrive: &Redrive) -> Result<TaskCreation, Error> {
+        self.store.create_redrive(queue, id, redrive).await
+    }
+
+    async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error> {
+        self.store.list_tasks(queue).await
+    }
+
+    async fn get_task(&self, queue: &QueueId, id: TaskId) -> Result<Option<Task>, Error> {
+        self.store.get_task(queue, id).await
+    }
+
+    async fn delete_task(&self, queue: &QueueId, id: TaskId) -> Result<(), Error> {
+        self.store.delete_task(queue, id).await
+    }
+
+    async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: LeaseFence) -> Result<RedriveStep, Error> {
+        self.store.redrive_step(queue, id, fence).await
+    }
+
+    async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
+        self.store.fail_task(queue, id, fence, error).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> TaskLeases for StoreVariant<P> {
+    async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
+        self.store.take_task_lease(queue, task, holder).await
     }
 }
 

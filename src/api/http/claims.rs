@@ -1,10 +1,10 @@
-//! `/v2/queues/{queue_name}/claims`: create, show, renew and release claims, and return single
+//! `/v2/queues/{queue_name}/claims`: create, list, show, renew and release claims, and return single
 //! messages.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::extract::{ClaimedMessage, LastSegment};
@@ -13,22 +13,32 @@ use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use crate::api::Error;
 use crate::api::wire::body;
-use crate::api::wire::claims::{self, ClaimDocument};
-use crate::api::wire::messages::{self, ListDocument};
+use crate::api::wire::claims::{self, ClaimDocument, ClaimListDocument, ListedClaimDocument, NewClaimDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
+use crate::api::wire::{links, messages};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
-use crate::domain::QueueId;
+use crate::domain::{Fence, QueueId, Taken};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
+/// The fencing token of a claim, on responses that create, show or renew it.
+static CLAIM_FENCE: HeaderName = HeaderName::from_static("claim-fence");
+/// Estimated maximum size in bytes of a page of claims with the default client ids and limits.
+const LIST_BYTES: usize = 8_192;
+/// Query parameter that includes the fencing token in documents of claims.
+const INCLUDE_FENCE: &str = "include_fence";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route("/v2/queues/{queue_name}/claims").on(Method::POST, "Claim could not be created.", create),
+        route("/v2/queues/{queue_name}/claims").on(Method::GET, "Claims could not be listed.", list).on(
+            Method::POST,
+            "Claim could not be created.",
+            create,
+        ),
         route("/v2/queues/{queue_name}/claims/{claim_id}")
             .on(Method::GET, "Claim could not be retrieved.", get)
             .on(Method::PATCH, "Claim could not be updated.", renew)
@@ -42,7 +52,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// Claims messages: `201` with the messages, `204` if none is available and none becomes available
-/// while the client waits.
+/// while the client waits. The `204` has `Retry-After` if the queue is paused.
 async fn create(
     State(broker): State<Broker>,
     view: View,
@@ -55,20 +65,40 @@ async fn create(
     let query = Query::parse(parts.uri.query());
     let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
     let prefer = query.last("prefer").map(claims::parse_preference).transpose()?;
+    let includes_fence = query.boolean(INCLUDE_FENCE)?.unwrap_or(false);
     let term = match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
         Some(body) => claims::parse_term(&body)?,
         None => TermDraft::default(),
     };
     Ok(match broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
-        Some(Undelivered { value: claim, return_guard }) => {
+        Taken::Messages(Undelivered { value: claim, return_guard }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
-            let document = ListDocument { messages: messages::documents(&queue, &claim.messages, view), links: None };
-            let list = response::json(&document, messages::documents_bytes(&claim.messages));
-            let response = (StatusCode::CREATED, location, list).into_response();
+            let document = NewClaimDocument::new(&queue, &claim, view, includes_fence);
+            let document = response::json(&document, messages::documents_bytes(&claim.messages));
+            let response = (StatusCode::CREATED, location, fence_header(claim.fence), document).into_response();
             with_return_guard(response, return_guard, deliveries)
         }
-        None => StatusCode::NO_CONTENT.into_response(),
+        Taken::Nothing => StatusCode::NO_CONTENT.into_response(),
+        Taken::Paused => (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response(),
     })
+}
+
+/// Returns a page of the queue's live claims, in the order of their ids.
+async fn list(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Error> {
+    let query = Query::parse(query.as_deref());
+    let marker = query.last("marker").map(claims::parse_marker).transpose()?;
+    let limit = query.integer("limit")?;
+    let claims = broker.list_claims(&caller, &queue, marker, limit).await?;
+    let parameters = [("limit", limit.map(|limit| limit.to_string()))];
+    let last = claims.last().map(|claim| claim.id.to_string());
+    let links = links::next(&claims::path(&queue), marker.is_some(), &parameters, last.as_deref());
+    let claims = claims.iter().map(|claim| ListedClaimDocument::new(&queue, claim)).collect();
+    Ok(response::json(&ClaimListDocument { claims, links }, LIST_BYTES))
 }
 
 /// Returns a claim with the messages that it still holds.
@@ -78,9 +108,13 @@ async fn get(
     caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
+    let includes_fence = Query::parse(query.as_deref()).boolean(INCLUDE_FENCE)?.unwrap_or(false);
     let claim = broker.get_claim(&caller, &queue, &id).await?;
-    Ok(response::json(&ClaimDocument::new(&queue, &claim, view), messages::documents_bytes(&claim.messages)))
+    let document = ClaimDocument::new(&queue, &claim, view, includes_fence);
+    let document = response::json(&document, messages::documents_bytes(&claim.messages));
+    Ok((fence_header(claim.fence), document).into_response())
 }
 
 /// Renews a claim: its time starts again.
@@ -91,10 +125,10 @@ async fn renew(
     LastSegment(id): LastSegment,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
-    broker.renew_claim(&caller, queue, &id, claims::parse_term(&body)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let fence = broker.renew_claim(&caller, queue, &id, claims::parse_term(&body)?).await?;
+    Ok((StatusCode::NO_CONTENT, fence_header(fence)).into_response())
 }
 
 /// Returns one message of a claim to the queue, at once or after a `delay`.
@@ -119,4 +153,8 @@ async fn release(
 ) -> Result<StatusCode, Error> {
     broker.release_claim(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn fence_header(fence: Fence) -> [(HeaderName, HeaderValue); 1] {
+    [(CLAIM_FENCE.clone(), HeaderValue::from(fence.0))]
 }

@@ -27,7 +27,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest};
 use crate::broker::undelivered::Undelivered;
-use crate::domain::{IdempotencyKey, QueueId, Scope, WithWarnings};
+use crate::domain::{IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response.
 const PATH_BYTES: usize = 128;
@@ -176,11 +176,17 @@ async fn pop_or_delete(
             Err(Error::Request("\"claim_ids\" cannot be combined with \"pop\", only with \"ids\".".to_owned()))
         }
         Some(count) if ids.is_empty() => {
-            let Undelivered { value: popped, return_guard } =
-                broker.pop_messages(&caller, queue, count, query.integer("wait")?).await?;
-            let document = ListDocument { messages: messages::popped(&popped, view), links: None };
-            let response = response::json(&document, messages::documents_bytes(&popped));
-            Ok(with_return_guard(response, return_guard, deliveries))
+            let respond = |popped: &[_]| {
+                let document = ListDocument { messages: messages::popped(popped, view), links: None };
+                response::json(&document, messages::documents_bytes(popped))
+            };
+            Ok(match broker.pop_messages(&caller, queue, count, query.integer("wait")?).await? {
+                Taken::Messages(Undelivered { value: popped, return_guard }) => {
+                    with_return_guard(respond(&popped), return_guard, deliveries)
+                }
+                Taken::Nothing => respond(&[]),
+                Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
+            })
         }
         None if !ids.is_empty() => {
             broker.delete_messages(&caller, queue, &ids, &claims).await?;

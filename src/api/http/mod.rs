@@ -8,6 +8,7 @@ mod extract;
 mod memory_budget;
 mod messages;
 mod middleware;
+mod projects;
 mod queues;
 mod response;
 mod route;
@@ -15,6 +16,7 @@ mod server;
 mod service;
 mod share;
 mod stream;
+mod tasks;
 mod warnings;
 
 use std::sync::Arc;
@@ -68,9 +70,11 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 
 fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
+    routes.extend(projects::routes(settings.admin_mode));
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());
+    routes.extend(tasks::routes());
     routes.extend(share::routes());
     routes.extend(discovery::open_routes());
     routes

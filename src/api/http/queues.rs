@@ -1,5 +1,5 @@
-//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete and purge queues,
-//! and their statistics.
+//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause and
+//! resume queues, and their statistics.
 
 use axum::Json;
 use axum::body::Body;
@@ -17,10 +17,10 @@ use crate::api::wire::purge::Kind;
 use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
 use crate::api::wire::{self, body, json, links, metadata_patch};
 use crate::auth::Caller;
-use crate::broker::queues::QueueQuery;
+use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{Creation, Metadata, QueueId, QueueName, WithWarnings};
+use crate::domain::{Creation, Metadata, QueueId, QueueName, Summary, WithWarnings};
 
 const PATH: &str = "/v2/queues";
 /// Maximum number of metadata filters of a list.
@@ -36,6 +36,8 @@ pub(super) fn routes() -> Vec<Route> {
             .on(Method::DELETE, "Queue could not be deleted.", delete),
         route("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
         route("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
+        route("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
+        route("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
     ]
 }
 
@@ -49,7 +51,8 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let query = Query::parse(query.as_deref());
     let detailed = query.boolean("detailed")?;
     let with_count = query.boolean("with_count")?;
-    let queue_query = parse_queue_query(&query)?;
+    let with_stats = query.boolean("with_stats")?;
+    let queue_query = QueueQuery { with_stats: with_stats == Some(true), ..parse_queue_query(&query)? };
 
     let listed = broker.list_queues(&caller, &queue_query).await?;
     let parameters = [
@@ -57,11 +60,13 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
         ("detailed", detailed.map(|detailed| detailed.to_string())),
         ("name", queue_query.name.clone()),
         ("with_count", with_count.map(|with_count| with_count.to_string())),
+        ("name_prefix", queue_query.name_prefix.clone()),
+        ("with_stats", with_stats.map(|with_stats| with_stats.to_string())),
     ];
     let links = links::next(PATH, queue_query.after.is_some(), &parameters, listed.next.as_deref());
-    let entry = |(name, metadata): &(QueueName, Metadata)| {
-        let metadata = (detailed == Some(true)).then(|| metadata.with_defaults(broker.limits()));
-        queue_document(name, metadata)
+    let entry = |queue: &ListedQueue| {
+        let metadata = (detailed == Some(true)).then(|| queue.metadata.with_defaults(broker.limits()));
+        queue_document(&queue.name, metadata, queue.stats.as_ref())
     };
     let mut page = Map::new();
     page.insert("queues".to_owned(), listed.queues.iter().map(entry).collect());
@@ -160,6 +165,19 @@ async fn purge(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
+/// not exist.
+async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.pause_queue(&caller, queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resumes a paused queue. Resuming any other queue has no effect.
+async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+    broker.resume_queue(&caller, queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Deletes a queue with its messages and claims. Deleting an unknown queue has no effect.
 async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
     broker.delete_queue(&caller, queue).await?;
@@ -167,7 +185,7 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) ->
 }
 
 fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
-    let mut filters = query.others(&["marker", "limit", "detailed", "name", "with_count"]);
+    let mut filters = query.others(&["marker", "limit", "detailed", "name", "with_count", "name_prefix", "with_stats"]);
     if query.last(SIGNATURE_PARAMETER).is_some() {
         filters.retain(|(name, _)| !CREDENTIALS.contains(name));
     }
@@ -180,8 +198,10 @@ fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
     Ok(QueueQuery {
         after: query.last("marker").map(str::to_owned),
         limit: query.integer("limit")?,
+        name_prefix: query.last("name_prefix").map(str::to_owned),
         name: query.last("name").map(str::to_owned),
         metadata: filters.into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
+        with_stats: false,
     })
 }
 
@@ -198,11 +218,14 @@ fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), 
     Ok((key.to_owned(), value))
 }
 
-fn queue_document(name: &QueueName, metadata: Option<Map<String, Value>>) -> Value {
+fn queue_document(name: &QueueName, metadata: Option<Map<String, Value>>, stats: Option<&Summary>) -> Value {
     let mut document = Map::new();
     document.insert("name".to_owned(), json!(name.as_str()));
     if let Some(metadata) = metadata {
         document.insert("metadata".to_owned(), metadata.into());
+    }
+    if let Some(stats) = stats {
+        document.insert("stats".to_owned(), wire::stats::summary_document(stats));
     }
     document.insert("href".to_owned(), json!(href(name)));
     document.into()

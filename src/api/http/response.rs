@@ -1,13 +1,22 @@
-//! JSON responses, each written into one buffer of about the right size.
+//! JSON responses, each written into one buffer of about the right size; and the header of responses
+//! from a paused queue.
 
 use axum::body::Body;
-use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use serde::Serialize;
 
 use crate::api::Error;
 use crate::api::error::internal;
+
+/// Time in seconds after which a client may ask a paused queue for messages again.
+const PAUSED_RETRY_AFTER_S: u32 = 10;
+
+/// Returns the header that tells a claim or pop from a paused queue from one of an empty queue.
+pub(super) fn retry_after_pause() -> [(HeaderName, HeaderValue); 1] {
+    [(RETRY_AFTER, HeaderValue::from(PAUSED_RETRY_AFTER_S))]
+}
 
 /// Returns a response with this document. `bytes` is the estimated maximum size of its text.
 pub(super) fn json(document: &impl Serialize, bytes: usize) -> Response {

@@ -2,40 +2,112 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::json;
+use super::links::Link;
 use super::messages::{self, MessageDocument};
 use super::view::View;
 use crate::api::Error;
 use crate::broker::claims::{Preference, TermDraft};
-use crate::domain::{Claim, ClaimId, QueueId, Shard, Tenant};
+use crate::domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant};
 
-/// The document of a claim.
+/// The document of a claim. Clients fail on unknown keys, so it has a fence only on request.
 #[derive(Debug, Serialize)]
 pub struct ClaimDocument<'a> {
     age: u64,
     ttl: u32,
     messages: Vec<MessageDocument<'a>>,
     href: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
+}
+
+/// The document of a new claim, which has a fence only on request too.
+#[derive(Debug, Serialize)]
+pub struct NewClaimDocument<'a> {
+    messages: Vec<MessageDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
+}
+
+/// A claim in a list of claims.
+#[derive(Debug, Serialize)]
+pub struct ListedClaimDocument<'a> {
+    id: Uuid,
+    href: String,
+    client_id: &'a str,
+    age: u64,
+    ttl: u32,
+    messages: u64,
+    fence: u64,
+}
+
+/// A page of a list of claims.
+#[derive(Debug, Serialize)]
+pub struct ClaimListDocument<'a> {
+    /// The claims.
+    pub claims: Vec<ListedClaimDocument<'a>>,
+    /// The links of the page.
+    pub links: Vec<Link>,
 }
 
 impl<'a> ClaimDocument<'a> {
     /// Creates the document of a claim of this queue.
     #[must_use]
-    pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View) -> Self {
+    pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View, includes_fence: bool) -> Self {
         Self {
             age: claim.age_s,
             ttl: claim.ttl_s,
             messages: messages::documents(queue, &claim.messages, view),
             href: href(queue, claim.id),
+            fence: includes_fence.then_some(claim.fence.0),
         }
     }
+}
+
+impl<'a> NewClaimDocument<'a> {
+    /// Creates the document of a new claim of this queue.
+    #[must_use]
+    pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View, includes_fence: bool) -> Self {
+        let messages = messages::documents(queue, &claim.messages, view);
+        Self { messages, fence: includes_fence.then_some(claim.fence.0) }
+    }
+}
+
+impl<'a> ListedClaimDocument<'a> {
+    /// Creates the document of a claim of this queue.
+    #[must_use]
+    pub fn new(queue: &QueueId, claim: &'a ClaimSummary) -> Self {
+        let ClaimSummary { id, client, ttl_s, age_s, fence, message_count } = claim;
+        Self {
+            id: (*id).into(),
+            href: href(queue, *id),
+            client_id: client.as_str(),
+            age: *age_s,
+            ttl: *ttl_s,
+            messages: *message_count,
+            fence: fence.0,
+        }
+    }
+}
+
+/// Returns the path of a queue's claims.
+#[must_use]
+pub fn path(queue: &QueueId) -> String {
+    format!("/v2/queues/{}/claims", queue.name())
 }
 
 /// Returns the path of a claim.
 #[must_use]
 pub fn href(queue: &QueueId, id: ClaimId) -> String {
     format!("/v2/queues/{}/claims/{id}", queue.name())
+}
+
+/// Parses the marker of a list of claims.
+pub fn parse_marker(text: &str) -> Result<ClaimId, Error> {
+    let expected = "the id of a claim";
+    ClaimId::parse(text).ok_or_else(|| Error::Parameter { name: "marker".to_owned(), expected })
 }
 
 /// Parses `shard:NUMBER` or `tenant:NAME`.

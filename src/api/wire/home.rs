@@ -54,6 +54,10 @@ const RESOURCES: [Resource; 15] = [
     ("rel/ping", "/v2/ping", &[], &["GET"]),
 ];
 
+/// A resource for operators.
+const PROJECTS: Resource =
+    ("rel/projects", "/v2/projects{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET"]);
+
 /// Returns the document with the versions of the API, of which there is one.
 #[must_use]
 pub fn versions() -> Value {
@@ -76,6 +80,8 @@ pub fn home(admin_mode: bool) -> Value {
     if admin_mode {
         let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
         resources.insert("rel/health".to_owned(), health);
+        let (relation, projects) = entry(&PROJECTS);
+        resources.insert(relation, projects);
     }
     json!({ "resources": resources })
 }

@@ -16,4 +16,5 @@ pub mod query;
 pub mod share;
 pub mod since;
 pub mod stats;
+pub mod tasks;
 pub mod view;

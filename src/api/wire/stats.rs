@@ -1,11 +1,11 @@
-//! The statistics document of a queue.
+//! The statistics documents of a queue.
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::messages;
-use crate::domain::{Details, Holding, Message, QueueId, Shard, Stats, Tenant};
+use crate::domain::{Details, Holding, Message, QueueId, Shard, Stats, Summary, Tenant};
 
 /// Returns the number of messages of a queue. `oldest` and `newest` are present only if the queue
 /// has messages.
@@ -22,6 +22,26 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
         add_details(&mut document, details);
     }
     document
+}
+
+/// Returns the statistics of a queue in a list of queues.
+#[must_use]
+pub fn summary_document(summary: &Summary) -> Value {
+    let (messages, totals) = (&summary.messages, &summary.totals);
+    json!({
+        "available": messages.available,
+        "claimed": messages.claimed,
+        "delayed": messages.delayed,
+        "oldest_age": messages.oldest_age_s,
+        "paused": summary.is_paused,
+        "totals": {
+            "posted": totals.posted,
+            "claimed": totals.claimed,
+            "deleted": totals.deleted,
+            "expired": totals.expired,
+            "dead_lettered": totals.dead_lettered,
+        },
+    })
 }
 
 /// Adds the non-empty shards, the messages without a shard, and the tenants that post most.
@@ -49,7 +69,7 @@ fn message_entry(queue: &QueueId, message: &Message) -> Value {
     json!({ "href": messages::href(queue, message.id, None), "age": message.age_s, "created": timestamp(message.created_s) })
 }
 
-fn timestamp(unix_s: u64) -> String {
+pub(super) fn timestamp(unix_s: u64) -> String {
     let time = i64::try_from(unix_s).ok().and_then(|unix_s| OffsetDateTime::from_unix_timestamp(unix_s).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }

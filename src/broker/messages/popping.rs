@@ -10,21 +10,21 @@ use crate::broker::encryption::DecryptedPop;
 use crate::broker::range::check_range;
 use crate::broker::undelivered::{ReturnGuard, Undelivered};
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Message, QueueId};
+use crate::domain::{Message, QueueId, Taken};
 
 /// How long a pop waits until messages that cannot be decrypted are restored.
 const RESTORE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// Pops up to `count` of the next available messages. If there is none, waits up to `wait_s`
-    /// seconds for one.
+    /// seconds for one. A queue that is paused has none.
     pub async fn pop_messages(
         &self,
         caller: &Caller,
         queue: QueueId,
         count: i64,
         wait_s: Option<i64>,
-    ) -> Result<Undelivered<Vec<Message>>, Error> {
+    ) -> Result<Taken<Undelivered<Vec<Message>>>, Error> {
         let access = self.store.authorize(caller, Action::PopMessages, &queue)?;
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
         let wait = self.waiting.check_duration(wait_s)?;
@@ -32,8 +32,7 @@ impl Broker {
             let (this, queue) = (self.clone(), queue.clone());
             self.run_to_completion(async move { this.pop_once(store, &queue, limit as usize, !wait.is_zero()).await })
         };
-        let popped = self.waiting.take_within(&access, &queue, wait, pop).await?;
-        Ok(popped.unwrap_or_else(|| Undelivered { value: Vec::new(), return_guard: ReturnGuard::none() }))
+        self.waiting.take_within(&access, &queue, wait, pop).await
     }
 
     async fn pop_once(
@@ -42,13 +41,15 @@ impl Broker {
         queue: &QueueId,
         limit: usize,
         is_returnable: bool,
-    ) -> Result<Option<Undelivered<Vec<Message>>>, Error> {
+    ) -> Result<Taken<Undelivered<Vec<Message>>>, Error> {
         let limit = self.encryption.claimable(&store, queue, limit).await?;
         let popped = store.pop_messages(queue, limit).await?;
         drop(store);
-        if popped.is_empty() {
-            return Ok(None);
-        }
+        let popped = match popped {
+            Taken::Messages(popped) => popped,
+            Taken::Nothing => return Ok(Taken::Nothing),
+            Taken::Paused => return Ok(Taken::Paused),
+        };
         let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
         if let Some((unreadable, error)) = failed {
             let restored = self.writes.spawn(self.clone().restore_until_stored(queue.clone(), unreadable));
@@ -65,6 +66,6 @@ impl Broker {
             self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
             ReturnGuard::none()
         };
-        Ok(Some(Undelivered { value, return_guard }))
+        Ok(Taken::Messages(Undelivered { value, return_guard }))
     }
 }

@@ -165,7 +165,7 @@ impl Broker {
     }
 
     /// Returns those of the ids that can be ids of this queue. The others cannot name a message.
-    pub(super) fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
+    pub(in crate::broker) fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
         let max = self.limits.max_messages_per_page;
         if ids.is_empty() || ids.len() > max as usize {
             return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {max}", ids.len())));

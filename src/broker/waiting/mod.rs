@@ -16,7 +16,7 @@ pub(super) use self::shared_reads::{SharedQuery, SharedReads};
 use super::Error;
 use super::access::{Access, AdmittedStore};
 use super::range::check_range;
-use crate::domain::{Limits, QueueId, Rank, Scope};
+use crate::domain::{Limits, QueueId, Rank, Scope, Taken};
 use crate::storage::{Listing, Page, Watch};
 
 /// The requests of this process that wait.
@@ -75,15 +75,16 @@ impl Waiting {
         }
     }
 
-    /// Runs `take`, which claims or pops messages. While it returns nothing, waits for
-    /// notifications until `wait` is over, and runs it again.
-    pub(super) async fn take_within<T, F: Future<Output = Result<Option<T>, Error>>>(
+    /// Runs `take`, which claims or pops messages. While it takes nothing, waits for notifications
+    /// until `wait` is over, and runs it again. In a paused queue, this takes nothing for each
+    /// notification, until the queue is resumed.
+    pub(super) async fn take_within<T, F: Future<Output = Result<Taken<T>, Error>>>(
         &self,
         access: &Access,
         queue: &QueueId,
         wait: Duration,
         take: impl Fn(AdmittedStore) -> F,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Taken<T>, Error> {
         if wait.is_zero() {
             return take(access.admit().await?).await;
         }
@@ -97,13 +98,13 @@ impl Waiting {
             let taken = take(access.admit().await?).await?;
             unused.0 = None;
             access.query_finished(queue);
-            if taken.is_some() {
+            if matches!(taken, Taken::Messages(_)) {
                 return Ok(taken);
             }
             tokio::select! {
                 () = notified => unused.0 = Some(&watch),
-                () = sleep_until(until) => return Ok(None),
-                () = self.closing.cancelled() => return Ok(None),
+                () = sleep_until(until) => return Ok(taken),
+                () = self.closing.cancelled() => return Ok(taken),
             }
         }
     }

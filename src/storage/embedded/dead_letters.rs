@@ -67,15 +67,6 @@ impl WriteTransaction<'_> {
         }
         let target = QueueId::new(source.project().clone(), dead_letters.target.clone())
             .map_err(|error| Error::Corrupt(format!("cannot move a dead letter of {source}: {error}")))?;
-        self.create(&target, &Metadata::default())?;
-        let row = self.row(&target)?.ok_or_else(|| damaged("a queue"))?;
-        let target_now_us = self.now_us(&target);
-        if self.is_fair(&row)? {
-            // The messages in each shard of the target decide the assignment. Due changes that
-            // exceed the budget are left, because the claim must not wait for them.
-            self.apply_due_changes(&row, target_now_us)?;
-        }
-        let mut assignments: HashMap<Poster, Arc<ShardAssignment>> = HashMap::new();
         let mut records = Vec::with_capacity(dead.len());
         for Found { located, record } in dead {
             let (entry, id) = (&located.entry, id_of(source, located.key())?);
@@ -85,10 +76,6 @@ impl WriteTransaction<'_> {
                 (0, prolonged_s) => (prolonged_s, entry.current_end_s()),
                 (ttl_s, _) => (ttl_s, end_s(now_us, ttl_s)),
             };
-            let assignment = row.policy.sharding.map(|sharding| {
-                let assign = || Arc::new(sharding.assign(&Tenant::of_poster(entry.poster)));
-                assignments.entry(entry.poster).or_insert_with(assign).clone()
-            });
             let origin = Origin { queue: source.name().clone(), id, claim_count: delivery.count };
             let record = record::dead_letter(record, entry, &origin, ttl_s)?;
             records.push(NewRecord {
@@ -99,9 +86,31 @@ impl WriteTransaction<'_> {
                 size: SizeClass::of(record.len()),
                 record,
                 delivery: Some(Delivery { count: delivery.count, is_undelivered: true, ttl_s: 0, end_s }),
-                assignment,
+                assignment: None,
             });
             self.remove(number, located)?;
+            self.change_state(number, |state| state.dead_lettered += 1)?;
+        }
+        self.post_moved(&target, records)
+    }
+
+    /// Posts messages that another queue has moved, and creates the queue if it does not exist. In
+    /// a fair queue, assigns their shards.
+    pub(super) fn post_moved(&mut self, target: &QueueId, mut records: Vec<NewRecord>) -> Result<(), Error> {
+        self.create(target, &Metadata::default())?;
+        let row = self.row(target)?.ok_or_else(|| damaged("a queue"))?;
+        let target_now_us = self.now_us(target);
+        if self.is_fair(&row)? {
+            // The messages in each shard of the target decide the assignment. Due changes that
+            // exceed the budget are left, because the claim must not wait for them.
+            self.apply_due_changes(&row, target_now_us)?;
+        }
+        if let Some(sharding) = row.policy.sharding {
+            let mut assignments: HashMap<Poster, Arc<ShardAssignment>> = HashMap::new();
+            for record in &mut records {
+                let assign = || Arc::new(sharding.assign(&Tenant::of_poster(record.poster)));
+                record.assignment = Some(assignments.entry(record.poster).or_insert_with(assign).clone());
+            }
         }
         self.post(&row, target_now_us, &records)?;
         Ok(())

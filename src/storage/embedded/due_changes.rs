@@ -37,6 +37,7 @@ impl WriteTransaction<'_> {
             let state = self.state(number)?;
             if let Some(located) = self.view.located(number, &state, &key)? {
                 self.remove_except_expiration(number, &located)?;
+                self.change_state(number, |state| state.expired += 1)?;
             }
         }
         self.count_due_changes(ended.len());

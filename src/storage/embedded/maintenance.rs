@@ -65,7 +65,8 @@ impl Maintenance for EmbeddedStore {
         let others = queues.iter().position(|queue| queue.project() != queues[0].project());
         queues.truncate(others.unwrap_or(QUEUES_PER_STEP));
         for queue in &queues {
-            match self.read_up_to_date(queue, |_view, _number, _now_us| Ok(())).await {
+            match self.read_up_to_date(queue, View::abandoned_task).await {
+                Ok(Some(Some(task))) => self.continue_redrive(queue, task),
                 // A queue that cannot be read must not prevent maintenance of all queues after it.
                 Err(Error::Corrupt(reason)) => {
                     tracing::warn!(%queue, reason, "cannot maintain a damaged queue; skipping it");

@@ -19,6 +19,7 @@ mod messages;
 mod queues;
 mod rows;
 mod store;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod transaction;

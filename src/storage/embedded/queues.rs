@@ -7,20 +7,21 @@ use async_trait::async_trait;
 use bytes::{Buf, BufMut};
 use redb::ReadableTable;
 
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision};
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision, Summary};
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
-use crate::storage::embedded::rows::keys;
+use crate::storage::embedded::messages::summary;
+use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{Error, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
-/// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks that
-/// the queue may have assigned.
+/// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks and
+/// fences that the queue may have assigned.
 const TOMBSTONE_KEPT_US: u64 = 24 * 3_600 * 1_000_000;
 
 #[async_trait]
@@ -50,13 +51,31 @@ impl QueueStore for EmbeddedStore {
         self.write(0, move |store| store.delete(&queue).map(Step::Done)).await
     }
 
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        let queue = queue.clone();
+        self.write(0, move |store| store.pause(&queue).map(Step::Done)).await
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), |store, number, _now_us| {
+            let state = store.state(number)?;
+            if state.is_paused {
+                store.change_state(number, |state| state.is_paused = false)?;
+                store.notify(number, state.in_set(Part::Ready));
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
         let of = keys::queues_prefix(project);
-        let after = listing.after.map(|after| [&of[..], after.as_bytes()].concat());
-        let (name_part, examined_max) = (listing.name_part.map(str::to_owned), listing.examined_max);
+        let [after, prefix, part] =
+            [listing.after, listing.name_prefix, listing.name_part].map(|text| text.map(str::to_owned));
+        let examined_max = listing.examined_max;
         self.read(move |view| {
-            let listing = QueueListing { after: None, name_part: name_part.as_deref(), examined_max };
-            view.list(&of, after.as_deref(), &listing)
+            let (name_prefix, name_part) = (prefix.as_deref(), part.as_deref());
+            view.list(&of, &QueueListing { after: after.as_deref(), name_prefix, name_part, examined_max })
         })
         .await
     }
@@ -65,14 +84,30 @@ impl QueueStore for EmbeddedStore {
         let project = project.clone();
         self.read(move |view| view.count(&project)).await
     }
+
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        summary::summarize_queues(self, queues).await
+    }
+
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
+        let after = after.map_or_else(|| keys::project_counts_prefix().to_vec(), keys::project_count);
+        self.read(move |view| view.list_projects(&after, examined_max)).await
+    }
 }
 
 impl<T: Table> View<T> {
-    /// Lists queues whose keys begin with `of` and follow the key `after`.
-    fn list(&self, of: &[u8], after: Option<&[u8]>, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let from = after.map_or(Bound::Included(of), Bound::Excluded);
-        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*keys::prefix_end(of))))?;
+    /// Lists queues of the project whose keys begin with `of`.
+    fn list(&self, of: &[u8], listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+        let key = |text: &str| [of, text.as_bytes()].concat();
+        let first = key(listing.name_prefix.unwrap_or_default());
+        let (end, after) = (keys::prefix_end(&first), listing.after.map(key));
         let (mut page, mut examined) = (QueuePage::default(), 0);
+        let from = match &after {
+            Some(after) if *after >= end => return Ok(page),
+            Some(after) if *after >= first => Bound::Excluded(&after[..]),
+            _ => Bound::Included(&first[..]),
+        };
+        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*end)))?;
         for entry in entries.take(listing.examined_max) {
             let (key, row) = entry?;
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
@@ -94,6 +129,22 @@ impl<T: Table> View<T> {
             None => Ok(0),
         }
     }
+
+    /// Lists projects with the number of their queues, whose keys follow this one.
+    fn list_projects(&self, after: &[u8], examined_max: usize) -> Result<ProjectPage, Error> {
+        let end = keys::prefix_end(&keys::project_counts_prefix());
+        let mut page = ProjectPage::default();
+        let counts = self.registry.range::<&[u8]>((Bound::Excluded(after), Bound::Excluded(&*end)))?;
+        for entry in counts.take(examined_max) {
+            let (key, count) = entry?;
+            let project = keys::decode_project(key.value()).ok_or_else(|| damaged("a project's id"))?;
+            let count = count.value().try_get_u64().map_err(|_| damaged("the number of queues"))?;
+            page.projects.push((project, count));
+        }
+        let last = page.projects.last().filter(|_| page.projects.len() == examined_max);
+        page.reached = last.map(|(project, _)| project.clone());
+        Ok(page)
+    }
 }
 
 impl WriteTransaction<'_> {
@@ -105,7 +156,7 @@ impl WriteTransaction<'_> {
         let last = self.take_tombstone(queue)?;
         let revision = self.now_us(queue).max(last + 1);
         let number = self.new_number()?;
-        self.change_state(number, |state| state.last = revision)?;
+        self.change_state(number, |state| (state.last, state.fence) = (revision, revision))?;
         self.put_row(queue, number, Revision(revision), metadata)?;
         let count = self.view.count(queue.project())? + 1;
         self.put_registry(&keys::project_count(queue.project()), &count.to_be_bytes())?;
@@ -132,14 +183,25 @@ impl WriteTransaction<'_> {
         Ok(Step::Done(UpdateOutcome::Done))
     }
 
-    /// Deletes the queue, if it exists. The next queue of that name starts after its last rank,
-    /// even if the clock steps back.
+    /// Pauses the queue, and creates it if it does not exist.
+    fn pause(&mut self, queue: &QueueId) -> Result<(), Error> {
+        self.create(queue, &Metadata::default())?;
+        let row = self.row(queue)?.ok_or_else(|| damaged("a queue"))?;
+        if self.state(row.number)?.is_paused {
+            return Ok(());
+        }
+        self.change_state(row.number, |state| state.is_paused = true)
+    }
+
+    /// Deletes the queue, if it exists. The next queue of that name starts after its last rank and
+    /// its last fence, even if the clock steps back.
     fn delete(&mut self, queue: &QueueId) -> Result<(), Error> {
         let Some(row) = self.view.row(queue)? else {
             return Ok(());
         };
-        let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
-        self.put_tombstone(queue, next_rank.max(row.revision.0 + 1) - 1)?;
+        let state = self.state(row.number)?;
+        let last = state.next_rank(self.now_us(queue)) - 1;
+        self.put_tombstone(queue, last.max(row.revision.0).max(state.fence))?;
         self.remove_registry(&keys::queue(queue))?;
         let (project, count) = (keys::project_count(queue.project()), self.view.count(queue.project())?);
         if count > 1 {
@@ -165,6 +227,7 @@ impl WriteTransaction<'_> {
         self.put_registry(&key, &renumbered)?;
         self.change_state(number, |state| *state = before.emptied())?;
         self.move_tenants(row.number, number)?;
+        self.move_tasks(row.number, number)?;
         self.discard_contents(row.number)
     }
 
@@ -181,8 +244,8 @@ impl WriteTransaction<'_> {
         self.put_registry_until(end_us, &keys::tombstone(queue), &tombstone)
     }
 
-    /// Removes the tombstone. Returns the last rank that an earlier queue of that name may have
-    /// assigned; 0 if there was none recently.
+    /// Removes the tombstone. Returns the last rank or fence that an earlier queue of that name may
+    /// have assigned; 0 if there was none recently.
     fn take_tombstone(&mut self, queue: &QueueId) -> Result<u64, Error> {
         let key = keys::tombstone(queue);
         let Some(tombstone) = self.remove_registry(&key)? else {

@@ -1,4 +1,4 @@
-//! Claims in Redis: create, get, renew and release claims, and return single messages.
+//! Claims in Redis: create, get, list, renew and release claims, and return single messages.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,31 +6,45 @@ use bytes::Bytes;
 use super::RedisStore;
 use super::arguments;
 use super::reply::{self, Reply};
-use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
+use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.confirmer.note_use(queue);
-        let (ttl_s, grace_s) = (arguments::number(new.term.ttl_s.into()), arguments::number(new.term.grace_s.into()));
-        let (limit, prefer) =
-            (arguments::number(new.limit as u64), Bytes::from(shard_digits::encode_all(&new.preferred_shards)));
+        let mut args = [
+            arguments::number(new.limit as u64),
+            Bytes::new(),
+            arguments::number(new.term.ttl_s.into()),
+            arguments::number(new.term.grace_s.into()),
+            Bytes::from(shard_digits::encode_all(&new.preferred_shards)),
+            Bytes::copy_from_slice(new.client.as_str().as_bytes()),
+        ];
         loop {
             let id = ClaimId::random();
-            let args = [limit.clone(), arguments::claim(id), ttl_s.clone(), grace_s.clone(), prefer.clone()];
+            args[1] = arguments::claim(id);
             let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
-            if kind == "moved" {
-                self.notify_after_dead_letters(queue);
-                return Ok(None);
+            match kind.as_str() {
+                "moved" => {
+                    self.notify_after_dead_letters(queue);
+                    return Ok(Taken::Nothing);
+                }
+                "paused" => return Ok(Taken::Paused),
+                "repeated" => {
+                    let claim = self.get_claim(queue, id).await?;
+                    return Ok(claim.map_or(Taken::Nothing, Taken::Messages));
+                }
+                _ => {}
             }
-            let claim = self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await?;
-            // If all messages of the claim have been deleted since, others may be available.
-            if claim.as_ref().is_none_or(|claim| !claim.messages.is_empty()) {
-                return Ok(claim);
+            match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await? {
+                None => return Ok(Taken::Nothing),
+                // All messages of the claim have been deleted since, and others may be available.
+                Some(claim) if claim.messages.is_empty() => {}
+                Some(claim) => return Ok(Taken::Messages(claim)),
             }
         }
     }
@@ -41,9 +55,35 @@ impl ClaimStore for RedisStore {
         self.read_claim(&CLAIM_GET, queue, id, &kind, reply).await
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let args = [after.map_or_else(Bytes::new, arguments::claim), arguments::number(limit as u64)];
+        let (_claims, mut reply) = self.run_applying_due(&CLAIM_LIST, queue, &args).await?;
+        let (now_us, mut claims) = (reply.number()?, Vec::new());
+        while !reply.is_empty() {
+            let id = reply.bytes()?;
+            let id = <[u8; 16]>::try_from(&*id).map_err(|_| Error::Corrupt(format!("{id:?} is no claim id")))?;
+            let id = ClaimId::from_bytes(id);
+            let (ttl_s, age_s) = term(id, now_us, &mut reply)?;
+            let fence = Fence(reply.number()?);
+            let client = ClientId::from_store(&reply.text()?);
+            claims.push(ClaimSummary { id, client, ttl_s, age_s, fence, message_count: reply.number()? });
+        }
+        Ok(claims)
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
         let args = [arguments::claim(id), arguments::number(term.ttl_s.into()), arguments::number(term.grace_s.into())];
-        self.change_claim(&CLAIM_RENEW, queue, &args).await
+        let (kind, mut reply) = self.run_applying_due(&CLAIM_RENEW, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(Some(Fence(reply.number()?))),
+            "none" => Ok(None),
+            kind => Err(reply::unknown_kind(CLAIM_RENEW.name, kind)),
+        }
     }
 
     async fn return_message(
@@ -55,8 +95,13 @@ impl ClaimStore for RedisStore {
     ) -> Result<ClaimOutcome, Error> {
         // The key of an id of another queue could, by chance, be that of a message in this claim.
         let key = if id.is_of(queue) { arguments::message_key(id) } else { Bytes::new() };
-        self.change_claim(&CLAIM_RETURN, queue, &[arguments::claim(claim), key, arguments::number(delay_s.into())])
-            .await
+        let args = [arguments::claim(claim), key, arguments::number(delay_s.into())];
+        let (kind, _) = self.run_applying_due(&CLAIM_RETURN, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(ClaimOutcome::Done),
+            "none" => Ok(ClaimOutcome::Gone),
+            kind => Err(reply::unknown_kind(CLAIM_RETURN.name, kind)),
+        }
     }
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
@@ -70,15 +115,6 @@ impl ClaimStore for RedisStore {
 }
 
 impl RedisStore {
-    async fn change_claim(&self, script: &Script, queue: &QueueId, args: &[Bytes]) -> Result<ClaimOutcome, Error> {
-        let (kind, _) = self.run_applying_due(script, queue, args).await?;
-        match kind.as_str() {
-            "done" => Ok(ClaimOutcome::Done),
-            "none" => Ok(ClaimOutcome::Gone),
-            kind => Err(reply::unknown_kind(script.name, kind)),
-        }
-    }
-
     /// Reads the claim in the reply of a script, and its messages.
     async fn read_claim(
         &self,
@@ -91,10 +127,9 @@ impl RedisStore {
         match kind {
             "none" => Ok(None),
             "claim" => {
-                let (now_us, ttl_s, since_us) = (reply.number()?, reply.number()?, reply.number()?);
-                let ttl_s =
-                    u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
-                let age_s = now_us.saturating_sub(since_us) / 1_000_000;
+                let now_us = reply.number()?;
+                let (ttl_s, age_s) = term(id, now_us, &mut reply)?;
+                let fence = Fence(reply.number()?);
                 let fresh = reply.bytes()?;
                 let messages = self.read_messages(queue, now_us, reply).await?;
                 let fresh = messages.iter().zip(fresh.iter()).filter(|(_, is_fresh)| **is_fresh == b'1');
@@ -102,9 +137,16 @@ impl RedisStore {
                     fresh.filter_map(|(message, _)| Some(message.as_ref()?.pickup_delay(now_us))).collect();
                 // Messages that have been deleted since are left out.
                 let messages = messages.into_iter().flatten().collect();
-                Ok(Some(Claim { id, ttl_s, age_s, messages, pickup_delays }))
+                Ok(Some(Claim { id, ttl_s, age_s, fence, messages, pickup_delays }))
             }
             kind => Err(reply::unknown_kind(script.name, kind)),
         }
     }
+}
+
+/// Reads the ttl and the start of a claim's term. Returns the ttl and the age, in seconds.
+fn term(id: ClaimId, now_us: u64, reply: &mut Reply) -> Result<(u32, u64), Error> {
+    let (ttl_s, since_us) = (reply.number()?, reply.number()?);
+    let ttl_s = u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
+    Ok((ttl_s, now_us.saturating_sub(since_us) / 1_000_000))
 }

@@ -1,4 +1,5 @@
-//! Forwards dead letters from the outbox of their queue to the queue for dead letters.
+//! Forwards dead letters from the outbox of their queue to the queue for dead letters, and messages
+//! that a redrive moves to their new queue.
 //!
 //! The two queues may be in different slots, so a dead letter is posted first and then removed from
 //! the outbox. Any process may repeat either step at any time: dead letters are numbered, and the
@@ -14,7 +15,7 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST};
+use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST, REDRIVEN};
 use super::shard_digits;
 use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
@@ -42,6 +43,8 @@ struct DeadLetter {
     delivery: Delivery,
     entry: Entry,
     target: QueueName,
+    /// Whether it is a message that a redrive moves.
+    is_redriven: bool,
     record: Bytes,
 }
 
@@ -119,26 +122,37 @@ fn post_args(source: &QueueId, dead_letters: &[DeadLetter], sharding: Option<Sha
     let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes()), division];
     for dead_letter in dead_letters {
         let DeadLetter { delivery, entry, .. } = dead_letter;
-        let id = id_of(source, &entry.key)?;
-        let origin = Origin { queue: source.name().clone(), id, claim_count: delivery.count };
-        let ttl_s = if delivery.ttl_s > 0 { delivery.ttl_s } else { record::ttl_s(id, &dead_letter.record)? };
-        let record = record::dead_letter(&dead_letter.record, entry, &origin, ttl_s)?;
+        let record = arriving_record(source, dead_letter)?;
         let assignment = sharding.map(|sharding| sharding.assign(&Tenant::of_poster(entry.poster)));
         let poster_and_size = Entry::poster_and_size(entry.poster, SizeClass::of(record.len()));
         args.push(arguments::number(dead_letter.number));
         args.push([&nonce_bytes(Nonce::random())[..], &poster_and_size].concat().into());
-        args.push(entry_tail(*delivery).into());
+        args.push(entry_tail(*delivery, dead_letter.is_redriven).into());
         args.push(record);
         args.push(assignment.map_or_else(Bytes::new, |assignment| shard_digits::encode_all(&assignment.shards).into()));
     }
     Ok(args)
 }
 
-/// Returns the rest of the entry of a dead letter that has arrived: its end, and its delivery state
-/// in the new queue.
-fn entry_tail(delivery: Delivery) -> Vec<u8> {
-    let state = [delivery.end_s, delivery.count | UNDELIVERED, 0, delivery.end_s];
-    state.into_iter().flat_map(u32::to_be_bytes).collect()
+/// Returns the record of a message in its new queue.
+fn arriving_record(source: &QueueId, message: &DeadLetter) -> Result<Bytes, Error> {
+    let DeadLetter { delivery, entry, record, .. } = message;
+    let id = id_of(source, &entry.key)?;
+    if message.is_redriven {
+        return record::redriven(id, record, u64::from(delivery.end_s.saturating_sub(delivery.ttl_s + 1)));
+    }
+    let origin = Origin { queue: source.name().clone(), id, claim_count: delivery.count };
+    let ttl_s = if delivery.ttl_s > 0 { delivery.ttl_s } else { record::ttl_s(id, record)? };
+    record::dead_letter(record, entry, &origin, ttl_s)
+}
+
+/// Returns the rest of the entry of a message that has arrived: its end, and the delivery state of a
+/// dead letter in the new queue.
+fn entry_tail(delivery: Delivery, is_redriven: bool) -> Vec<u8> {
+    let end = [delivery.end_s];
+    let state = [delivery.count | UNDELIVERED, 0, delivery.end_s];
+    let state = if is_redriven { &state[..0] } else { &state[..] };
+    end.iter().chain(state).copied().flat_map(u32::to_be_bytes).collect()
 }
 
 fn read_sharding(reply: &mut Reply) -> Result<Option<Sharding>, Error> {
@@ -148,14 +162,15 @@ fn read_sharding(reply: &mut Reply) -> Result<Option<Sharding>, Error> {
 
 fn read_dead_letter(dead_letter: &Bytes) -> Result<DeadLetter, Error> {
     let corrupt = || Error::Corrupt("a dead letter is too short".to_owned());
-    let name_bytes = dead_letter.get(TARGET_AT).ok_or_else(corrupt)?;
-    let record = TARGET_AT + 1 + usize::from(*name_bytes);
+    let name_bytes = *dead_letter.get(TARGET_AT).ok_or_else(corrupt)?;
+    let record = TARGET_AT + 1 + usize::from(name_bytes & !REDRIVEN);
     let target = str::from_utf8(dead_letter.get(TARGET_AT + 1..record).ok_or_else(corrupt)?);
     Ok(DeadLetter {
         number: u64::from_be_bytes(dead_letter[..NUMBER_BYTES].try_into().expect("eight bytes")),
         delivery: Delivery::decode(&dead_letter[DELIVERY_AT..ENTRY_AT]),
         entry: Entry::decode(&dead_letter[ENTRY_AT..TARGET_AT])?,
         target: target.ok().and_then(|name| name.parse().ok()).ok_or_else(corrupt)?,
+        is_redriven: name_bytes & REDRIVEN != 0,
         record: dead_letter.slice(record..),
     })
 }

@@ -44,10 +44,13 @@ pub(super) enum KeyName {
     Expirations,
     Leases,
     Claims,
+    ClaimIds,
     Outbox,
     Received,
     Shards,
     Tenants,
+    Tasks,
+    TaskLeases,
     Idempotency,
     IdempotencyExpirations,
     Tombstone,
@@ -67,10 +70,13 @@ impl KeyName {
             Self::Expirations => "expirations",
             Self::Leases => "leases",
             Self::Claims => "claims",
+            Self::ClaimIds => "claim_ids",
             Self::Outbox => "outbox",
             Self::Received => "received",
             Self::Shards => "shards",
             Self::Tenants => "tenants",
+            Self::Tasks => "tasks",
+            Self::TaskLeases => "task_leases",
             Self::Idempotency => "idempotency",
             Self::IdempotencyExpirations => "idempotency_expirations",
             Self::Tombstone => "tombstone",
@@ -109,6 +115,11 @@ impl QueueKeys {
     /// Returns the key of the hash of message records.
     pub(super) fn messages(&self) -> String {
         self.key(KeyName::Messages.name())
+    }
+
+    /// Returns the key of the hash of task records.
+    pub(super) fn tasks(&self) -> String {
+        self.key(KeyName::Tasks.name())
     }
 
     /// Returns the key of the last reply of a retry slot.
@@ -175,7 +186,7 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 15] = [
+    const KEYS_OF_ONE_QUEUE: [KeyName; 18] = [
         KeyName::Queue,
         KeyName::Messages,
         KeyName::Ready,
@@ -184,10 +195,13 @@ mod tests {
         KeyName::Expirations,
         KeyName::Leases,
         KeyName::Claims,
+        KeyName::ClaimIds,
         KeyName::Outbox,
         KeyName::Received,
         KeyName::Shards,
         KeyName::Tenants,
+        KeyName::Tasks,
+        KeyName::TaskLeases,
         KeyName::Idempotency,
         KeyName::IdempotencyExpirations,
         KeyName::Tombstone,

@@ -52,7 +52,18 @@ impl RedisStore {
     /// Returns the record of each entry, nil for one that has been deleted.
     async fn records(&self, queue: &QueueId, entries: &[Entry]) -> Result<Reply, Error> {
         let keys: Bytes = entries.iter().flat_map(|entry| entry.key).collect();
-        let keys = (0..entries.len()).map(|at| Value::Bytes(keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES)));
+        let keys = (0..entries.len()).map(|at| keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES));
+        self.records_of(queue, keys).await
+    }
+
+    /// Returns the record of each of these keys, nil for one that has been deleted. The records must
+    /// fit into one reply.
+    pub(super) async fn records_of(
+        &self,
+        queue: &QueueId,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Reply, Error> {
+        let keys = keys.into_iter().map(Value::Bytes);
         self.connection.command_with("HMGET", &QueueKeys::of(queue).messages(), keys).await
     }
 }

@@ -17,7 +17,7 @@ use super::script::{
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
-use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank, Shard, Stats, Tenant};
+use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank, Shard, Stats, Taken, Tenant};
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
@@ -112,7 +112,7 @@ impl MessageStore for RedisStore {
         self.delete_many(queue, ids, arguments::number(claims.len() as u64), claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.confirmer.note_use(queue);
         let (keys, args) = (QueueKeys::of(queue), [arguments::number(limit as u64)]);
         let (kind, mut reply) = self.connection.run_at_most_once(&MESSAGE_POP, &keys, &args).await?;
@@ -120,9 +120,13 @@ impl MessageStore for RedisStore {
         match kind.as_str() {
             "moved" => {
                 self.notify_after_dead_letters(queue);
-                Ok(Vec::new())
+                Ok(Taken::Nothing)
             }
-            "popped" => read_popped(queue, &mut reply),
+            "paused" => Ok(Taken::Paused),
+            "popped" => {
+                let popped = read_popped(queue, &mut reply)?;
+                Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
+            }
             kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
         }
     }
@@ -259,7 +263,9 @@ fn read_shards(reply: &mut Reply, details: &mut Details) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
+/// Reads the numbers of available, delayed and in-flight messages, and the rank of the oldest
+/// available one or 0.
+pub(super) fn read_holding(reply: &mut Reply, now_us: u64) -> Result<Holding, Error> {
     let [available, delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
     let oldest = Some(reply.number()?).filter(|rank| *rank > 0);
     let oldest_age_s = oldest.map(|rank| now_us.saturating_sub(rank) / 1_000_000);

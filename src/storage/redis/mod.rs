@@ -14,12 +14,15 @@ mod maintenance;
 mod message_records;
 mod messages;
 mod posts;
+mod projects;
 mod queues;
 mod registrations;
 mod reply;
 mod script;
 mod shard_digits;
 mod slot_tags;
+mod summaries;
+mod tasks;
 mod uri;
 mod watch;
 

@@ -16,9 +16,9 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::{self, QueueKeys};
 use super::reply;
-use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_UPDATE};
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision};
-use crate::storage::{Error, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
 /// flight.
@@ -82,8 +82,27 @@ impl QueueStore for RedisStore {
         self.delete_and_unregister(queue, Bytes::new()).await
     }
 
+    async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut reply = self.connection.run(&QUEUE_PAUSE, &QueueKeys::of(queue), &[]).await?;
+            match reply.text()?.as_str() {
+                "done" => return Ok(()),
+                "absent" => self.create_queue(queue, &Metadata::default()).await?,
+                kind => return Err(reply::unknown_kind(QUEUE_PAUSE.name, kind)),
+            };
+        }
+        Err(Error::Unavailable(format!(
+            "cannot pause queue {queue}: it was deleted during each of {ATTEMPTS_MAX} attempts"
+        )))
+    }
+
+    async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        self.run_applying_due(&QUEUE_RESUME, queue, &[]).await.map(|_done| ())
+    }
+
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let names = self.registered_names(project, listing.after, listing.examined_max).await?;
+        let prefix = listing.name_prefix.unwrap_or_default();
+        let names = self.registered_names(project, listing.after, prefix, listing.examined_max).await?;
         let is_end = names.len() < listing.examined_max;
         let reached = names.last().map(ToString::to_string).filter(|_| !is_end);
         // Metadata is fetched only for matching names, because each takes a command.
@@ -94,6 +113,14 @@ impl QueueStore for RedisStore {
 
     async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
         self.connection.command("ZCARD", &keys::queue_register(project), &[]).await?.number()
+    }
+
+    async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        self.summaries(queues).await
+    }
+
+    async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
+        self.project_page(after, examined_max).await
     }
 }
 

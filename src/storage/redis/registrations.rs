@@ -26,6 +26,8 @@ use crate::storage::Error;
 const SEPARATOR: char = '\0';
 /// The byte that follows the separator in byte order.
 const AFTER_SEPARATOR: char = '\u{1}';
+/// A byte that follows those of names in byte order.
+const AFTER_NAMES: char = '\u{7f}';
 /// Minimum delay of a confirmation. The operation that used the queue goes first, and it may be
 /// creating the queue.
 const DELAY_MIN: Duration = Duration::from_secs(1);
@@ -110,15 +112,17 @@ impl RedisStore {
         Ok(found.first().map(|registration| registration.version))
     }
 
-    /// Returns up to `limit` registered names of queues after `after`, whether the queues exist or
-    /// not.
+    /// Returns up to `limit` registered names of queues that follow `after` and begin with `prefix`,
+    /// whether the queues exist or not.
     pub(super) async fn registered_names(
         &self,
         project: &ProjectId,
         after: Option<&str>,
+        prefix: &str,
         limit: usize,
     ) -> Result<Vec<QueueName>, Error> {
-        let found = self.registrations(&keys::queue_register(project), &start_after(after), "+", limit).await?;
+        let (from, to) = range_of(after, prefix);
+        let found = self.registrations(&keys::queue_register(project), &from, &to, limit).await?;
         let name = |registration: Registration| {
             let corrupt = |_| Error::Corrupt(format!("a register has the invalid queue name {:?}", registration.name));
             registration.name.parse().map_err(corrupt)
@@ -128,8 +132,17 @@ impl RedisStore {
 
     /// Returns the registration of the next project.
     pub(super) async fn project_after(&self, project: Option<&ProjectId>) -> Result<Option<Registration>, Error> {
+        Ok(self.projects_after(project, 1).await?.pop())
+    }
+
+    /// Returns the registrations of the next projects.
+    pub(super) async fn projects_after(
+        &self,
+        project: Option<&ProjectId>,
+        limit: usize,
+    ) -> Result<Vec<Registration>, Error> {
         let after = project.map(keys::encode_project);
-        Ok(self.registrations(keys::PROJECT_REGISTER, &start_after(after.as_deref()), "+", 1).await?.pop())
+        self.registrations(keys::PROJECT_REGISTER, &start_after(after.as_deref()), "+", limit).await
     }
 
     /// Returns the version under which the queue was created, if it exists.
@@ -179,9 +192,24 @@ fn args(name: &str, mode: &'static str, version: impl Display) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(name.as_bytes()), Bytes::from_static(mode.as_bytes()), Bytes::from(version)]
 }
 
-/// Returns the start of the range of members whose names follow this text. No name has a zero byte,
-/// so the text counts only up to its first one.
+/// Returns the start and the end of the range of members whose names follow `after` and begin with
+/// `prefix`.
+fn range_of(after: Option<&str>, prefix: &str) -> (String, String) {
+    let from = match after {
+        Some(after) if text_of_name(after) >= prefix => start_after(Some(after)),
+        _ => format!("[{prefix}"),
+    };
+    let to = if prefix.is_empty() { "+".to_owned() } else { format!("({prefix}{AFTER_NAMES}") };
+    (from, to)
+}
+
+/// Returns the start of the range of members whose names follow this text.
 fn start_after(after: Option<&str>) -> String {
-    let name = |text: &str| text.split(SEPARATOR).next().unwrap_or_default().to_owned();
-    after.map_or("-".to_owned(), |text| format!("({}{AFTER_SEPARATOR}", name(text)))
+    after.map_or("-".to_owned(), |text| format!("({}{AFTER_SEPARATOR}", text_of_name(text)))
+}
+
+/// Returns the part of a text that counts in a comparison with names: that up to the first zero
+/// byte, because no name has one.
+fn text_of_name(text: &str) -> &str {
+    text.split(SEPARATOR).next().unwrap_or_default()
 }

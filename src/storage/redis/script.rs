@@ -17,8 +17,13 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
-use crate::storage::{PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
+use crate::storage::record;
+use crate::storage::task_lease::TASK_LEASE_DURATION;
+use crate::storage::task_record::{DONE, RUNNING};
+use crate::storage::{LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
+/// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
+pub(super) const REDRIVEN: u8 = 128;
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
 
@@ -61,9 +66,15 @@ fn constants() -> String {
         ("CLAIM_BYTES", CLAIM_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
         ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
+        ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
+        ("RECORD_TTL", record::TTL.start),
+        ("REDRIVEN", REDRIVEN.into()),
+        ("TASK_LEASE_US", usize::try_from(TASK_LEASE_DURATION.as_micros()).expect("a lease is short")),
+        ("TASK_RUNNING", RUNNING.into()),
+        ("TASK_DONE", DONE.into()),
     ] {
         write!(lua, "\nlocal {name} = {value}").expect("writing to a string cannot fail");
     }
@@ -75,6 +86,8 @@ fn constants() -> String {
         ("HEADER_AND_TTL", format!(">c{}I4", END - RANK_BYTES)),
         // Rank; nonce, poster and size class; end (s).
         ("FRESH_ENTRY", format!(">I{RANK_BYTES}c{}I4", END - RANK_BYTES)),
+        // The delivery state of a fresh entry begins with a claim count and a ttl of 0.
+        ("FRESH_COUNT_AND_TTL", "\\0".repeat(8)),
         // Claim count; ttl (s) or 0 for that of the record; end (s).
         ("DELIVERY_STATE", ">I4I4I4".to_owned()),
         // Entry in flight: the first bytes of an entry, delivery state, claim id, delivery state
@@ -82,6 +95,11 @@ fn constants() -> String {
         ("CLAIMED_ENTRY", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
         // Number, delivery state, the first bytes of an entry, length of the queue's name.
         ("DEAD_LETTER", format!(">I8I4I4I4c{FRESH_BYTES}B")),
+        // State; time of creation (µs), number of messages selected, moved and skipped, cursor,
+        // end, limit; maximum number per second, number of ids.
+        ("TASK", ">BI8I8I8I8I8I8I8I4I4".to_owned()),
+        // Fence, time of the expiry (µs), holder.
+        ("TASK_LEASE", ">I8I8c16".to_owned()),
         // Offset (µs), last logical time.
         ("LOGICAL_TIME", ">I8I8".to_owned()),
     ] {
@@ -187,7 +205,7 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 19] = [
+const SHARED: [&str; 21] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
@@ -203,6 +221,8 @@ const SHARED: [&str; 19] = [
     lua!("shared/claims"),
     lua!("shared/claimed_entries"),
     lua!("shared/dead_letters"),
+    lua!("shared/task_lease"),
+    lua!("shared/tasks"),
     lua!("shared/logical_time"),
     lua!("shared/sharding"),
     lua!("shared/posting"),
@@ -220,9 +240,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CLAIM_CREATE = "claim_create" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
+    CLAIM_CREATE = "claim_create"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards Due];
     CLAIM_GET = "claim_get" [Queue InFlight Claims];
-    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims Shards Due];
+    CLAIM_LIST = "claim_list" [Queue InFlight Claims ClaimIds];
+    CLAIM_RELEASE = "claim_release" [Queue Ready InFlight Expirations Leases Claims ClaimIds Shards Due];
     CLAIM_RENEW = "claim_renew" [Queue InFlight Leases Claims Due];
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
@@ -238,21 +260,30 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
-    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims Shards];
+    QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Received Shards Tenants Idempotency
-            IdempotencyExpirations Tombstone Due];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Received Shards Tenants Tasks
+            TaskLeases Idempotency IdempotencyExpirations Tombstone Due];
     QUEUE_GET_STATS = "queue_get_stats" [Queue Messages Ready InFlight Delayed];
-    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    QUEUE_PAUSE = "queue_pause" [Queue];
+    QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
+    REDRIVE_LIST = "redrive_list" [Queue Ready Outbox Tasks TaskLeases];
+    REDRIVE_MOVE = "redrive_move"
+        [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards TaskLeases Idempotency
             IdempotencyExpirations Due];
+    QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
+    QUEUE_SUMMARY = "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
+    TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
+    TASK_FINISH = "task_finish" [Tasks TaskLeases];
+    TASK_LEASE = "task_lease" [TaskLeases];
 }
 
 #[cfg(test)]
@@ -264,7 +295,7 @@ mod tests {
         let text = CLAIM_GET.text();
 
         assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
-        for used in ["local function load_queue()", "local function split(", "local now = "] {
+        for used in ["local function load_queue(", "local function split(", "local now = "] {
             assert_eq!(text.matches(used).count(), 1, "{used}");
         }
         for unused in ["local function return_to_ready(", "ZREM"] {

@@ -1,9 +1,9 @@
 //! Helpers for cases on claims: claim, show, renew, release, and list with the claimed messages.
 
-use sukkal::domain::{Claim, ClaimId, ClientId, MessageId, NewClaim, QueueId, Scope, Term};
-use sukkal::storage::{ClaimOutcome, DeleteOutcome, Listing, PresentedClaim};
+use sukkal::domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, QueueId, Scope, Term};
+use sukkal::storage::{DeleteOutcome, Listing, PresentedClaim};
 
-use crate::conformance::support::subject::{Subject, ids_of};
+use crate::conformance::support::subject::{Subject, client, ids_of};
 
 const OK: &str = "the store answers";
 const GRACE_S: u32 = 60;
@@ -21,11 +21,15 @@ impl Subject {
         ttl_s: u32,
         grace_s: u32,
     ) -> Option<Claim> {
-        self.claim_as(queue, NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: Vec::new() }).await
+        self.claim_as(
+            queue,
+            NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: Vec::new(), client: client(0) },
+        )
+        .await
     }
 
     pub(in crate::conformance) async fn claim_as(&self, queue: &QueueId, new: NewClaim) -> Option<Claim> {
-        let claim = self.store().create_claim(queue, &new).await.expect(OK);
+        let claim = self.store().create_claim(queue, &new).await.expect(OK).messages();
         if let Some(claim) = &claim {
             let holders: Vec<_> = claim.messages.iter().map(|message| message.claim).collect();
             assert_eq!(holders, vec![Some(claim.id); holders.len()]);
@@ -60,7 +64,7 @@ impl Subject {
         id: ClaimId,
         ttl_s: u32,
         grace_s: u32,
-    ) -> ClaimOutcome {
+    ) -> Option<Fence> {
         self.store().renew_claim(queue, id, Term { ttl_s, grace_s }).await.expect(OK)
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sukkal::domain::ClaimId;
-use sukkal::storage::ClaimOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, fresh_project, ids_of, messages, queue_id};
 
@@ -116,7 +115,7 @@ pub(in crate::conformance) async fn a_released_claim_returns_its_messages_at_the
 
     subject.assert_available_and_claimed(&queue, &[&ids[..2], &ids[4..]].concat(), &ids[2..4]).await;
     assert_eq!(subject.get_claim(&queue, first.id).await, None);
-    assert_eq!(subject.renew(&queue, first.id, TTL_S, 60).await, ClaimOutcome::Gone);
+    assert_eq!(subject.renew(&queue, first.id, TTL_S, 60).await, None);
     assert_eq!(subject.get_messages(&queue, &ids[..1]).await[0].claim, None);
     assert_eq!(subject.claimed_ids(&queue, 3, TTL_S).await, [ids[0], ids[1], ids[4]]);
     // A second release of the same claim does not take messages from their new holder.
@@ -134,7 +133,7 @@ pub(in crate::conformance) async fn an_expired_claim_returns_its_messages_at_the
     subject.advance(&queue, OVER).await;
 
     assert_eq!(subject.get_claim(&queue, short.id).await, None);
-    assert_eq!(subject.renew(&queue, short.id, TTL_S, 60).await, ClaimOutcome::Gone);
+    assert_eq!(subject.renew(&queue, short.id, TTL_S, 60).await, None);
     assert_eq!(subject.held_by(&queue, long.id).await, Some(ids[2..4].to_vec()));
     subject.assert_available_and_claimed(&queue, &[&ids[..2], &ids[4..]].concat(), &ids[2..4]).await;
     assert_eq!(subject.claimed_ids(&queue, 10, TTL_S).await, [ids[0], ids[1], ids[4], ids[5]]);
@@ -185,7 +184,7 @@ pub(in crate::conformance) async fn a_renewal_restarts_the_ttl_and_the_age(subje
     assert!((50..55).contains(&aged.age_s), "{} s old", aged.age_s);
     assert_eq!(subject.delete_with_claim(&queue, ids[1], Some(claim.id)).await, sukkal::storage::DeleteOutcome::Done);
 
-    assert_eq!(subject.renew(&queue, claim.id, 100, 60).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 100, 60).await, Some(claim.fence));
 
     let renewed = subject.get_claim(&queue, claim.id).await.expect("it is live");
     assert_eq!((renewed.ttl_s, ids_of(&renewed.messages)), (100, vec![ids[0], ids[2]]));
@@ -202,7 +201,7 @@ pub(in crate::conformance) async fn a_renewal_can_shorten_a_claim(subject: &Subj
     let ids = subject.post(&queue, &messages(LONG_S, 1)).await;
     let claim = subject.claim(&queue, 1, 1_000).await;
 
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Some(claim.fence));
     subject.advance(&queue, OVER).await;
 
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
@@ -220,7 +219,7 @@ pub(in crate::conformance) async fn a_claim_shows_only_the_messages_that_it_stil
     subject.delete_messages(&queue, &ids).await;
 
     assert_eq!(subject.held_by(&queue, claim.id).await, Some(Vec::new()));
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Some(claim.fence));
     subject.assert_available_and_claimed(&queue, &[], &[]).await;
     subject.advance(&queue, OVER).await;
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
@@ -234,7 +233,7 @@ pub(in crate::conformance) async fn a_claim_id_is_valid_only_in_its_own_queue_an
 
     for other in [subject.queue("other").await, queue_id(&fresh_project(), "q")] {
         assert_eq!(subject.get_claim(&other, claim.id).await, None);
-        assert_eq!(subject.renew(&other, claim.id, 1_000, 60).await, ClaimOutcome::Gone);
+        assert_eq!(subject.renew(&other, claim.id, 1_000, 60).await, None);
         subject.release(&other, claim.id).await;
         subject.delete_with_claim(&other, ids[0], Some(claim.id)).await;
         subject.delete_claimed(&other, &ids, &[claim.id]).await;
@@ -254,7 +253,7 @@ pub(in crate::conformance) async fn deleting_a_queue_deletes_its_claims(subject:
 
     for again in [false, true] {
         assert_eq!(subject.get_claim(&queue, claim.id).await, None, "created again: {again}");
-        assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimOutcome::Gone, "created again: {again}");
+        assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, None, "created again: {again}");
         if !again {
             subject.create(&queue).await;
         }
@@ -292,7 +291,7 @@ pub(in crate::conformance) async fn a_claim_can_hold_a_thousand_messages(subject
     let claim = subject.claim(&queue, 1_000, 100).await;
 
     assert_eq!(ids_of(&claim.messages), ids[..1_000]);
-    assert_eq!(subject.renew(&queue, claim.id, 200, 60).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 200, 60).await, Some(claim.fence));
     assert_eq!(subject.held_by(&queue, claim.id).await, Some(ids[..1_000].to_vec()));
     subject.advance(&queue, Duration::from_secs(64)).await;
     subject.assert_available_and_claimed(&queue, &[], &ids[..1_000]).await;
@@ -324,7 +323,7 @@ pub(in crate::conformance) async fn a_claim_stays_live_when_the_clock_steps_back
     subject.assert_available_and_claimed(&queue, &ids[2..], &ids[..2]).await;
     assert_eq!(subject.claimed_ids(&queue, 1, TTL_S).await, ids[2..3]);
     // A renewal counts from the current time of the clock.
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Some(claim.fence));
     subject.advance(&queue, OVER).await;
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
     subject.assert_available_and_claimed(&queue, &ids, &[]).await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sukkal::domain::{ClaimId, MessageId, QueueId};
-use sukkal::storage::{ClaimOutcome, DeleteOutcome};
+use sukkal::storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
 use crate::support::random::{Random, seed};
@@ -72,7 +72,7 @@ async fn work(subject: Subject, queue: QueueId, holders: Holders, mut random: Ra
                 assert_eq!(subject.delete_with_claim(&queue, id, Some(*claim)).await, DeleteOutcome::Done);
                 holders.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Holder::Deleted);
             }
-            2 => assert_eq!(subject.renew(&queue, *claim, 7_200, 60).await, ClaimOutcome::Done),
+            2 => assert!(subject.renew(&queue, *claim, 7_200, 60).await.is_some()),
             _ => assert_eq!(subject.held_by(&queue, *claim).await.as_ref(), Some(&*ids)),
         }
     }

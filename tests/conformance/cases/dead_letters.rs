@@ -273,7 +273,7 @@ pub(in crate::conformance) async fn an_undelivered_dead_letter_does_not_move_aga
     let claim = subject.claim(&queue, 1, 60).await;
     subject.store().withdraw_claim(&queue, claim.id).await.expect("the store answers");
 
-    let popped = subject.store().pop_messages(&queue, 1).await.expect("the store answers");
+    let popped = subject.popped(&queue, 1).await;
     assert_eq!(popped[0].message.id, claim.messages[0].id);
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
 

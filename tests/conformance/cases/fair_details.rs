@@ -208,7 +208,7 @@ pub(in crate::conformance) async fn a_pop_reports_the_pick_up_delay_of_its_messa
         assert_waited(&claim.pickup_delays, &[30 * S], began);
         subject.advance(&queue, 61 * S).await;
 
-        let popped = subject.store().pop_messages(&queue, 9).await.expect("the store answers");
+        let popped = subject.popped(&queue, 9).await;
 
         assert_eq!(popped.len(), 3);
         let reported = |popped: &Popped| popped.pickup_delay.map(|waited| (popped.message.id, waited));

@@ -8,7 +8,7 @@ use sukkal::domain::{
 };
 use sukkal::storage::{Listing, Page, UpdateOutcome};
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, metadata};
 
 const OK: &str = "the store answers";
 /// Ttl of claims whose expiry does not matter, in seconds.
@@ -62,8 +62,11 @@ impl Subject {
         limit: usize,
     ) -> Option<Claim> {
         let prefer = prefer.iter().map(|number| shard(*number)).collect();
-        self.claim_as(queue, NewClaim { limit, term: Term { ttl_s: TTL_S, grace_s: 60 }, preferred_shards: prefer })
-            .await
+        self.claim_as(
+            queue,
+            NewClaim { limit, term: Term { ttl_s: TTL_S, grace_s: 60 }, preferred_shards: prefer, client: client(0) },
+        )
+        .await
     }
 
     /// Returns the ids of the messages taken by a claim that prefers these shards.

@@ -133,7 +133,7 @@ pub(in crate::conformance) async fn restored_messages_have_their_old_shard_and_p
     assert_eq!(ids_of(&held.messages), ids[4..]);
     let before = subject.details(&queue).await;
 
-    let popped = subject.store().pop_messages(&queue, 3).await.expect("the store answers");
+    let popped = subject.popped(&queue, 3).await;
     assert_eq!(subject.holdings(&queue).await.0, [(1, [0, 0, 1]), (6, [1, 0, 0])]);
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");

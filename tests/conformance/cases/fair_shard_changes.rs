@@ -136,7 +136,7 @@ pub(in crate::conformance) async fn messages_popped_from_the_backlog_are_restore
     subject.set_shards(&queue, 8).await;
 
     let ids = subject.post_into(&queue, &[7, 7, 5]).await;
-    let popped = subject.store().pop_messages(&queue, 3).await.expect("the store answers");
+    let popped = subject.popped(&queue, 3).await;
     let popped_ids: Vec<_> = popped.iter().map(|popped| popped.message.id).collect();
     assert_eq!(popped_ids[..2], pick(&ids, &[2, 0]));
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
@@ -197,7 +197,7 @@ pub(in crate::conformance) async fn messages_delayed_before_the_queue_became_fai
 pub(in crate::conformance) async fn messages_restored_to_a_plain_queue_have_no_shard(subject: &Subject) {
     let queue = subject.fair_queue("q", 8).await;
     let ids = subject.post_into(&queue, &[5, 6, 7]).await;
-    let popped = subject.store().pop_messages(&queue, 3).await.expect("the store answers");
+    let popped = subject.popped(&queue, 3).await;
     subject.set_shards(&queue, 1).await;
 
     subject.store().restore_messages(&queue, &popped[..1]).await.expect("the store answers");

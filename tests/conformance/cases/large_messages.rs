@@ -2,7 +2,7 @@
 
 use sukkal::domain::{Body, NewClaim, NewMessage, QueueId, Term};
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of};
+use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of};
 
 const COUNT: usize = 12;
 const BYTES: usize = 200_000;
@@ -50,9 +50,15 @@ pub(in crate::conformance) async fn pops_of_large_messages_are_short_and_lose_no
 
 pub(in crate::conformance) async fn claims_of_large_messages_leave_the_rest_available(subject: &Subject) {
     let (queue, posted) = filled(subject).await;
-    let new = NewClaim { limit: COUNT, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+    let new = NewClaim {
+        limit: COUNT,
+        term: Term { ttl_s: 60, grace_s: 60 },
+        preferred_shards: Vec::new(),
+        client: client(0),
+    };
 
-    let claim = subject.store().create_claim(&queue, &new).await.expect("the store is there").expect("all are free");
+    let claim = subject.store().create_claim(&queue, &new).await.expect("the store is there").messages();
+    let claim = claim.expect("all are free");
 
     let claimed = ids_of(&claim.messages);
     assert!(!claimed.is_empty() && claimed.len() * BYTES < 1 << 20, "{} large messages claimed", claimed.len());

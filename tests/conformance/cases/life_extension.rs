@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use sukkal::domain::{Message, MessageId, QueueId};
-use sukkal::storage::ClaimOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 
@@ -73,7 +72,7 @@ pub(in crate::conformance) async fn a_renewal_extends_the_messages_again(subject
 
     for _ in 0..5 {
         subject.advance(&queue, Duration::from_secs(90)).await;
-        assert_eq!(subject.renew(&queue, claim.id, 100, 70).await, ClaimOutcome::Done);
+        assert_eq!(subject.renew(&queue, claim.id, 100, 70).await, Some(claim.fence));
         assert_eq!(get(subject, &queue, ids[0]).await.ttl_s, 170);
     }
 
@@ -89,7 +88,7 @@ pub(in crate::conformance) async fn a_renewal_never_shortens_the_life_of_a_messa
     let ids = subject.post(&queue, &messages(60, 1)).await;
     let claim = subject.claim_for(&queue, 1, 100, 1_000).await.expect("the message is available");
 
-    assert_eq!(subject.renew(&queue, claim.id, 500, 0).await, ClaimOutcome::Done);
+    assert_eq!(subject.renew(&queue, claim.id, 500, 0).await, Some(claim.fence));
 
     assert_eq!(get(subject, &queue, ids[0]).await.ttl_s, 1_100);
     subject.advance(&queue, Duration::from_secs(1_090)).await;

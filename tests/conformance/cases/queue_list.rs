@@ -76,7 +76,7 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
 
     let (mut steps, mut after) = (Vec::new(), Some(String::new()));
     while let Some(from) = after.take() {
-        let listing = QueueListing { after: Some(&from), name_part: Some("b"), examined_max: 2 };
+        let listing = QueueListing { after: Some(&from), name_prefix: None, name_part: Some("b"), examined_max: 2 };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
         let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
         after.clone_from(&page.reached);
@@ -85,6 +85,48 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
 
     let expected = [("", "a2"), ("b1", "b1"), ("b2", "")];
     assert_eq!(steps, expected.map(|(names, reached)| (names.to_owned(), reached.to_owned())));
+}
+
+pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_that_begin_with_it(subject: &Subject) {
+    let names = ["a", "a-b", "ab", "ab.c", "abc", "abd", "ac", "b", "-", "_"];
+    for name in names {
+        subject.queue(name).await;
+    }
+
+    for (prefix, after, part, found) in [
+        ("ab", None, None, &["ab", "ab.c", "abc", "abd"][..]),
+        ("ab", Some("a"), None, &["ab", "ab.c", "abc", "abd"]),
+        ("ab", Some("ab"), None, &["ab.c", "abc", "abd"]),
+        ("ab", Some("abc"), None, &["abd"]),
+        ("ab", Some("ab~"), None, &[]),
+        ("ab", Some("b"), None, &[]),
+        ("ab", Some("ab\0x"), None, &["ab.c", "abc", "abd"]),
+        ("ab", None, Some("c"), &["ab.c", "abc"]),
+        ("-", None, None, &["-"]),
+        ("", Some("abd"), None, &["ac", "b"]),
+        ("abd", None, None, &["abd"]),
+        ("abdd", None, None, &[]),
+        ("A", None, None, &[]),
+        ("a\0", None, None, &[]),
+        ("é", None, None, &[]),
+        ("\u{ff}\u{10ffff}", None, None, &[]),
+        ("[a", None, None, &[]),
+        ("(a", None, None, &[]),
+        ("+", None, None, &[]),
+    ] {
+        let listing = QueueListing { after, name_prefix: Some(prefix), name_part: part, examined_max: names.len() };
+        let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+
+        let listed: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
+        assert_eq!(
+            (listed, page.reached),
+            (found.iter().map(ToString::to_string).collect(), None),
+            "{prefix:?} {after:?}"
+        );
+    }
+    let listing = QueueListing { after: None, name_prefix: Some("ab"), name_part: Some("z"), examined_max: 3 };
+    let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+    assert_eq!((page.queues, page.reached), (vec![], Some("abc".to_owned())));
 }
 
 pub(in crate::conformance) async fn a_list_shows_the_metadata_and_revision_of_each_queue(subject: &Subject) {

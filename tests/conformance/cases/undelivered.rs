@@ -55,7 +55,7 @@ pub(in crate::conformance) async fn restored_messages_are_unchanged(subject: &Su
     subject.store().release_claim(&queue, claim).await.expect("the store answers");
     let before = subject.get_messages(&queue, &ids).await;
 
-    let popped = subject.store().pop_messages(&queue, 3).await.expect("the store answers");
+    let popped = subject.popped(&queue, 3).await;
     assert_eq!(subject.feed(&queue).await, ids[3..]);
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
 
@@ -69,7 +69,7 @@ pub(in crate::conformance) async fn restored_messages_expire_at_their_original_t
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(100, 2)).await;
 
-    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let popped = subject.popped(&queue, 2).await;
     subject.advance(&queue, Duration::from_secs(90)).await;
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
 
@@ -82,7 +82,7 @@ pub(in crate::conformance) async fn nothing_is_restored_to_a_deleted_queue(subje
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 2)).await;
 
-    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let popped = subject.popped(&queue, 2).await;
     subject.delete(&queue).await;
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
 
@@ -133,7 +133,7 @@ pub(in crate::conformance) async fn nothing_is_restored_to_a_recreated_or_purged
     for is_purged in [false, true] {
         let queue = subject.queue(if is_purged { "purged" } else { "deleted" }).await;
         subject.post(&queue, &messages(LONG_S, 2)).await;
-        let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+        let popped = subject.popped(&queue, 2).await;
         if is_purged {
             subject.store().purge_queue(&queue).await.expect("the store answers");
         } else {
@@ -151,13 +151,13 @@ pub(in crate::conformance) async fn nothing_is_restored_to_a_recreated_or_purged
 pub(in crate::conformance) async fn messages_are_restored_only_once(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
-    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let popped = subject.popped(&queue, 2).await;
     let restore = async |popped| subject.store().restore_messages(&queue, popped).await.expect("the store answers");
     restore(&popped).await;
     restore(&popped).await;
     assert_eq!(subject.feed(&queue).await, ids);
 
-    let again = subject.store().pop_messages(&queue, 1).await.expect("the store answers");
+    let again = subject.popped(&queue, 1).await;
     restore(&popped).await;
     assert_eq!(subject.feed(&queue).await, ids[1..]);
 

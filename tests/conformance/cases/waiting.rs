@@ -158,7 +158,7 @@ pub(in crate::conformance) async fn a_notification_has_the_lowest_position_of_re
     subject.claim_for_one_second(&queue).await;
     assert_eq!(subject.older_position_after(&queue, async || {}).await, rank(0), "at the expiry of a claim");
 
-    let popped = subject.store().pop_messages(&queue, 2).await.expect("the store answers");
+    let popped = subject.popped(&queue, 2).await;
     let restore = async || subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
     assert_eq!(subject.older_position_after(&queue, restore).await, rank(0));
 }

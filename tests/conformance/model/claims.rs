@@ -1,18 +1,19 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, MessageId, NewClaim, QueueId, Term};
+use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
 use crate::conformance::cases::fair_helpers::shard;
 use crate::conformance::cases::turn_model::UNSHARDED;
-use crate::conformance::support::subject::ids_of;
+use crate::conformance::support::subject::{client, ids_of};
 
 /// A claim that should be live.
 #[derive(Clone, Debug)]
 pub(in crate::conformance) struct ExpectedClaim {
     id: ClaimId,
+    fence: Fence,
     ttl_s: u32,
     since_s: i64,
     /// Ids of the messages that the claim took, in order of delivery.
@@ -37,7 +38,7 @@ fn grace_s(ticks: u32) -> u32 {
 }
 
 impl Run<'_> {
-    fn free(&self) -> Vec<MessageId> {
+    pub(in crate::conformance) fn free(&self) -> Vec<MessageId> {
         ids_where(&self.feed, |message| message.is_released && !message.is_in_flight())
     }
 
@@ -80,9 +81,12 @@ impl Run<'_> {
         assert_eq!(dead_letter_queue, expected);
     }
 
-    /// Takes the next available messages. Those that were delivered too often become dead letters;
+    /// Takes the next available messages, of which a paused queue has none. Those that were delivered too often become dead letters;
     /// the others are returned as they are now.
     pub(in crate::conformance) fn deliver(&mut self, limit: usize, prefer: &[u16]) -> Vec<ExpectedMessage> {
+        if self.is_paused {
+            return Vec::new();
+        }
         let most = self.claim_count_max();
         let free: Vec<_> = self.feed.iter().filter(|message| message.is_released && !message.is_in_flight()).collect();
         let taken: Vec<MessageId> = if self.is_fair() {
@@ -97,6 +101,7 @@ impl Run<'_> {
         let is_dead = |message: &ExpectedMessage| most.is_some_and(|most| message.claim_count >= most);
         let (moved, left): (Vec<ExpectedMessage>, Vec<ExpectedMessage>) = taken.iter().map(find).partition(is_dead);
         self.feed.retain(|message| !moved.contains(message));
+        self.totals.dead_lettered += moved.len() as u64;
         self.moved.extend(moved);
         left
     }
@@ -165,7 +170,10 @@ impl Run<'_> {
         let (ttl_s, grace_s) = (claim_ttl_s(ticks), grace_s(grace_ticks));
         let shards = prefer.iter().map(|number| shard(*number)).collect();
 
-        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards };
+        let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
+        if self.is_paused {
+            assert_eq!(self.subject.store().create_claim(&self.queue, &new).await, Ok(Taken::Paused));
+        }
         let claim = self.subject.claim_as(&self.queue, new).await;
 
         let expected = self.deliver(limit, prefer);
@@ -178,11 +186,14 @@ impl Run<'_> {
         assert_eq!((counted(&claim.messages), claim.ttl_s), (counted_now, ttl_s));
         self.check_pick_up_delays(&expected, &claim.pickup_delays);
         let delivered = ids_of(&claim.messages);
+        self.totals.claimed += delivered.len() as u64;
         for message in self.feed.iter_mut().filter(|message| delivered.contains(&message.id)) {
             message.claim_count += counts;
         }
         self.add_to_claim(claim.id, &delivered, ttl_s, grace_s);
-        self.claims.push(ExpectedClaim { id: claim.id, ttl_s, since_s: self.now_s, delivered });
+        assert!(self.last_fence < Some(claim.fence), "{} does not follow {:?}", claim.fence, self.last_fence);
+        self.last_fence = Some(claim.fence);
+        self.claims.push(ExpectedClaim { id: claim.id, fence: claim.fence, ttl_s, since_s: self.now_s, delivered });
         self.all_claim_ids.push(claim.id);
         let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
         assert_eq!(lives, self.ttls_of(claim.id));
@@ -202,9 +213,11 @@ impl Run<'_> {
 
         let claim = self.subject.get_claim(&self.queue, id).await;
 
+        self.check_claim_list().await;
         assert_eq!(claim.is_some(), expected.is_some());
         if let (Some(claim), Some(expected)) = (claim, expected) {
-            assert_eq!((claim.ttl_s, ids_of(&claim.messages)), (expected.ttl_s, self.ids_of_claim(id)));
+            assert_eq!((claim.ttl_s, claim.fence), (expected.ttl_s, expected.fence));
+            assert_eq!(ids_of(&claim.messages), self.ids_of_claim(id));
             let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
             assert_eq!(lives, self.ttls_of(id));
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
@@ -212,12 +225,24 @@ impl Run<'_> {
         }
     }
 
+    /// Compares the list of claims with the model.
+    async fn check_claim_list(&self) {
+        let listed = self.subject.live_claims(&self.queue, 3).await;
+        let listed: Vec<_> =
+            listed.into_iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, claim.message_count)).collect();
+        let count = |id| self.ids_of_claim(id).len() as u64;
+        let mut expected: Vec<_> =
+            self.claims.iter().map(|claim| (claim.id, claim.fence, claim.ttl_s, count(claim.id))).collect();
+        expected.sort_unstable();
+        assert_eq!(listed, expected);
+    }
+
     pub(in crate::conformance) async fn renew(&mut self, pick: Index, ticks: u32, grace_ticks: u32) {
         let (id, ttl_s, grace_s) = (self.picked_claim(pick), claim_ttl_s(ticks), grace_s(grace_ticks));
 
         let renewal = self.subject.renew(&self.queue, id, ttl_s, grace_s).await;
 
-        assert_eq!(renewal, if self.is_live(id) { ClaimOutcome::Done } else { ClaimOutcome::Gone });
+        assert_eq!(renewal, self.claims.iter().find(|expected| expected.id == id).map(|expected| expected.fence));
         let now_s = self.now_s;
         if let Some(expected) = self.claims.iter_mut().find(|expected| expected.id == id) {
             (expected.ttl_s, expected.since_s) = (ttl_s, now_s);
@@ -245,7 +270,7 @@ impl Run<'_> {
         assert_eq!(self.subject.delete_with_claim(&self.queue, id, claim).await, expected);
 
         if expected == DeleteOutcome::Done {
-            self.feed.retain(|message| message.id != id);
+            self.delete(|message| message.id == id);
         }
         assert_eq!(
             self.subject.feed_with_claimed(&self.queue, 100, None).await,
@@ -262,7 +287,7 @@ impl Run<'_> {
 
         assert_eq!(deletion, if allowed { DeleteOutcome::Done } else { DeleteOutcome::NotClaimed });
         if allowed {
-            self.feed.retain(|message| !ids.contains(&message.id));
+            self.delete(|message| ids.contains(&message.id));
         }
     }
 }

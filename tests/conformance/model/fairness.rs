@@ -125,7 +125,7 @@ impl Run<'_> {
     }
 
     pub(in crate::conformance) async fn pop(&mut self, limit: usize) -> PoppedAndExpected {
-        let popped = self.subject.store().pop_messages(&self.queue, limit).await.expect("the store answers");
+        let popped = self.subject.popped(&self.queue, limit).await;
 
         let expected = self.deliver(limit, &[]);
         let counted: Vec<_> = popped.iter().map(|popped| (popped.message.id, popped.message.claim_count)).collect();
@@ -134,7 +134,7 @@ impl Run<'_> {
         assert_eq!(reported, expected.iter().map(|message| !message.was_claimed).collect::<Vec<_>>());
         let waited: Vec<_> = popped.iter().filter_map(|popped| popped.pickup_delay).collect();
         self.check_pick_up_delays(&expected, &waited);
-        self.feed.retain(|message| !expected.contains(message));
+        self.delete(|message| expected.contains(message));
         (popped, expected)
     }
 
@@ -149,7 +149,7 @@ impl Run<'_> {
     }
 
     /// Returns the smallest and the largest time that can have passed since the rank was assigned.
-    fn since(&self, rank: Rank) -> (Duration, Duration) {
+    pub(in crate::conformance) fn since(&self, rank: Rank) -> (Duration, Duration) {
         let at = |offset_s| Duration::from_micros(self.clock_us(offset_s).saturating_sub(rank.micros()));
         (at(self.now_s), at(self.now_s + RUN_S))
     }
@@ -163,6 +163,7 @@ impl Run<'_> {
 
         self.subject.store().restore_messages(&self.queue, &popped).await.expect("the store answers");
 
+        self.totals.posted += messages.len() as u64;
         let (is_fair, boundary) = (self.is_fair(), self.fairness.boundary);
         for message in messages {
             let may_have_one = is_fair && message.id.rank() > boundary;

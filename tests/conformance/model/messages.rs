@@ -34,6 +34,7 @@ impl Run<'_> {
         }
         let Ok(PostOutcome::Posted(ids)) = posting else { panic!("not posted: {posting:?}") };
         assert_eq!(ids.len(), count);
+        self.totals.posted += count as u64;
         let shards = self.assign_shards(&batch);
         let expires_s = self.now_s + i64::from(ttl_s);
         let last =

@@ -9,13 +9,15 @@ mod fairness;
 mod messages;
 mod operations;
 mod queue;
+mod redrive;
 mod time;
+mod totals;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sukkal::domain::{Body, ClaimId, Message, MessageId, Metadata, QueueId, Revision, Scope};
+use sukkal::domain::{Body, ClaimId, Fence, Message, MessageId, Metadata, QueueId, Revision, Scope, Totals};
 use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
 
 use self::claims::ExpectedClaim;
@@ -71,6 +73,8 @@ pub(in crate::conformance) struct Run<'a> {
     all_ids: Vec<MessageId>,
     pub(in crate::conformance) claims: Vec<ExpectedClaim>,
     pub(in crate::conformance) all_claim_ids: Vec<ClaimId>,
+    pub(in crate::conformance) last_fence: Option<Fence>,
+    pub(in crate::conformance) is_paused: bool,
     last_revision: Revision,
     started_us: u64,
     pub(in crate::conformance) now_s: i64,
@@ -85,6 +89,8 @@ pub(in crate::conformance) struct Run<'a> {
     pub(in crate::conformance) kind: Kind,
     pub(in crate::conformance) fairness: Fairness,
     pub(in crate::conformance) popped: Vec<PoppedAndExpected>,
+    /// The expected totals of the queue.
+    pub(in crate::conformance) totals: Totals,
 }
 
 impl<'a> Run<'a> {
@@ -100,6 +106,8 @@ impl<'a> Run<'a> {
             all_ids,
             claims,
             all_claim_ids,
+            last_fence: None,
+            is_paused: false,
             last_revision: Revision(0),
             started_us: u64::try_from(real.as_micros()).expect("it fits"),
             now_s: 0,
@@ -110,6 +118,7 @@ impl<'a> Run<'a> {
             kind,
             fairness: Fairness::default(),
             popped: Vec::new(),
+            totals: Totals::default(),
         }
     }
 
@@ -120,6 +129,7 @@ impl<'a> Run<'a> {
             self.apply_due_changes();
         }
         self.check_details().await;
+        self.check_summary().await;
         self.check_feed().await;
         self.check_dead_letters().await;
         self.subject.delete(&self.queue).await;
@@ -129,8 +139,19 @@ impl<'a> Run<'a> {
     pub(in crate::conformance) fn apply_due_changes(&mut self) {
         self.expire_claims();
         let now_s = self.now_s;
-        self.feed.retain(|message| message.expires_s > now_s);
+        self.totals.expired += self.remove(|message| message.expires_s <= now_s);
         self.release_due();
+    }
+
+    /// Pauses the queue, which creates it if it does not exist.
+    async fn pause(&mut self) {
+        self.subject.pause(&self.queue).await;
+        self.is_paused = true;
+        if self.state.is_none() {
+            self.check_new_state(Metadata::default()).await;
+        } else {
+            self.check_queue().await;
+        }
     }
 
     async fn step(&mut self, operation: Operation) {
@@ -139,9 +160,15 @@ impl<'a> Run<'a> {
             Operation::Delete => {
                 self.subject.delete(&self.queue).await;
                 (self.state, self.feed, self.claims) = (None, Vec::new(), Vec::new());
-                (self.fairness, self.popped) = (Fairness::default(), Vec::new());
+                (self.fairness, self.popped, self.is_paused) = (Fairness::default(), Vec::new(), false);
+                self.totals = Totals::default();
             }
             Operation::Purge => self.purge().await,
+            Operation::Pause => self.pause().await,
+            Operation::Resume => {
+                self.subject.resume(&self.queue).await;
+                self.is_paused = false;
+            }
             Operation::Update(settings) => self.update(settings).await,
             Operation::UpdateStale => {
                 let stale = Revision(self.last_revision.0 - 1);
@@ -161,7 +188,7 @@ impl<'a> Run<'a> {
             Operation::DeleteMessages(picks) => {
                 let ids = self.picked_ids(&picks);
                 self.subject.delete_messages(&self.queue, &ids).await;
-                self.feed.retain(|message| !ids.contains(&message.id));
+                self.delete(|message| ids.contains(&message.id));
             }
             Operation::Count => assert_eq!(self.subject.count(&self.queue).await, self.feed.len()),
             Operation::Pop(limit) => drop(self.pop(limit).await),
@@ -190,6 +217,7 @@ impl<'a> Run<'a> {
                     self.return_message(claim, *id, delay_ticks).await;
                 }
             }
+            Operation::Redrive(limit) => self.redrive(limit).await,
             Operation::ListWithClaimed(limit) => {
                 let listed = self.subject.feed_with_claimed(&self.queue, limit, None).await;
                 assert_eq!(listed, ids_where(&self.feed, |message| message.is_released));
@@ -213,6 +241,7 @@ impl<'a> Run<'a> {
     /// Compares the stats and the detailed stats with the model.
     async fn check_stats(&mut self) {
         self.check_details().await;
+        self.check_summary().await;
         let stats = self.subject.stats(&self.queue).await;
         let outermost = (stats.oldest.map(|message| message.id), stats.newest.map(|message| message.id));
         assert_eq!(stats.total, self.feed.len() as u64);

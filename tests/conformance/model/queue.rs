@@ -14,6 +14,9 @@ const DEAD_LETTER_TTL_S: u32 = 1_000_000;
 impl Run<'_> {
     /// Messages that were popped before a purge are not restored.
     pub(in crate::conformance) async fn purge(&mut self) {
+        // A purge deletes messages that have expired and that no operation has visited since.
+        self.subject.count(&self.queue).await;
+        self.delete(|_| true);
         self.subject.store().purge_queue(&self.queue).await.expect("the store answers");
         (self.feed, self.claims, self.popped) = (Vec::new(), Vec::new(), Vec::new());
     }
@@ -71,7 +74,7 @@ impl Run<'_> {
     }
 
     /// Checks that the queue has this metadata, at a revision higher than all before.
-    async fn check_new_state(&mut self, keys: Metadata) {
+    pub(in crate::conformance) async fn check_new_state(&mut self, keys: Metadata) {
         let queue = self.subject.get(&self.queue).await.expect("it exists");
         assert_eq!(queue.metadata, keys);
         assert!(queue.revision > self.last_revision);

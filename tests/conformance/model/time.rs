@@ -66,6 +66,8 @@ impl Run<'_> {
         if self.state.is_some() && self.has_delayed() {
             let ids = self.subject.post(&self.queue, &messages(60, 1)).await;
             self.subject.delete_messages(&self.queue, &ids).await;
+            self.totals.posted += 1;
+            self.totals.deleted += 1;
             self.fairness.last = self.fairness.last.max(ids[0].rank());
         }
     }

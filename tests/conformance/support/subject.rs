@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
-    QueueName, Rank, Revision, Stats,
+    QueueName, Rank, Revision, Stats, Summary,
 };
 use sukkal::storage::{Driver, Error, Listing, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
@@ -88,7 +88,7 @@ impl Subject {
 
     /// Lists all queues of the project with one call. There must be fewer than `examined_max`.
     pub(in crate::conformance) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
-        let listing = QueueListing { after: None, name_part: None, examined_max };
+        let listing = QueueListing { after: None, name_prefix: None, name_part: None, examined_max };
         let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
         assert_eq!(page.reached, None, "there are more than {examined_max} queues");
         page.queues
@@ -104,7 +104,7 @@ impl Subject {
         let (mut names, mut after) = (Vec::new(), after.map(str::to_owned));
         while names.len() < limit {
             let examined_max = limit - names.len();
-            let listing = QueueListing { after: after.as_deref(), name_part: None, examined_max };
+            let listing = QueueListing { after: after.as_deref(), name_prefix: None, name_part: None, examined_max };
             let page = self.store().list_queues(project, &listing).await.expect(OK);
             names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
             match page.reached {
@@ -239,13 +239,31 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
-        let popped = Popped::messages(self.store().pop_messages(queue, limit).await.expect(OK));
+        let popped = Popped::messages(self.popped(queue, limit).await);
         assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
         popped
     }
 
+    pub(in crate::conformance) async fn pause(&self, queue: &QueueId) {
+        self.store().pause_queue(queue).await.expect(OK);
+    }
+
+    pub(in crate::conformance) async fn resume(&self, queue: &QueueId) {
+        self.store().resume_queue(queue).await.expect(OK);
+    }
+
+    /// Pops messages, which may be none, and returns them with the data to restore them.
+    pub(in crate::conformance) async fn popped(&self, queue: &QueueId, limit: usize) -> Vec<Popped> {
+        self.store().pop_messages(queue, limit).await.expect(OK).messages().unwrap_or_default()
+    }
+
     pub(in crate::conformance) async fn stats(&self, queue: &QueueId) -> Stats {
         self.store().get_stats(queue, false).await.expect(OK)
+    }
+
+    /// Returns the summary of a queue.
+    pub(in crate::conformance) async fn summary(&self, queue: &QueueId) -> Summary {
+        self.store().summarize_queues(std::slice::from_ref(queue)).await.expect(OK).remove(0)
     }
 
     pub(in crate::conformance) async fn count_queues(&self) -> usize {

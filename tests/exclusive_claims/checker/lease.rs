@@ -60,7 +60,11 @@ pub(super) fn uncertain<'a>(history: &'a History, clock: &StoreClock) -> impl It
         let Span { invoked, ended } = claim.span;
         clock.may_advance(invoked, i64::from(claim.term.ttl_s) * 1_000_000) <= ended
     };
-    let uncertain = move |claim: &&Claim| matches!(claim.outcome, Claimed::Unknown) || may_be_over(claim);
+    let uncertain = move |claim: &&Claim| match claim.outcome {
+        Claimed::Unknown => true,
+        Claimed::Paused => false,
+        Claimed::Got(..) | Claimed::Nothing => may_be_over(claim),
+    };
     history.claims.iter().filter(uncertain).map(|claim| (claim, claim.limit - claim.messages().len()))
 }
 

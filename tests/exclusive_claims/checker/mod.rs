@@ -1,6 +1,6 @@
 //! Checks a history: a message is in at most one live claim, no message is lost, and none is
 //! delivered before it is due or after it has ended. Dead letters are exactly the messages that
-//! have reached the claim limit.
+//! have reached the claim limit. A paused queue hands out nothing.
 //!
 //! The check is a pure function. Where the history leaves the order of events open, every possible
 //! order is accepted: requests overlap, a response was lost, or the clock was being moved.
@@ -10,6 +10,7 @@ mod hold;
 mod lease;
 mod life;
 mod order;
+mod pauses;
 
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,10 @@ pub(super) enum Rule {
     Skipped,
     /// The stats are correct.
     Miscounted,
+    /// A paused queue hands out no message.
+    HandedOutWhilePaused,
+    /// Only a paused queue says that it is paused.
+    NotPaused,
 }
 
 #[derive(Debug)]
@@ -91,6 +96,8 @@ pub(super) struct Summary {
     pub(super) refused: usize,
     pub(super) unknown: usize,
     pub(super) moves: usize,
+    /// Claims and pops that got nothing because the queue was paused.
+    pub(super) refused_by_pause: usize,
     pub(super) counts: usize,
     /// Counts for which only one result was correct.
     pub(super) counts_exact: usize,
@@ -121,7 +128,8 @@ pub(super) fn check(history: &History) -> Result<Summary, Violation> {
         check_deletion(history, claim_use, &lives, &uncertainty, &clock)?;
     }
     order::check(history, &lives, &uncertainty)?;
-    let mut summary = summary(history, &lives);
+    let refused_by_pause = pauses::check(history)?;
+    let mut summary = Summary { refused_by_pause, ..summary(history, &lives) };
     for count in &history.counts {
         check_dead_letter_count(history, count, &uncertainty)?;
         summary.counts_exact += usize::from(check_count(history, count, &lives, &uncertainty)?);
@@ -278,6 +286,7 @@ fn summary(history: &History, lives: &Lives) -> Summary {
             + claims(|outcome| matches!(outcome, Claimed::Unknown))
             + history.pops.iter().filter(|pop| pop.messages.is_none()).count(),
         moves: history.moves.len(),
+        refused_by_pause: 0,
         counts: history.counts.len(),
         counts_exact: 0,
         drained: drained.count(),

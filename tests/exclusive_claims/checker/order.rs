@@ -68,10 +68,10 @@ pub(super) fn check(history: &History, lives: &Lives, uncertainty: &Uncertainty)
 }
 
 fn ordered_deliveries(history: &History) -> Vec<OrderedDelivery<'_>> {
-    let claims = history.claims.iter().filter(|claim| !matches!(claim.outcome, Claimed::Unknown));
+    let claims = history.claims.iter().filter(|claim| !matches!(claim.outcome, Claimed::Unknown | Claimed::Paused));
     let claims =
         claims.map(|claim| OrderedDelivery { span: claim.span, limit: claim.limit, messages: claim.messages() });
-    let pops = history.pops.iter().filter(|pop| pop.messages.is_some());
+    let pops = history.pops.iter().filter(|pop| pop.messages.is_some() && !pop.is_paused);
     claims
         .chain(pops.map(|pop| OrderedDelivery { span: pop.span, limit: pop.limit, messages: pop.messages() }))
         .collect()

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Rule, check};
 use crate::exclusive_claims::history::{
-    Action, Claim, ClaimUse, Claimed, Count, Draft, History, Outcome, Pop, Post, Rules, Seen, Span, Term,
+    Action, Claim, ClaimUse, Claimed, Count, Draft, History, Outcome, Pop, Post, Rules, Seen, Span, Switch, Term,
 };
 use crate::support::timeline::ClockMove;
 
@@ -44,7 +44,11 @@ impl History {
     }
 
     fn pop(&mut self, second: u64, limit: usize, ids: &[u64]) {
-        self.pops.push(Pop { span: at(second), limit, messages: Some(seen(ids)) });
+        self.pops.push(Pop { span: at(second), limit, messages: Some(seen(ids)), is_paused: false });
+    }
+
+    fn switch(&mut self, second: u64, pauses: bool, is_known: bool) {
+        self.switches.push(Switch { span: at(second), pauses, is_known });
     }
 
     fn count(&mut self, second: u64, total: u64, claimed: u64) {
@@ -213,6 +217,46 @@ fn a_fair_queue_may_deliver_any_messages_but_not_too_few() {
     assert_eq!(fair(another_way), None);
     assert_eq!(fair(|history| history.claim(35, 103, 1, &[])), Some(Rule::Skipped));
     assert_eq!(fair(|history| history.pops[0].limit = 2), Some(Rule::Skipped));
+}
+
+#[test]
+fn a_paused_queue_hands_out_nothing() {
+    let paused = |from, to, is_known| {
+        rule_broken_by(|history| {
+            history.switch(from, true, is_known);
+            history.switch(to, false, true);
+        })
+    };
+    // Message 3 is popped from 30 s on.
+    assert_eq!(paused(25, 35, true), Some(Rule::HandedOutWhilePaused));
+    assert_eq!(paused(9, 11, true), Some(Rule::HandedOutWhilePaused));
+    for (from, to, is_known) in [(25, 35, false), (30, 35, true), (25, 30, true), (15, 20, true), (35, 40, true)] {
+        assert_eq!(paused(from, to, is_known), None, "{from} to {to}");
+    }
+    let maybe_resumed = rule_broken_by(|history| {
+        history.switch(25, true, true);
+        history.switch(27, false, false);
+        history.switch(35, false, true);
+    });
+    assert_eq!(maybe_resumed, None);
+}
+
+#[test]
+fn only_a_paused_queue_says_so() {
+    let refused_at = |second, is_known| {
+        rule_broken_by(|history| {
+            history.switch(100, true, is_known);
+            history.switch(110, false, true);
+            history.claims.push(Claim { span: at(second), limit: 1, term: TERM, outcome: Claimed::Paused });
+            history.pops.push(Pop { span: at(second), limit: 1, messages: Some(Vec::new()), is_paused: true });
+        })
+    };
+    for second in [100, 105, 110] {
+        assert_eq!((refused_at(second, true), refused_at(second, false)), (None, None), "{second}");
+    }
+    for second in [99, 111] {
+        assert_eq!(refused_at(second, true), Some(Rule::NotPaused), "{second}");
+    }
 }
 
 #[test]

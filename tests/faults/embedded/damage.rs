@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use sukkal::domain::{NewClaim, Term};
+use sukkal::domain::{ClientId, NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use sukkal::storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ fn only_the_owner_can_read_a_store() {
 fn a_file_of_another_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder).unwrap());
-    for format in [1_u32, 2, 4] {
+    for format in [1_u32, 2, 3, 5] {
         let database = Database::open(file(&folder)).unwrap();
         let transaction = database.begin_write().unwrap();
         transaction.open_table(REGISTRY).unwrap().insert(&b"format"[..], &format.to_be_bytes()[..]).unwrap();
@@ -163,7 +163,7 @@ async fn a_check_finds_each_kind_of_damage() {
         (7, None, "has no expiration"),
         (
             STATE,
-            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 28]].concat()),
+            Some([[0; 48].as_slice(), &[0xff; 8], &[0; 69]].concat()),
             "a change is due before the stored time of the next one",
         ),
         (STATE, None, "the stored counts are"),
@@ -173,8 +173,13 @@ async fn a_check_finds_each_kind_of_damage() {
         store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
         let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
         post(&store, &work, revision, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
-        let claim = NewClaim { limit: 2, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
-        store.create_claim(&work, &claim).await.unwrap().unwrap();
+        let claim = NewClaim {
+            limit: 2,
+            term: Term { ttl_s: 60, grace_s: 60 },
+            preferred_shards: Vec::new(),
+            client: ClientId::from_store("worker"),
+        };
+        store.create_claim(&work, &claim).await.unwrap().messages().unwrap();
         assert_consistent(&store).await;
         drop(store);
         let database = Database::open(file(&folder)).unwrap();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{NewClaim, Term};
+use sukkal::domain::{ClientId, NewClaim, Taken, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, PresentedClaim, QueueStore};
 use tokio::sync::Notify;
@@ -167,11 +167,16 @@ async fn produce(store: EmbeddedStore, shared: Arc<SharedState>, name: String, m
 /// Claims and deletes messages, and releases some claims, until the store fails.
 async fn work(store: EmbeddedStore, shared: Arc<SharedState>, mut random: Random) {
     let work = queue("work");
-    let new = NewClaim { limit: 4, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
+    let new = NewClaim {
+        limit: 4,
+        term: Term { ttl_s: 60, grace_s: 60 },
+        preferred_shards: Vec::new(),
+        client: ClientId::from_store("worker"),
+    };
     loop {
         let claim = match store.create_claim(&work, &new).await {
-            Ok(Some(claim)) => claim,
-            Ok(None) => {
+            Ok(Taken::Messages(claim)) => claim,
+            Ok(Taken::Nothing | Taken::Paused) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }

@@ -43,7 +43,7 @@ impl Stage {
     async fn pop(&self, store: &EmbeddedStore, count: usize) {
         let mut left = count;
         while left > 0 {
-            left -= store.pop_messages(&self.queue, left).await.unwrap().len();
+            left -= store.pop_messages(&self.queue, left).await.unwrap().messages().map_or(0, |popped| popped.len());
         }
     }
 

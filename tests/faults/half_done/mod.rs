@@ -9,6 +9,7 @@
 mod janitor;
 mod operations;
 mod queues;
+mod redrive;
 pub(super) mod work;
 
 use reqwest::RequestBuilder;

@@ -120,6 +120,35 @@ async fn a_killed_claim_operation_leaves_no_message_stuck() {
     assert!(kill_at_each_call(release, kept(), &[]).await >= 1);
 }
 
+/// The queue is resumed before its messages are counted, unless the request resumes it.
+#[tokio::test]
+async fn a_killed_pause_or_resumption_changes_no_message() {
+    for (prepared, requested) in [("resume", "pause"), ("pause", "resume")] {
+        let scene = Scene::start(PROJECT);
+        let switch = |api: &Api, verb: &str| api.request(Method::POST, &format!("{QUEUE}/{verb}"));
+        let prepare = async |api: &Api| {
+            let contents = QueueContents::prepare(api).await;
+            assert_eq!(answer_to(switch(api, prepared)).await.0, 204);
+            contents
+        };
+
+        let calls = scene
+            .at_each_call(
+                prepare,
+                |api, _| switch(api, requested),
+                async |outcome, contents| {
+                    if requested == "pause" || outcome.is_repeated() || !outcome.acknowledged() {
+                        assert_eq!(answer_to(switch(&outcome.api, "resume")).await.0, 204);
+                    }
+                    verify(&scene, &outcome, &contents, &any_fate(Fate::Kept), &[]).await;
+                },
+            )
+            .await;
+
+        assert!(calls >= 1);
+    }
+}
+
 #[tokio::test]
 async fn a_killed_metadata_update_changes_no_message() {
     let patch = |api: &Api, _: &QueueContents| {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
 
 use super::work::{Fate, MESSAGES, QUEUE, QueueContents, batch, verify};
 use super::{PROJECT, RequestOutcome, Scene, answer_to};
@@ -30,6 +31,34 @@ async fn a_killed_creation_leaves_no_unlisted_queue() {
         .await;
 
     assert!(calls > 3, "a creation needs more than {calls} calls");
+}
+
+#[tokio::test]
+async fn a_killed_pause_of_a_new_queue_leaves_no_unlisted_queue() {
+    let scene = Scene::start(PROJECT);
+    let pause = |api: &Api| api.request(Method::POST, "/v2/queues/q/pause");
+
+    let calls = scene
+        .at_each_call(
+            async |_| {},
+            |api, ()| pause(api),
+            async |outcome, ()| {
+                let mut acknowledged = outcome.acknowledged();
+                if outcome.is_repeated() {
+                    let (status, answer) = answer_to(pause(&outcome.api)).await;
+                    assert_eq!(status, 204, "{answer} after {:?}", outcome.kill_point);
+                    acknowledged = true;
+                }
+                let existed = scene.stored().queues().contains("q");
+                assert!(existed || !acknowledged);
+                let claim = outcome.api.post("/v2/queues/q/claims", &json!({})).send().await.unwrap();
+                assert!(claim.headers().contains_key("Retry-After") || !acknowledged, "it is not paused");
+                assert_queue_usable(&scene, &outcome, existed).await;
+            },
+        )
+        .await;
+
+    assert!(calls > 4, "a pause of a new queue needs more than {calls} calls");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ pub(super) mod body_drain;
 mod cors;
 pub(super) mod identity;
 pub(super) mod metering;
+mod operator;
 pub(super) mod outage;
 pub(super) mod request_checks;
 mod request_log;

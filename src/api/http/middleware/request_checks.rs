@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{Method, Version, header};
+use axum::http::{Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
 use super::body_drain::RequestBody;
-use super::identity;
 use super::signature::{self, Carrier};
+use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
@@ -54,7 +54,10 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     service: &Service,
     handler: H,
 ) -> Result<Response, Error> {
-    let (context, warning) = check(&request, &service.settings)?;
+    let Checked { context, warning, handled_uri } = check(&request, &service.settings)?;
+    if let Some(uri) = handled_uri {
+        *request.uri_mut() = uri;
+    }
     if let Some(body) = body {
         body.charge_to(service.request_bodies.share(&context.client.project));
     }
@@ -66,7 +69,15 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     })
 }
 
-fn check(request: &Request, settings: &Settings) -> Result<(RequestContext, Option<Warning>), Error> {
+/// A request that meets [`Requirement::Caller`].
+struct Checked {
+    context: RequestContext,
+    warning: Option<Warning>,
+    /// The URL for the handler, if it differs from that of the request.
+    handled_uri: Option<Uri>,
+}
+
+fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -85,12 +96,19 @@ fn check(request: &Request, settings: &Settings) -> Result<(RequestContext, Opti
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }
-    let (client, warning) = identity::caller(request.headers(), identifying_query, settings)?;
+    let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings)?;
+    let handled_uri = match operator::named_project(request, &client, carrier.is_some(), settings)? {
+        Some((project, uri)) => {
+            client.project = project;
+            Some(uri)
+        }
+        None => None,
+    };
     let queue = match &segments[..] {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok((RequestContext { client, queue }, warning))
+    Ok(Checked { context: RequestContext { client, queue }, warning, handled_uri })
 }
 
 /// Returns whether a request reads the messages of a queue.

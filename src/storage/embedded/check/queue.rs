@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::domain::{MessageId, QueueId};
+use crate::domain::{MessageId, QueueId, TaskState};
 use crate::storage::embedded::check::findings::Findings;
 use crate::storage::embedded::check::shards::ShardTotals;
 use crate::storage::embedded::engine::error::damaged;
@@ -17,6 +17,7 @@ use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::entry::SizeClass;
 use crate::storage::key::{id_of, rank_of};
+use crate::storage::task_record::TaskRecord;
 use crate::storage::{Error, record};
 
 impl<T: Table> View<T> {
@@ -71,7 +72,8 @@ impl<T: Table> View<T> {
         );
         let due = self.first_due(number, &state)?.first();
         findings.expect(state.due <= due, "a change is due before the stored time of the next one");
-        self.check_claims(number, findings)
+        self.check_claims(number, findings)?;
+        self.check_tasks(number, findings)
     }
 
     /// Verifies one message, and adds it to the counts.
@@ -111,6 +113,17 @@ impl<T: Table> View<T> {
         let expiration =
             self.contents.get(&*keys::timed(number, Part::Expiration, entry.current_end_s().into(), key))?;
         findings.expect(expiration.is_some(), format_args!("message {id} has no expiration"));
+        Ok(())
+    }
+
+    /// Verifies that just the running tasks have a lease.
+    fn check_tasks(&self, number: u64, findings: &mut Findings<'_>) -> Result<(), Error> {
+        for entry in self.all_of(number, Part::Task)? {
+            let (id, task) = entry?;
+            let is_running = TaskRecord::decode(&task)?.state == TaskState::Running;
+            let lease = self.contents.get(&*keys::content(number, Part::TaskLease, &id))?;
+            findings.expect(is_running == lease.is_some(), "a task is running without a lease, or has ended with one");
+        }
         Ok(())
     }
 

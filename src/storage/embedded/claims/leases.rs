@@ -1,6 +1,6 @@
 //! Starts, extends and ends the leases of claims and returned messages.
 
-use crate::domain::{Claim, ClaimId, QueueId, Term};
+use crate::domain::{Claim, ClaimId, Fence, QueueId, Term};
 use crate::storage::Error;
 use crate::storage::embedded::engine::clock::end_s;
 use crate::storage::embedded::engine::tables::Table;
@@ -37,7 +37,7 @@ impl<T: Table> View<T> {
         let still = self.held_messages(number, Lease::Claim(id), &row.keys)?;
         let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
         let messages = self.messages(queue, number, still, now_us)?;
-        Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, messages, pickup_delays: Vec::new() }))
+        Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, fence: row.fence, messages, pickup_delays: Vec::new() }))
     }
 }
 
@@ -55,15 +55,17 @@ impl WriteTransaction<'_> {
         Ok(Entry { delivery: Some(prolonged), ..entry })
     }
 
-    pub(crate) fn put_claim(
-        &mut self,
-        number: u64,
-        id: ClaimId,
-        ttl_s: u32,
-        keys: Vec<Key>,
-        now_us: u64,
-    ) -> Result<(), Error> {
-        let row = ClaimRow { ttl_s, since_us: now_us, end_us: now_us + u64::from(ttl_s) * 1_000_000, keys };
+    /// Returns the fence of a new claim of this number of messages.
+    pub(crate) fn next_fence(&mut self, number: u64, claimed: usize, now_us: u64) -> Result<Fence, Error> {
+        let fence = now_us.max(self.state(number)?.fence + 1);
+        self.change_state(number, |state| {
+            state.fence = fence;
+            state.claimed += claimed as u64;
+        })?;
+        Ok(Fence(fence))
+    }
+
+    pub(crate) fn put_claim(&mut self, number: u64, id: ClaimId, row: &ClaimRow) -> Result<(), Error> {
         self.put_lease(number, row.end_us, Lease::Claim(id))?;
         self.put(&keys::content(number, Part::Claim, id.as_bytes()), &row.encode())
     }

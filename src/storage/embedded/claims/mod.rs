@@ -1,9 +1,10 @@
-//! Claim operations of the store: create, get, renew, return, release, withdraw. See
+//! Claim operations of the store: create, get, list, renew, return, release, withdraw. See
 //! `scripts/shared/claims.lua`.
 
 use async_trait::async_trait;
 
-use crate::domain::{Claim, ClaimId, MessageId, NewClaim, QueueId, Term};
+use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
+use crate::storage::embedded::rows::claim::ClaimRow;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::lease::{Lease, lease_key};
 use crate::storage::embedded::rows::located::Located;
@@ -15,15 +16,19 @@ use crate::storage::key::key_of;
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 mod leases;
+mod list;
 
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Option<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
-        self.write_up_to_date_in_steps(queue, None, move |store, row, now_us| {
+        self.write_up_to_date_in_steps(queue, Taken::Nothing, move |store, row, now_us| {
+            if store.state(row.number)?.is_paused {
+                return Ok(Step::Done(Taken::Paused));
+            }
             let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
             if given.is_empty() {
-                return Ok(Step::Done(None));
+                return Ok(Step::Done(Taken::Nothing));
             }
             let id = ClaimId::random();
             // Deliveries are counted only where their number is limited.
@@ -41,13 +46,16 @@ impl ClaimStore for EmbeddedStore {
                 messages.push(show(&of, &claimed, &found.record, now_us)?);
             }
             let keys = given.iter().map(|found| *found.located.key()).collect();
-            store.put_claim(row.number, id, new.term.ttl_s, keys, now_us)?;
+            let fence = store.next_fence(row.number, given.len(), now_us)?;
+            let ttl_s = new.term.ttl_s;
+            let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
+            store.put_claim(row.number, id, &claim)?;
             let pickup_delays = given
                 .iter()
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
                 .collect();
-            Ok(Step::Done(Some(Claim { id, ttl_s: new.term.ttl_s, age_s: 0, messages, pickup_delays })))
+            Ok(Step::Done(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
         })
         .await
     }
@@ -58,10 +66,21 @@ impl ClaimStore for EmbeddedStore {
         Ok(claim.await?.flatten())
     }
 
-    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<ClaimOutcome, Error> {
-        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let claims =
+            self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
+        Ok(claims.await?.unwrap_or_default())
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
+        self.write_up_to_date(queue, None, move |store, number, now_us| {
             let Some(row) = store.view.claim(number, id)? else {
-                return Ok(ClaimOutcome::Gone);
+                return Ok(None);
             };
             let still = store.view.held_messages(number, Lease::Claim(id), &row.keys)?;
             for located in &still {
@@ -70,9 +89,10 @@ impl ClaimStore for EmbeddedStore {
             }
             let keys = still.iter().map(|located| *located.key()).collect();
             store.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
-            store.put_claim(number, id, term.ttl_s, keys, now_us)?;
+            let renewed = ClaimRow::new(term.ttl_s, now_us, row.fence, row.client, keys);
+            store.put_claim(number, id, &renewed)?;
             store.notify(number, 0);
-            Ok(ClaimOutcome::Done)
+            Ok(Some(row.fence))
         })
         .await
     }

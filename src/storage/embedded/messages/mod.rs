@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::domain::{ClaimId, Message, MessageId, QueueId, Stats};
+use crate::domain::{ClaimId, Message, MessageId, QueueId, Stats, Taken};
 use crate::storage::embedded::rows::keys::own_keys;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::writer::Step;
@@ -15,6 +15,7 @@ mod post;
 pub(super) mod ranks;
 mod stats;
 mod stored;
+pub(super) mod summary;
 
 #[async_trait]
 impl MessageStore for EmbeddedStore {
@@ -58,7 +59,7 @@ impl MessageStore for EmbeddedStore {
         delete::delete_claimed(self, queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         pop::pop_messages(self, queue, limit).await
     }
 

@@ -3,7 +3,7 @@
 use redb::ReadableTable;
 use uuid::Uuid;
 
-use crate::domain::QueueId;
+use crate::domain::{QueueId, Taken};
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
@@ -18,10 +18,17 @@ use crate::storage::{Error, Popped};
 /// nothing. This is longer than callers retry after an unknown outcome.
 const RESTORATION_KEPT_US: u64 = 600 * 1_000_000;
 
-pub(crate) async fn pop_messages(store: &EmbeddedStore, queue: &QueueId, limit: usize) -> Result<Vec<Popped>, Error> {
+pub(crate) async fn pop_messages(
+    store: &EmbeddedStore,
+    queue: &QueueId,
+    limit: usize,
+) -> Result<Taken<Vec<Popped>>, Error> {
     let of = queue.clone();
     store
-        .write_up_to_date_in_steps(queue, Vec::new(), move |transaction, row, now_us| {
+        .write_up_to_date_in_steps(queue, Taken::Nothing, move |transaction, row, now_us| {
+            if transaction.state(row.number)?.is_paused {
+                return Ok(Step::Done(Taken::Paused));
+            }
             let given = transaction.next_to_deliver(&of, row, limit, &[], now_us)?;
             let (mut popped, pop) = (Vec::with_capacity(given.len()), Uuid::new_v4());
             for found in given {
@@ -32,7 +39,7 @@ pub(crate) async fn pop_messages(store: &EmbeddedStore, queue: &QueueId, limit: 
                 let (record, shard) = (found.record, found.located.shard);
                 popped.push(Popped { message, pickup_delay, record, entry, shard, epoch: row.number, pop });
             }
-            Ok(Step::Done(popped))
+            Ok(Step::Done(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) }))
         })
         .await
 }

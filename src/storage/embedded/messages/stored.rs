@@ -9,7 +9,7 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::key::rank_of;
 
 impl WriteTransaction<'_> {
-    /// Adds a new message to one of the three sets.
+    /// Adds a new message to one of the three sets, and counts it as posted.
     pub(crate) fn add(&mut self, number: u64, located: &Located, record: &[u8]) -> Result<(), Error> {
         let key = located.key();
         self.put(&keys::message(number, Part::Message, key), record)?;
@@ -23,6 +23,7 @@ impl WriteTransaction<'_> {
         self.notify(number, u64::from(located.set == Part::Ready));
         self.change_state(number, |state| {
             state.total += 1;
+            state.posted += 1;
             enter(state, located);
         })
     }

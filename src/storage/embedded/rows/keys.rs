@@ -10,7 +10,7 @@
 //! | `n` | last contents number that was assigned |
 //! | `p` project | number of queues in the project |
 //! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata |
-//! | `g` Q | tombstone of a deleted queue, for a day: the last rank that it may have assigned |
+//! | `g` Q | tombstone of a deleted queue, for a day: the last rank or fence that it may have assigned |
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
@@ -21,15 +21,17 @@
 //!
 //! | part | rest of the key | value |
 //! |---|---|---|
-//! | `STATE` | | assigned ranks, message counts, time of the next due change: see `state.rs` |
+//! | `STATE` | | assigned ranks and fences, message counts, time of the next due change: see `state.rs` |
 //! | `MESSAGE` | key | the message's record |
 //! | `READY`, `DELAYED`, `IN_FLIGHT` | key | the entry, in exactly one of the three: see `storage/entry.rs`, and `located.rs` |
 //! | `LEASE` | end (µs), lease | nothing: the lease ends at this time |
-//! | `CLAIM` | claim | time to live, start, end, keys of the claimed messages |
+//! | `CLAIM` | claim | time to live, start, end, fence, client, keys of the claimed messages |
 //! | `EXPIRATION` | second, key | nothing: the message ends then; there is one for each message |
 //! | `TURN` | shard, key | entry of an available message with a shard, or a passed one: see `shard_counts.rs` |
 //! | `SHARD` | block | counts of the shards of a block, and their passed entries; absent if all are 0 |
 //! | `TENANTS` | | the tenants that posted most recently: see `tenants.rs` |
+//! | `TASK` | id | a task: see `storage/task_record.rs` |
+//! | `TASK_LEASE` | id | the lease of a running task: see `storage/task_lease.rs` |
 
 use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
 use crate::storage::key::KEY_BYTES;
@@ -61,6 +63,8 @@ pub(crate) enum Part {
     Turn = 8,
     Shard = 9,
     Tenants = 10,
+    Task = 11,
+    TaskLease = 12,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];
@@ -70,6 +74,11 @@ const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 /// Returns the key of the number of queues in a project.
 pub(crate) fn project_count(project: &ProjectId) -> Vec<u8> {
     [&[PROJECTS], project.as_str().as_bytes()].concat()
+}
+
+/// Returns the project of such a key.
+pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
+    ProjectId::new(str::from_utf8(key.strip_prefix(&[PROJECTS])?).ok()?)
 }
 
 /// Returns the common prefix of the keys of all those numbers.

@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 84;
+const STATE_BYTES: usize = 125;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,16 @@ pub(crate) struct QueueState {
     pub(crate) preferred_in_a_row: u16,
     /// One bit for each block of shards: whether the block has available messages.
     pub(crate) busy: u64,
+    /// The last fence, or a number below which every fence of an earlier queue of the same name is.
+    pub(crate) fence: u64,
+    /// Totals since the queue was created: messages that were posted, were taken by claims, have
+    /// expired, and became dead letters.
+    pub(crate) posted: u64,
+    pub(crate) claimed: u64,
+    pub(crate) expired: u64,
+    pub(crate) dead_lettered: u64,
+    /// Whether claims and pops get no messages.
+    pub(crate) is_paused: bool,
 }
 
 impl Default for QueueState {
@@ -52,6 +62,12 @@ impl Default for QueueState {
             turn: 0,
             preferred_in_a_row: 0,
             busy: 0,
+            fence: 0,
+            posted: 0,
+            claimed: 0,
+            expired: 0,
+            dead_lettered: 0,
+            is_paused: false,
         }
     }
 }
@@ -66,7 +82,10 @@ impl QueueState {
         bytes.put_u64(self.boundary);
         bytes.put_u16(self.turn);
         bytes.put_u16(self.preferred_in_a_row);
-        bytes.put_u64(self.busy);
+        for number in [self.busy, self.fence, self.posted, self.claimed, self.expired, self.dead_lettered] {
+            bytes.put_u64(number);
+        }
+        bytes.put_u8(self.is_paused.into());
         bytes
     }
 
@@ -88,6 +107,12 @@ impl QueueState {
             turn: numbers.get_u16(),
             preferred_in_a_row: numbers.get_u16(),
             busy: numbers.get_u64(),
+            fence: numbers.get_u64(),
+            posted: numbers.get_u64(),
+            claimed: numbers.get_u64(),
+            expired: numbers.get_u64(),
+            dead_lettered: numbers.get_u64(),
+            is_paused: numbers.get_u8() != 0,
         })
     }
 
@@ -99,8 +124,10 @@ impl QueueState {
 
     /// Returns the state after all messages are gone.
     pub(crate) fn emptied(&self) -> Self {
-        let Self { last, boundary, turn, preferred_in_a_row, .. } = *self;
-        Self { last, boundary, turn, preferred_in_a_row, ..Self::default() }
+        let Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, .. } = *self;
+        let Self { posted, claimed, expired, dead_lettered, .. } = *self;
+        let emptied = Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, ..Self::default() };
+        Self { posted, claimed, expired, dead_lettered, ..emptied }
     }
 
     /// Returns the number of messages in a set.
@@ -186,6 +213,12 @@ mod tests {
             turn: 1_025,
             preferred_in_a_row: 10,
             busy: 11,
+            fence: 12,
+            posted: 13,
+            claimed: 14,
+            expired: 15,
+            dead_lettered: 16,
+            is_paused: true,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::storage::Maintenance;
+use crate::domain::{Redrive, Selection, TaskId};
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
@@ -10,6 +10,7 @@ use crate::storage::embedded::tests::{post, queue};
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::{Entry, SizeClass};
+use crate::storage::{Maintenance, TaskStore};
 
 type Damage = fn(Entry) -> (Entry, Part);
 
@@ -40,4 +41,22 @@ async fn a_check_finds_each_kind_of_damage_to_entries() {
         assert_eq!(findings.is_empty(), finding.is_empty(), "{findings:?}");
         assert!(finding.is_empty() || findings.iter().any(|one| one.contains(finding)), "{finding}: {findings:?}");
     }
+}
+
+#[tokio::test]
+async fn a_check_finds_a_running_task_without_a_lease() {
+    let store = EmbeddedStore::in_memory().unwrap();
+    let queue = queue(&store, "q", Value::Null).await;
+    let (id, redrive) = (TaskId::random(), Redrive { to: None, selection: Selection::All, per_second: None });
+    store.create_redrive(&queue, id, &redrive).await.unwrap();
+    assert_eq!(store.check().await.unwrap().findings, [""; 0]);
+
+    let change = store.write(0, move |store: &mut WriteTransaction<'_>| {
+        let number = store.row(&queue)?.expect("it is there").number;
+        store.remove_key(&keys::content(number, Part::TaskLease, id.as_bytes())).map(Step::Done)
+    });
+    assert!(change.await.unwrap());
+
+    let findings = store.check().await.unwrap().findings;
+    assert!(findings.iter().any(|one| one.contains("running without a lease")), "{findings:?}");
 }

@@ -53,7 +53,12 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
     let post =
         Post { last_known_revision: revision, client: &client, messages: &vec![message; posted], idempotency: None };
     store.post_messages(&queue, &post).await.unwrap();
-    let claim = NewClaim { limit: 1, term: Term { ttl_s: 60, grace_s: 60 }, preferred_shards: Vec::new() };
-    let claim = store.create_claim(&queue, &claim).await.unwrap().unwrap().id;
+    let claim = NewClaim {
+        limit: 1,
+        term: Term { ttl_s: 60, grace_s: 60 },
+        preferred_shards: Vec::new(),
+        client: ClientId::from_store("worker"),
+    };
+    let claim = store.create_claim(&queue, &claim).await.unwrap().messages().unwrap().id;
     (queue, claim)
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::storage::Error;
 
 /// The layout that this release reads and writes.
-pub(super) const LAYOUT: &str = "2";
+pub(super) const LAYOUT: &str = "3";
 /// A key of layout 1, which exists since the first queue was created.
 pub(super) const KEY_OF_LAYOUT_1: &str = "sukkal:projects";
 

@@ -150,8 +150,13 @@ impl Connection {
     /// Applies the due changes of a queue, some hundreds of messages per script, so that other
     /// commands run in between.
     pub(super) async fn apply_due(&self, queue: &QueueKeys) -> Result<(), Error> {
-        while self.run(&QUEUE_APPLY_DUE, queue, &[]).await?.text()? == "again" {}
+        while self.apply_due_step(queue).await? {}
         Ok(())
+    }
+
+    /// Applies some hundreds of due changes of a queue. Returns whether there may be more.
+    pub(super) async fn apply_due_step(&self, queue: &QueueKeys) -> Result<bool, Error> {
+        Ok(self.run(&QUEUE_APPLY_DUE, queue, &[]).await?.text()? == "again")
     }
 
     /// Returns the keys of a queue that a script gets.

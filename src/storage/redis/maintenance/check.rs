@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use futures::future::try_join_all;
+use uuid::Uuid;
 
 use super::walk::UnreachableServers;
-use crate::domain::{ClaimId, QueueId};
+use crate::domain::QueueId;
 use crate::storage::key::id_of;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
@@ -20,7 +21,7 @@ const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, an
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
 const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
-const CLAIM_PARTS: [&str; 3] = ["leases", "claims", "shards"];
+const CLAIM_PARTS: [&str; 5] = ["leases", "claims", "claim_ids", "shards", "tasks"];
 
 impl RedisStore {
     /// Checks all queues, and repairs what can be repaired if `repairs` is set.
@@ -138,7 +139,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks the leases, the claims or the shards.
+    /// Checks the leases, the claims, the list of their ids, the shards or the tasks.
     async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
         let mut from = Some(arguments::number(0));
         while let Some(place) = from {
@@ -151,8 +152,9 @@ impl RedisStore {
             while !reply.is_empty() {
                 let (name, finding) = (reply.bytes()?, reply.text()?);
                 match <[u8; 16]>::try_from(&*name) {
-                    Ok(claim) => {
-                        check.add_finding(queue, format_args!("claim {} {finding}", ClaimId::from_bytes(claim)));
+                    Ok(id) => {
+                        let kind = if part == "tasks" { "task" } else { "claim" };
+                        check.add_finding(queue, format_args!("{kind} {} {finding}", Uuid::from_bytes(id)));
                     }
                     Err(_) => add_message_finding(queue, &name, &finding, check),
                 }

@@ -5,7 +5,7 @@ mod check;
 pub(super) mod confirmer;
 mod due;
 mod janitor;
-mod walk;
+pub(super) mod walk;
 
 use async_trait::async_trait;
 use tracing::warn;
@@ -15,7 +15,7 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
 use super::script::QUEUE_APPLY_DUE;
-use crate::domain::QueueId;
+use crate::domain::{QueueId, TaskId};
 use crate::storage::{Check, Error, Maintenance, Schedule};
 
 /// Maximum number of scripts that one visit to a queue runs, each for some hundreds of messages.
@@ -62,8 +62,14 @@ impl RedisStore {
     pub(super) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..APPLY_STEPS_MAX {
             let mut reply = self.connection.run(&QUEUE_APPLY_DUE, &QueueKeys::of(queue), &[]).await?;
-            match (reply.text()?.as_str(), reply.number()?) {
-                ("again", _) => {}
+            let (kind, dead_letters, task) = (reply.text()?, reply.number()?, reply.bytes()?);
+            if kind == "again" {
+                continue;
+            }
+            if let Ok(task) = <[u8; 16]>::try_from(&*task) {
+                self.continue_redrive(queue, TaskId::from_bytes(task));
+            }
+            match (kind.as_str(), dead_letters) {
                 ("absent", _) => return self.remove_orphaned_registration(queue).await,
                 (_done, 0) => break,
                 (_done, _dead_letters) => {

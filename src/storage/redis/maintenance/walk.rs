@@ -58,7 +58,7 @@ impl RedisStore {
             let register = keys::queue_register(&current);
             if !self.is_unreachable(&register, unreachable) {
                 let after = name.as_ref().map(QueueName::as_str);
-                match self.registered_names(&current, after, QUEUES_PER_STEP).await {
+                match self.registered_names(&current, after, "", QUEUES_PER_STEP).await {
                     Ok(names) if !names.is_empty() => {
                         return names.into_iter().map(|name| queue_of(&current, name)).collect();
                     }
@@ -113,7 +113,7 @@ impl RedisStore {
     }
 }
 
-fn project_of(name: &str) -> Result<ProjectId, Error> {
+pub(in crate::storage::redis) fn project_of(name: &str) -> Result<ProjectId, Error> {
     keys::decode_project(name)
         .ok_or_else(|| Error::Corrupt(format!("the register of projects has the invalid name {name:?}")))
 }

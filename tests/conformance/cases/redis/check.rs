@@ -8,8 +8,9 @@ use sukkal::domain::{NewClaim, NewMessage, QueueId, Tenant, Term};
 use sukkal::storage::{Check, UpdateOutcome};
 
 use super::keys::key;
+use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
-use crate::conformance::support::subject::{LONG_S, Subject, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, message, messages, metadata};
 use crate::support::redis::RedisServer;
 
 /// More messages than one script examines.
@@ -25,8 +26,13 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, READY + IN_FLIGHT)).await;
     subject.post(&queue, &vec![NewMessage { delay_s: 60, ..message(LONG_S, 1) }; DELAYED]).await;
-    let claim = NewClaim { limit: IN_FLIGHT, term: Term { ttl_s: 300, grace_s: 60 }, preferred_shards: Vec::new() };
-    subject.store().create_claim(&queue, &claim).await.unwrap().expect("messages are available");
+    let claim = NewClaim {
+        limit: IN_FLIGHT,
+        term: Term { ttl_s: 300, grace_s: 60 },
+        preferred_shards: Vec::new(),
+        client: client(0),
+    };
+    subject.store().create_claim(&queue, &claim).await.unwrap().messages().expect("messages are available");
     (server, subject, queue)
 }
 
@@ -135,7 +141,11 @@ async fn a_check_finds_each_kind_of_damage() {
             ["ready", "in_flight"],
             "at another rank",
         ),
-        ("redis.call('HSET', KEYS[1], 'c', 7)", ["queue", "ready"], "before its rank was assigned"),
+        (
+            "redis.call('HSET', KEYS[1], 'c', struct.pack('>I8I8', 7, 0))",
+            ["queue", "ready"],
+            "before its rank was assigned",
+        ),
         (
             "local entry = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
             local other = string.sub(entry, 1, 7) .. '12345' .. string.sub(entry, 13)
@@ -166,9 +176,11 @@ async fn a_check_finds_each_kind_of_damage() {
             "ends at another time than it should",
         ),
         ("redis.call('DEL', KEYS[1])", ["claims", "leases"], "does not exist and ends"),
+        ("redis.call('DEL', KEYS[1])", ["claims", "claim_ids"], "does not exist and is listed"),
+        ("redis.call('DEL', KEYS[1])", ["claim_ids", "claims"], "is not listed"),
         (
             "local id = redis.call('HKEYS', KEYS[1])[1]
-            redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 12))",
+            redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 58))",
             ["claims", "in_flight"],
             "is under a claim that does not have it",
         ),
@@ -176,4 +188,15 @@ async fn a_check_finds_each_kind_of_damage() {
         let (server, subject, queue) = backend().await;
         assert_found(&server, &subject, &queue, damage, parts, finding).await;
     }
+}
+
+#[tokio::test]
+async fn a_check_finds_a_running_task_without_a_lease() {
+    let (server, subject, queue) = backend().await;
+    subject.create_redrive(&queue, &all_to(&subject.id("empty"))).await;
+    assert_eq!(check(&subject).await.findings, [""; 0]);
+
+    let damage = "redis.call('DEL', KEYS[1])";
+
+    assert_found(&server, &subject, &queue, damage, ["task_leases", "tasks"], "is running without a lease").await;
 }

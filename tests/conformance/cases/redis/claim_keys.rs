@@ -17,14 +17,14 @@ async fn claims_whose_messages_are_deleted_leave_no_keys() {
     let claims = [subject.claim(&queue, 10, 100).await.id, subject.claim(&queue, 10, 100).await.id];
     assert_eq!(
         existing_parts(&server, &queue),
-        ["queue", "messages", "ready", "expirations", "leases", "in_flight", "claims"]
+        ["queue", "messages", "ready", "expirations", "leases", "in_flight", "claims", "claim_ids"]
     );
 
     for id in &ids[..10] {
         subject.delete_with_claim(&queue, *id, Some(claims[0])).await;
     }
     subject.delete_messages(&queue, &ids[10..]).await;
-    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims"]);
+    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims", "claim_ids"]);
     subject.release(&queue, claims[0]).await;
     subject.advance(&queue, Duration::from_secs(200)).await;
     subject.run_maintenance().await;
@@ -54,28 +54,28 @@ async fn expired_claims_and_messages_leave_no_keys() {
 }
 
 #[tokio::test]
-async fn leases_and_claims_correspond_one_to_one() {
+async fn leases_and_claims_and_their_ids_correspond_one_to_one() {
     let (server, subject) = (RedisServer::shared(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 40)).await;
     let counts = || {
         let count = |command: &str, part: &str| server.command(&[command, &key(&queue, part)]).as_int();
-        (count("ZCARD", "leases"), count("HLEN", "claims"), count("ZCARD", "in_flight"))
+        [count("ZCARD", "leases"), count("HLEN", "claims"), count("ZCARD", "claim_ids"), count("ZCARD", "in_flight")]
     };
 
     let mut claims = Vec::new();
     for ttl_s in [60, 60, 100, 100, 200, 200, 300, 300] {
         claims.push(subject.claim(&queue, 5, ttl_s).await.id);
     }
-    assert_eq!(counts(), (8, 8, 40));
+    assert_eq!(counts(), [8, 8, 8, 40]);
     subject.release(&queue, claims[2]).await;
-    assert_eq!(counts(), (7, 7, 35));
+    assert_eq!(counts(), [7, 7, 7, 35]);
     subject.renew(&queue, claims[0], 400, 60).await;
-    assert_eq!(counts(), (7, 7, 35));
+    assert_eq!(counts(), [7, 7, 7, 35]);
     subject.advance(&queue, Duration::from_secs(250)).await;
     subject.count(&queue).await;
 
-    assert_eq!(counts(), (3, 3, 15));
+    assert_eq!(counts(), [3, 3, 3, 15]);
 }
 
 #[tokio::test]

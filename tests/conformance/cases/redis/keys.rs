@@ -12,7 +12,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, mess
 use crate::support::redis::{RedisServer, Reply};
 
 /// The parts of a queue, each of which has a key.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 16] = [
     "queue",
     "messages",
     "ready",
@@ -23,7 +23,10 @@ const PARTS: [&str; 13] = [
     "leases",
     "in_flight",
     "claims",
+    "claim_ids",
     "outbox",
+    "tasks",
+    "task_leases",
     "idempotency",
     "idempotency_expirations",
 ];

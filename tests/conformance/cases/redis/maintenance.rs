@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::QueueId;
+use sukkal::domain::{QueueId, TaskState};
 use sukkal::storage::Schedule;
+use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::keys::existing_parts;
+use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 use crate::support::redis::RedisServer;
@@ -81,4 +84,26 @@ async fn processes_that_share_a_store_share_the_maintenance_interval() {
 
     assert_eq!(other.store().maintain(&in_an_hour).await, Ok(0), "another process has just run maintenance");
     assert_eq!(other.store().maintain(&NEXT).await, Ok(2));
+}
+
+#[tokio::test]
+async fn the_due_index_names_a_queue_whose_task_nobody_works_on() {
+    let (_server, subject, queues) = backend().await;
+    let (queue, target) = (&queues[5], &queues[6]);
+    // The lease that this process takes ends a second before the present.
+    subject.rewind(queue, Duration::from_secs(11)).await;
+    let id = subject.create_redrive(queue, &all_to(target)).await;
+    let fence = subject.store().take_task_lease(queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    assert_eq!(subject.store().maintain(&NEXT).await, Ok(1), "a new task is due at once");
+    subject.store().redrive_step(queue, id, fence).await.expect("the lease is left alone");
+    subject.advance(queue, Duration::from_secs(11)).await;
+
+    assert_eq!(subject.store().maintain(&NEXT).await, Ok(1));
+
+    while subject.task(queue, id).await.state == TaskState::Running {
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((subject.count(queue).await, subject.count(target).await), (0, 6));
+    assert_eq!(subject.store().maintain(&NEXT).await, Ok(1), "the entry of the task that has ended");
+    assert_eq!(subject.store().maintain(&NEXT).await, Ok(0));
 }

@@ -1,0 +1,82 @@
+//! Lets operators act on another project: with the query parameter `project_id`, their request is
+//! handled as if its header had named that project.
+
+use axum::extract::Request;
+use axum::http::Uri;
+use axum::http::uri::PathAndQuery;
+use tracing::info;
+
+use crate::api::Error;
+use crate::api::http::service::Settings;
+use crate::api::wire::query::Query;
+use crate::auth::Client;
+use crate::domain::ProjectId;
+use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+
+const PROJECT_PARAMETER: &str = "project_id";
+
+/// Returns the project that an operator's request names in its query, if it does, and the URL without
+/// it, because handlers must not take the parameter for one of theirs.
+///
+/// A signature allows requests to the project of the header only, so signed requests cannot name
+/// another one.
+pub(super) fn named_project(
+    request: &Request,
+    client: &Client,
+    is_signed: bool,
+    settings: &Settings,
+) -> Result<Option<(ProjectId, Uri)>, Error> {
+    if !settings.admin_mode || !client.is_admin() || is_signed {
+        return Ok(None);
+    }
+    let query = Query::parse(request.uri().query());
+    let Some(project) = query.last(PROJECT_PARAMETER).map(parse).transpose()? else {
+        return Ok(None);
+    };
+    info!(
+        method = request.method().as_str(),
+        path = request.uri().path(),
+        project = project.as_str(),
+        own_project = client.project.as_str(),
+        client = client.id.as_str(),
+        "an operator acts on a project"
+    );
+    Ok(Some((project, without_project(request.uri()))))
+}
+
+fn parse(text: &str) -> Result<ProjectId, Error> {
+    // A byte that is not UTF-8 was decoded as the replacement character.
+    let is_legal = |char: char| !char.is_control() && char != char::REPLACEMENT_CHARACTER;
+    let is_valid = text.chars().count() <= PROJECT_ID_CHARS_MAX && text.chars().all(is_legal);
+    ProjectId::new(text).filter(|_| is_valid).ok_or_else(|| Error::Parameter {
+        name: PROJECT_PARAMETER.to_owned(),
+        expected: "the id of a project: 1 to 256 characters of UTF-8 without control characters",
+    })
+}
+
+/// Returns the URL without the parameter.
+fn without_project(uri: &Uri) -> Uri {
+    let is_other = |parameter: &&str| Query::parse(Some(parameter)).last(PROJECT_PARAMETER).is_none();
+    let others: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(is_other).collect();
+    let mut parts = uri.clone().into_parts();
+    let path_and_query = [uri.path(), &others.join("&")].join("?");
+    parts.path_and_query = Some(PathAndQuery::try_from(path_and_query).expect("parts of a URL are legal in a URL"));
+    Uri::from_parts(parts).expect("only the query has changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_project_is_removed_from_a_url() {
+        for (given, left) in [
+            ("/v2/queues?project_id=p", "/v2/queues?"),
+            ("/a%20b?x=%26&project_id=p&project_id=a,b&%70roject_id=c&y", "/a%20b?x=%26&y"),
+            ("http://host:1/a?b&project_id=p", "http://host:1/a?b"),
+            ("/a?project_ids=1&project_id=", "/a?project_ids=1&project_id="),
+        ] {
+            assert_eq!(without_project(&given.parse().unwrap()).to_string(), left);
+        }
+    }
+}

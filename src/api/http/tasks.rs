@@ -1,0 +1,77 @@
+//! `/v2/queues/{queue_name}/redrive` and `/v2/queues/{queue_name}/tasks`: move messages to other
+//! queues in the background, and list, show and stop these tasks.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::extract::LastSegment;
+use super::route::{Route, route};
+use crate::api::Error;
+use crate::api::wire::{body, tasks};
+use crate::auth::Caller;
+use crate::broker::Broker;
+use crate::broker::tasks::RedriveRequest;
+use crate::domain::QueueId;
+
+/// Maximum size in bytes of a body that starts a redrive. It holds the ids of a page at most.
+const BODY_BYTES_MAX: u64 = 65_536;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        route("/v2/queues/{queue_name}/redrive").on(Method::POST, "Redrive could not be started.", redrive),
+        route("/v2/queues/{queue_name}/tasks").on(Method::GET, "Tasks could not be listed.", list),
+        route("/v2/queues/{queue_name}/tasks/{task_id}").on(Method::GET, "Task could not be retrieved.", get).on(
+            Method::DELETE,
+            "Task could not be stopped or removed.",
+            delete,
+        ),
+    ]
+}
+
+/// Starts a task that moves messages to other queues: `202` with the task.
+async fn redrive(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let request = match body::read(&headers, body, BODY_BYTES_MAX, Error::Request).await? {
+        Some(body) => tasks::parse_redrive(&body)?,
+        None => RedriveRequest::default(),
+    };
+    let task = broker.redrive(&caller, queue.clone(), request).await?;
+    let location = [(LOCATION, tasks::href(&queue, task.id))];
+    Ok((StatusCode::ACCEPTED, location, Json(tasks::document(&task))).into_response())
+}
+
+/// Returns the running task of a queue and those that ended last, the newest first.
+async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<Value>, Error> {
+    Ok(Json(tasks::list_document(&broker.list_tasks(&caller, &queue).await?)))
+}
+
+/// Returns a task.
+async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+) -> Result<Json<Value>, Error> {
+    Ok(Json(tasks::document(&broker.get_task(&caller, &queue, &id).await?)))
+}
+
+/// Stops a running task, or removes one that has ended. Deleting an unknown task has no effect.
+async fn delete(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+) -> Result<StatusCode, Error> {
+    broker.delete_task(&caller, queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,194 @@
+//! Many dead letters are redriven while workers claim and two processes are killed: each message is
+//! processed exactly once.
+//!
+//! `SUKKAL_REDRIVEN` sets the number of dead letters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sukkal::domain::{ProjectId, QueueId};
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use tokio::time::sleep;
+
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Api;
+use crate::support::test_bed::{Server, TestBed};
+
+const PROJECT: &str = "campaign";
+const ORIGINS: usize = 4;
+const MESSAGES: usize = 3_000;
+const MESSAGES_PER_POST: usize = 1_000;
+const NO_JANITOR: [(&str, &str); 1] = [("SUKKAL_JANITOR__PAUSE", "86400")];
+const BUSY_JANITOR: [(&str, &str); 3] = [
+    ("SUKKAL_JANITOR__PAUSE", "1"),
+    ("SUKKAL_JANITOR__WALK", "1"),
+    ("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_CLAIM_OR_POP", "1000"),
+];
+/// Longer than the lease of a task.
+const LEASE_OVER_US: i64 = 11_000_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_dead_letter_is_processed_once_over_redis() {
+    let redis = RedisServer::start();
+    run("Redis", TestBed::redis(&redis.url()), || drop(redis.command(&["DEL", "sukkal:{janitor}"]))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_dead_letter_is_processed_once_in_an_embedded_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).unwrap();
+    run("embedded", TestBed::Embedded(store), || {}).await;
+}
+
+async fn run(name: &str, bed: TestBed, end_janitor_lease: impl Fn()) {
+    let count = std::env::var("SUKKAL_REDRIVEN").map_or(MESSAGES, |text| text.parse().unwrap());
+    let mut preparing = bed.serve(&BUSY_JANITOR);
+    prepare(&preparing.project(PROJECT), count).await;
+    preparing.kill();
+    end_janitor_lease();
+    // The workers use a process that is not killed, so that they know what they have deleted.
+    let steady = bed.serve(&NO_JANITOR);
+    let api = steady.project(PROJECT);
+
+    let began = Instant::now();
+    let mut first = bed.serve(&NO_JANITOR);
+    let path = start(&first.project(PROJECT)).await;
+    let (redriven, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let from_origins = (0..ORIGINS).map(|origin| {
+        let (api, finished) = (api.clone(), finished.clone());
+        tokio::spawn(async move { work(&api, &origin_name(origin), &finished, 0).await })
+    });
+    let from_dead = (0..2).map(|_| {
+        let (api, redriven) = (api.clone(), redriven.clone());
+        tokio::spawn(async move { work(&api, "dead", &redriven, 2).await })
+    });
+    let workers: Vec<_> = from_origins.chain(from_dead).collect();
+    kill_after(&api, &path, &mut first, count / 4).await;
+    end_task_lease(&bed, 1).await;
+    end_janitor_lease();
+    let mut second = bed.serve(&BUSY_JANITOR);
+    kill_after(&api, &path, &mut second, count / 2).await;
+    end_task_lease(&bed, 2).await;
+    end_janitor_lease();
+    let third = bed.serve(&BUSY_JANITOR);
+    while task(&api, &path).await["state"] == "running" {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let (task, took) = (task(&api, &path).await, began.elapsed());
+    assert_eq!(task["state"], "done", "{task}");
+    redriven.store(true, Ordering::SeqCst);
+    while api_total(&api, "dead").await > 0 {
+        sleep(Duration::from_millis(20)).await;
+    }
+    finished.store(true, Ordering::SeqCst);
+
+    let mut processed: Vec<usize> = Vec::new();
+    for worker in workers {
+        processed.extend(worker.await.unwrap());
+    }
+    drop(third);
+    processed.sort_unstable();
+    assert_eq!(processed.len(), count, "{task}");
+    assert_eq!(processed, (0..count).collect::<Vec<_>>());
+    println!("{name}: {count} dead letters in {took:?} with two killed processes, {task}");
+}
+
+fn origin_name(number: usize) -> String {
+    format!("work-{number}")
+}
+
+/// Makes dead letters of several queues, and then lets these queues deliver messages.
+async fn prepare(api: &Api, count: usize) {
+    for origin in 0..ORIGINS {
+        let path = format!("/v2/queues/{}", origin_name(origin));
+        let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "dead" });
+        assert_eq!(api.put(&path).json(&keys).send().await.unwrap().status(), 201);
+        let numbers: Vec<usize> = (origin..count).step_by(ORIGINS).collect();
+        for numbers in numbers.chunks(MESSAGES_PER_POST) {
+            let messages: Vec<Value> = numbers.iter().map(|number| json!({ "body": number, "ttl": 86_400 })).collect();
+            let posted = api.post(&format!("{path}/messages"), &json!({ "messages": messages })).send().await.unwrap();
+            assert_eq!(posted.status(), 201);
+        }
+        while api_total(api, &origin_name(origin)).await > 0 {
+            let moved = api.post(&format!("{path}/claims?limit=1000"), &json!({})).send().await.unwrap();
+            assert_eq!(moved.status(), 204);
+        }
+        let deliver = json!([{ "op": "remove", "path": "/metadata/_max_claim_count" }]);
+        let patched = api.request(reqwest::Method::PATCH, &path);
+        let patched = patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch");
+        assert_eq!(patched.body(deliver.to_string()).send().await.unwrap().status(), 200);
+    }
+    while api_total(api, "dead").await < count as u64 {
+        // The janitor forwards those that the claims have left.
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Starts a redrive of all dead letters, and returns the path of its task.
+async fn start(api: &Api) -> String {
+    let started = api.post("/v2/queues/dead/redrive", &json!({})).send().await.unwrap();
+    assert_eq!(started.status(), 202);
+    started.headers()["Location"].to_str().unwrap().to_owned()
+}
+
+async fn task(api: &Api, path: &str) -> Value {
+    api.get(path).send().await.unwrap().json().await.unwrap()
+}
+
+/// Kills a process when the task has moved or skipped this number of messages.
+async fn kill_after(api: &Api, path: &str, server: &mut Server, count: usize) {
+    loop {
+        let task = task(api, path).await;
+        let passed = task["moved"].as_u64().unwrap() + task["skipped"].as_u64().unwrap();
+        if passed >= count as u64 || task["state"] != "running" {
+            break;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    server.kill();
+}
+
+/// Lets the lease of the task expire, for the `number`-th time.
+async fn end_task_lease(bed: &TestBed, number: i64) {
+    let dead = QueueId::new(ProjectId::new(PROJECT).unwrap(), "dead".parse().unwrap()).unwrap();
+    // A step that the killed process has begun must not renew the lease by the new clock.
+    bed.store().probe().await.unwrap();
+    bed.set_clock(&dead, number * LEASE_OVER_US).await;
+}
+
+/// Claims and deletes the messages of a queue until it is told to stop, and the queue is empty.
+/// Returns their bodies. Meanwhile it returns every `returned`-th claim.
+async fn work(api: &Api, queue: &str, stop: &AtomicBool, returned: usize) -> Vec<usize> {
+    let (mut processed, mut claims) = (Vec::new(), 0);
+    loop {
+        let is_last = stop.load(Ordering::SeqCst);
+        let claim = api.post(&format!("/v2/queues/{queue}/claims?limit=20"), &json!({})).send().await.unwrap();
+        if claim.status() == 204 {
+            if is_last && api_total(api, queue).await == 0 {
+                return processed;
+            }
+            sleep(Duration::from_millis(5)).await;
+            continue;
+        }
+        assert_eq!(claim.status(), 201);
+        claims += 1;
+        let location = claim.headers()["Location"].to_str().unwrap().to_owned();
+        let claim: Value = claim.json().await.unwrap();
+        if !is_last && returned > 0 && claims % returned == 0 {
+            assert_eq!(api.delete(&location).send().await.unwrap().status(), 204);
+            continue;
+        }
+        for message in claim["messages"].as_array().unwrap() {
+            let deleted = api.delete(message["href"].as_str().unwrap()).send().await.unwrap();
+            assert_eq!(deleted.status(), 204, "the claim holds the message");
+            processed.push(usize::try_from(message["body"].as_u64().unwrap()).unwrap());
+        }
+    }
+}
+
+async fn api_total(api: &Api, queue: &str) -> u64 {
+    let stats: Value = api.get(&format!("/v2/queues/{queue}/stats")).send().await.unwrap().json().await.unwrap();
+    stats["messages"]["total"].as_u64().unwrap()
+}
