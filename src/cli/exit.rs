@@ -2,8 +2,19 @@
 
 use std::process::ExitCode;
 
+/// The exit code for a command that has failed for a reason that has no code of its own.
+pub(super) const FAILED: u8 = 1;
 /// The exit code for an option that cannot be used.
 pub(super) const BAD_OPTION: u8 = 2;
+/// The exit code of a client if the queue, message, claim or task does not exist, or if no message
+/// is available.
+pub(super) const NOT_FOUND: u8 = 3;
+/// The exit code of a client if the service refuses a request.
+pub(super) const REFUSED: u8 = 4;
+/// The exit code of a client if the service or its store is unavailable.
+pub(super) const UNAVAILABLE: u8 = 5;
+/// The exit code of an interrupted process, by the convention of shells.
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Prints one line with the reason, and returns the exit code.
 pub(super) fn fail(code: u8, reason: &str) -> ExitCode {

@@ -1,26 +1,39 @@
 //! The command line. Without a command, `sukkal` serves the API.
 
+#![allow(clippy::doc_markdown, rustdoc::bare_urls, reason = "the documentation of options is the text of --help")]
+
 mod bench;
 mod check;
+mod client;
 mod compact;
 mod exit;
 mod log;
+mod manual;
 mod ready;
 mod serve;
 mod store;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// A stateless REST messaging service that speaks the Zaqar v2 API.
+use crate::config;
+
+/// A REST messaging service that speaks the Zaqar v2 API, and its command line.
+///
+/// Without a command, `sukkal` serves the API. The commands `queue`, `message`, `claim`, `dead`,
+/// `project` and `ping` use the API of a service, by default http://127.0.0.1:8888.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options of `sukkal serve`")]
     serve: serve::Options,
+    /// The flags of a command of the client may also be before the command.
+    #[command(flatten)]
+    client: client::Flags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,18 +54,81 @@ enum Command {
     Compact(store::Options),
     /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),
+    #[command(flatten)]
+    Client(client::Command),
+    /// Prints every option of the service with its default value and an explanation
+    Config,
+    /// Prints a script that completes commands in a shell
+    ///
+    /// For bash: source <(sukkal completions bash)
+    Completions { shell: clap_complete::Shell },
+    /// Prints a page of the manual, for example with `sukkal man | man -l -`
+    Man(manual::Options),
 }
 
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let mut command = command();
+    let cli = Cli::from_arg_matches(&command.get_matches_mut()).unwrap_or_else(|error| error.exit());
+    if let Err(error) = cli.check_flags() {
+        command.error(ErrorKind::ArgumentConflict, error).exit();
+    }
     match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
         Some(Command::Ready(options)) => ready::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
+        Some(Command::Client(command)) => client::run(&command),
+        Some(Command::Config) => manual::text(config::EXPLAINED_DEFAULTS),
+        Some(Command::Completions { shell }) => manual::completions(shell, command),
+        Some(Command::Man(options)) => manual::man(&options, command),
         None => serve::run(&cli.serve),
+    }
+}
+
+fn command() -> clap::Command {
+    // The commands of the client pass their flags on to their own commands. `sukkal` does not,
+    // because its other commands do not have these flags.
+    Cli::command().mut_args(|argument| argument.global(false))
+}
+
+impl Cli {
+    /// Refuses flags before a command that does not use them.
+    fn check_flags(&self) -> Result<(), &'static str> {
+        let (for_serve, for_client) =
+            (self.serve != serve::Options::default(), self.client != client::Flags::default());
+        match self.command {
+            Some(Command::Client(_)) if for_serve => Err("--config, --bind and --store are options of `sukkal serve`"),
+            Some(Command::Client(_)) => Ok(()),
+            Some(_) if for_serve || for_client => Err("the options of this command must follow it"),
+            None if for_client => Err("the service takes only --config, --bind and --store; a command is missing"),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_service_does_not_take_the_variables_of_the_client_for_options() {
+        let help = command().find_subcommand_mut("ping").unwrap().render_long_help().to_string();
+        let words = help.split(|c: char| c != '_' && !c.is_ascii_uppercase());
+        let variables: Vec<_> = words.filter(|word| word.starts_with("SUKKAL_")).map(str::to_owned).collect();
+        assert_eq!(variables.len(), 8, "{variables:?}");
+
+        let environment = variables.into_iter().map(|name| (name, "x".to_owned()));
+        let config = Config::load(None, environment, &[]).unwrap();
+
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     }
 }

@@ -16,7 +16,7 @@ use super::log;
 use crate::app;
 use crate::config::Config;
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default, PartialEq)]
 pub(super) struct Options {
     /// Configuration file in TOML; config/default.toml explains every option
     #[arg(long, value_name = "FILE")]

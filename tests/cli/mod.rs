@@ -1,5 +1,8 @@
 //! Commands that are clients of the service.
 
 mod bench;
+mod client;
 mod ready;
 mod stand_in;
+mod transcript;
+mod transcripts;

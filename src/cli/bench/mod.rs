@@ -35,10 +35,7 @@ pub(super) use self::options::Options;
 use self::error::Error;
 use self::report::Report;
 use self::summary::Summary;
-use super::exit::{BAD_OPTION, fail, print_message};
-
-/// The exit code of an interrupted process, by the convention of shells.
-const INTERRUPTED: u8 = 130;
+use super::exit::{BAD_OPTION, INTERRUPTED, fail, print_message};
 
 /// Runs the benchmark. The exit code is 0 if there are figures, and 1 if no request was answered.
 pub(super) fn run(options: &Options) -> ExitCode {

@@ -1,0 +1,176 @@
+//! `sukkal claim`: claims messages, and lists, renews and releases claims.
+
+use clap::{Args, Subcommand};
+use hyper::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::arguments::segment;
+use super::error::Error;
+use super::http::{Service, encode, query, queue_path};
+use super::output::{Output, count, counted, duration_of, inline, printable};
+use super::pages::Pages;
+use super::response::Response;
+use super::table::{Align, Table};
+use super::view::Messages;
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Command {
+    /// Claims messages. The exit code is 3 if none is available
+    ///
+    /// Until the claim expires or is released, nobody else gets its messages. Delete each message
+    /// when its work is done: `sukkal message rm QUEUE ID --claim CLAIM`.
+    Take {
+        #[arg(value_parser = segment)]
+        queue: String,
+        /// Maximum number of messages
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// How long to wait for a message if none is available
+        #[arg(long, value_name = "SECONDS")]
+        wait: Option<u64>,
+        #[command(flatten)]
+        term: Term,
+    },
+    /// Lists the live claims of a queue
+    Ls {
+        #[arg(value_parser = segment)]
+        queue: String,
+        /// Maximum number of claims
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+    /// Starts the time of a claim anew
+    Renew {
+        #[arg(value_parser = segment)]
+        queue: String,
+        #[arg(value_parser = segment)]
+        claim: String,
+        #[command(flatten)]
+        term: Term,
+    },
+    /// Makes the remaining messages of claims available again
+    Release {
+        #[arg(value_parser = segment)]
+        queue: String,
+        #[arg(required = true, value_name = "CLAIM", value_parser = segment)]
+        claims: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Term {
+    /// How long the claim lasts [default: as the service is configured, usually 300]
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+    /// How long messages outlive the claim if they would expire before it [default: as the service
+    /// is configured, usually 60]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u64>,
+}
+
+impl Term {
+    fn document(&self) -> Value {
+        let values = [("ttl", self.ttl), ("grace", self.grace)];
+        let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+        Value::Object(given.collect::<Map<_, _>>())
+    }
+}
+
+pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
+    match command {
+        Command::Take { queue, limit, wait, term } => take(queue, *limit, *wait, term, service, output).await,
+        Command::Ls { queue, limit } => ls(queue, *limit, service, output).await,
+        Command::Renew { queue, claim, term } => renew(queue, claim, term, service, output).await,
+        Command::Release { queue, claims } => release(queue, claims, service, output).await,
+    }
+}
+
+async fn take(
+    queue: &str,
+    limit: Option<u64>,
+    wait: Option<u64>,
+    term: &Term,
+    service: &Service,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let number = |number: Option<u64>| number.map(|number| number.to_string());
+    let parameters =
+        query([("limit", number(limit)), ("wait", number(wait)), ("include_origin", Some("true".to_owned()))]);
+    let path = queue_path(queue, &format!("/claims{parameters}"));
+    let response =
+        service.request(Method::POST, &path).json(&term.document()).waits(wait.unwrap_or_default()).send().await?;
+    if response.status == StatusCode::NO_CONTENT {
+        // A paused queue has no messages for anybody until somebody resumes it.
+        let is_paused = response.header("retry-after").is_some();
+        let reason = if is_paused { "is paused" } else { "has no available message" };
+        return Err(Error::NotFound(format!("queue {queue} {reason}")));
+    }
+    let href = response.header("location").unwrap_or_default().to_owned();
+    let id = href.rsplit('/').next().unwrap_or_default().to_owned();
+    let fence = fence(&response);
+    let messages = response.json()?["messages"].take();
+    if output.is_json() {
+        return output.document(&json!({ "id": id, "href": href, "fence": fence, "messages": messages }));
+    }
+    let messages = messages.as_array().map(Vec::as_slice).unwrap_or_default();
+    let fence = fence.map(|fence| format!(", fence {fence}")).unwrap_or_default();
+    output.line(&format!("claim {} has {}{fence}", printable(&id), counted(messages.len() as u64, "message")))?;
+    let mut table = Messages::new();
+    for message in messages {
+        table.add(message);
+    }
+    output.table(table.table())
+}
+
+async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[
+        ("ID", left),
+        ("CLIENT", left),
+        ("MESSAGES", right),
+        ("AGE", right),
+        ("TTL", right),
+        ("FENCE", right),
+    ]);
+    let mut pages = Pages::new(service, "claims", queue_path(queue, "/claims"), limit);
+    while let Some(claims) = pages.next().await? {
+        for claim in claims {
+            if output.is_json() {
+                output.document(&claim)?;
+                continue;
+            }
+            table.row([
+                inline(&claim["id"], true).into(),
+                inline(&claim["client_id"], true).into(),
+                count(&claim["messages"]).into(),
+                duration_of(&claim["age"]).into(),
+                duration_of(&claim["ttl"]).into(),
+                inline(&claim["fence"], true).into(),
+            ]);
+        }
+    }
+    output.table(&table)
+}
+
+async fn renew(queue: &str, claim: &str, term: &Term, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let request = service.request(Method::PATCH, &claim_path(queue, claim)).json(&term.document());
+    let fence = fence(&request.repeatable().send().await?);
+    output.done(&format!("renewed claim {claim}"), &json!({ "id": claim, "renewed": true, "fence": fence }))
+}
+
+async fn release(queue: &str, claims: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
+    for claim in claims {
+        service.request(Method::DELETE, &claim_path(queue, claim)).send().await?;
+        output.done(&format!("released claim {claim}"), &json!({ "id": claim, "released": true }))?;
+    }
+    Ok(())
+}
+
+/// The fencing token of a claim, if the service has them.
+fn fence(response: &Response) -> Option<u64> {
+    response.header("claim-fence")?.parse().ok()
+}
+
+fn claim_path(queue: &str, claim: &str) -> String {
+    queue_path(queue, &format!("/claims/{}", encode(claim)))
+}

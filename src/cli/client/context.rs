@@ -1,0 +1,124 @@
+//! `sukkal context`: names services, with their projects and credentials.
+
+use std::io;
+use std::path::{self, Path};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::contexts::{Context, Contexts};
+use super::credentials::Credentials;
+use super::environment::{Environment, shown};
+use super::error::Error;
+use super::flags::Flags;
+use super::http::check_url;
+use super::output::Output;
+use super::table::{Align, Table};
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Command {
+    /// Adds a context, or replaces the one with this name
+    ///
+    /// The context has the values of --url, which is required, --project, --client-id and
+    /// --credentials-file. The first context is used by default. Contexts are kept in
+    /// `sukkal/contexts.toml` in the folder XDG_CONFIG_HOME or ~/.config, and only you can read
+    /// them.
+    Add(Add),
+    /// Selects the context that commands use by default
+    Use { name: String },
+    /// Lists the contexts, without their credentials
+    Ls,
+    /// Removes contexts
+    Rm {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Add {
+    name: String,
+    /// Read the credentials from stdin and keep them in the context. With --credentials-file, the
+    /// context keeps only the name of the file
+    #[arg(long, conflicts_with = "credentials_file")]
+    credentials_stdin: bool,
+}
+
+pub(super) fn run(
+    command: &Command,
+    flags: &Flags,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let mut contexts = Contexts::load(environment)?;
+    match command {
+        Command::Add(add) => {
+            contexts.contexts.insert(add.name.clone(), context(add, flags)?);
+            contexts.current.get_or_insert_with(|| add.name.clone());
+            contexts.save(environment)?;
+            output.done(&format!("added context {}", add.name), &json!({ "name": add.name, "added": true }))
+        }
+        Command::Use { name } => {
+            contexts.get(name)?;
+            contexts.current = Some(name.clone());
+            contexts.save(environment)?;
+            output.done(&format!("commands now use context {name}"), &json!({ "name": name, "current": true }))
+        }
+        Command::Ls => ls(&contexts, output),
+        Command::Rm { names } => {
+            for name in names {
+                contexts.contexts.remove(name).ok_or_else(|| Contexts::unknown(name))?;
+                contexts.current.take_if(|current| current == name);
+            }
+            contexts.save(environment)?;
+            names.iter().try_for_each(|name| {
+                output.done(&format!("removed context {name}"), &json!({ "name": name, "removed": true }))
+            })
+        }
+    }
+}
+
+fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
+    let url = flags.url.clone().ok_or_else(|| Error::Usage("a context needs --url".to_owned()))?;
+    check_url(&url)?;
+    let credentials =
+        if add.credentials_stdin { Some(io::read_to_string(io::stdin()).map_err(Error::input)?) } else { None };
+    if let Some(lines) = &credentials {
+        Credentials::parse(lines, "stdin")?;
+    }
+    let absolute = |file: &Path| {
+        Credentials::read(file)?;
+        // Links are kept, because the file behind a link may be replaced.
+        path::absolute(file).map_err(|error| Error::Usage(format!("{}: {error}", shown(file))))
+    };
+    let credentials_file = flags.credentials_file.as_deref().map(absolute).transpose()?;
+    let (project, client_id) = (flags.project.clone(), flags.client_id.clone());
+    Ok(Context { url, project, client_id, credentials, credentials_file })
+}
+
+fn ls(contexts: &Contexts, output: &mut Output) -> Result<(), Error> {
+    let mut table = Table::new(&["", "NAME", "URL", "PROJECT", "CREDENTIALS"].map(|name| (name, Align::Left)));
+    for (name, context) in &contexts.contexts {
+        let is_current = contexts.current.as_ref() == Some(name);
+        let credentials = match &context.credentials_file {
+            Some(file) => format!("in {}", shown(file)),
+            None if context.credentials.is_some() => "in the context".to_owned(),
+            None => String::new(),
+        };
+        if output.is_json() {
+            output.document(&json!({
+                "name": name,
+                "url": context.url,
+                "project": context.project,
+                "client_id": context.client_id,
+                "has_credentials": !credentials.is_empty(),
+                "current": is_current,
+            }))?;
+        } else {
+            let mark = if is_current { "*" } else { "" };
+            let project = context.project.clone().unwrap_or_default();
+            table.row([mark.into(), name.into(), context.url.clone().into(), project.into(), credentials.into()]);
+        }
+    }
+    output.table(&table)
+}

@@ -1,0 +1,100 @@
+//! `sukkal dead`: lists dead letters, and moves them back to the queues that they came from.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::arguments::segment;
+use super::error::Error;
+use super::http::{Service, queue_path};
+use super::output::{Output, count, inline};
+use super::pages::Pages;
+use super::queues::QueueList;
+use super::redrive;
+use super::table::{Align, Table};
+use super::view::{Messages, details};
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Command {
+    Ls(List),
+    Redrive(redrive::Options),
+    /// Lists the latest redrives of a queue
+    Tasks {
+        #[arg(value_parser = segment)]
+        queue: String,
+    },
+    /// Stops a redrive, or removes one that has ended. The messages that it has moved stay moved
+    Stop {
+        #[arg(value_parser = segment)]
+        queue: String,
+        #[arg(value_parser = segment)]
+        task: String,
+    },
+}
+
+/// Lists the dead-letter queues, or the messages in one of them
+#[derive(Args, Debug)]
+pub(in crate::cli) struct List {
+    /// Dead-letter queue [default: list the dead-letter queues]
+    #[arg(value_parser = segment)]
+    queue: Option<String>,
+    /// Maximum number of messages
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "queue")]
+    limit: u64,
+    /// List all messages
+    #[arg(long, conflicts_with = "limit", requires = "queue")]
+    all: bool,
+}
+
+pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
+    match command {
+        Command::Ls(list) => match &list.queue {
+            Some(queue) => ls(queue, Some(list.limit).filter(|_| !list.all), service, output).await,
+            None => ls_queues(service, output).await,
+        },
+        Command::Redrive(options) => redrive::run(options, service, output).await,
+        Command::Tasks { queue } => redrive::ls(queue, service, output).await,
+        Command::Stop { queue, task } => redrive::stop(queue, task, service, output).await,
+    }
+}
+
+async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let path = queue_path(queue, &format!("/messages{}&echo=true&include_claimed=true", details(service)));
+    let mut table = Messages::new();
+    let mut pages = Pages::new(service, "messages", path, limit);
+    while let Some(messages) = pages.next().await? {
+        for message in messages {
+            if output.is_json() { output.document(&message)? } else { table.add(&message) }
+        }
+    }
+    output.table(table.table())
+}
+
+/// Lists the queues that others name as their dead-letter queue.
+async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> {
+    let mut sources = BTreeMap::<String, Vec<String>>::new();
+    let mut queues = QueueList::new(service, "", true, None);
+    while let Some(page) = queues.next().await? {
+        for queue in page {
+            if let (Some(dead), Some(name)) = (queue["metadata"]["_dead_letter_queue"].as_str(), queue["name"].as_str())
+            {
+                sources.entry(dead.to_owned()).or_default().push(name.to_owned());
+            }
+        }
+    }
+    let mut table = Table::new(&[("NAME", Align::Left), ("MESSAGES", Align::Right), ("FROM", Align::Left)]);
+    for (name, from) in sources {
+        let total = service.get(&queue_path(&name, "/stats")).await?["messages"]["total"].take();
+        if output.is_json() {
+            output.document(&json!({ "name": name, "messages": total, "from": from }))?;
+        } else {
+            table.row([
+                inline(&Value::from(name), true).into(),
+                count(&total).into(),
+                inline(&from.join(", ").into(), true).into(),
+            ]);
+        }
+    }
+    output.table(&table)
+}

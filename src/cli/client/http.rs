@@ -1,0 +1,261 @@
+//! Requests to the service: paths, headers and repetition.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, StatusCode, Uri};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::{Connection, Failure};
+use super::error::Error;
+use super::flags::Settings;
+use super::response::Response;
+use crate::cli::exit::print_message;
+
+/// Longer than the service takes to respond, unless a request waits for messages.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const JSON: &str = "application/json";
+const CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
+const PROJECT_ID: HeaderName = HeaderName::from_static("x-project-id");
+/// Characters that need no encoding in a path or query.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The service that the settings name.
+pub(super) struct Service {
+    connection: Connection,
+    /// The URL without a slash at the end.
+    url: String,
+    /// The path of the URL, which precedes those of the API.
+    prefix: String,
+    headers: HeaderMap,
+    retry: Duration,
+    /// Whether any response has arrived. Before that, a refused connection is a wrong URL or a
+    /// service that does not run, and is reported at once.
+    has_responded: Cell<bool>,
+}
+
+impl Service {
+    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        let text = settings.url.trim_end_matches('/');
+        let text = text.strip_suffix("/v2").unwrap_or(text);
+        let url = parse_url(text)?;
+        let mut headers = HeaderMap::new();
+        let host = url.authority().map(ToString::to_string).unwrap_or_default();
+        let values = [(HOST, &host), (CLIENT_ID, &settings.client_id), (PROJECT_ID, &settings.project)];
+        for (name, value) in values {
+            let unsendable = |_| Error::Usage(format!("{value:?} cannot be sent as the header {name}"));
+            headers.insert(&name, HeaderValue::from_bytes(value.as_bytes()).map_err(unsendable)?);
+        }
+        headers.insert(ACCEPT, HeaderValue::from_static(JSON));
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("sukkal/", env!("CARGO_PKG_VERSION"))));
+        headers.extend(settings.credentials.headers().clone());
+        Ok(Self {
+            connection: Connection::new(&url)?,
+            url: text.to_owned(),
+            prefix: url.path().trim_end_matches('/').to_owned(),
+            headers,
+            retry: settings.retry,
+            has_responded: Cell::new(false),
+        })
+    }
+
+    /// Returns the service with requests in this role, unless the credentials name the roles.
+    pub(super) fn in_role(mut self, role: &'static str) -> Self {
+        self.headers.entry("x-roles").or_insert(HeaderValue::from_static(role));
+        self
+    }
+
+    /// Whether requests are made with a pre-signed URL, which does not allow to see who holds a
+    /// message.
+    pub(super) fn is_signed(&self) -> bool {
+        self.headers.contains_key("url-signature")
+    }
+
+    /// The URL of the service, for messages.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Prepares a request. `path` begins with `/v2/`.
+    pub(super) fn request(&self, method: Method, path: &str) -> Request<'_> {
+        // Repeating one of these requests has the same effect as sending it once.
+        let is_repeatable = matches!(method, Method::GET | Method::PUT | Method::DELETE);
+        let (path, headers, body) = (path.to_owned(), HeaderMap::new(), Bytes::new());
+        Request { service: self, method, path, headers, body, is_repeatable, wait: Duration::ZERO }
+    }
+
+    /// Gets a document.
+    pub(super) async fn get(&self, path: &str) -> Result<Value, Error> {
+        self.request(Method::GET, path).send().await?.json()
+    }
+
+    /// The error for a request without a response.
+    pub(super) fn lost(&self, failure: &Failure) -> Error {
+        let url = &self.url;
+        Error::Unavailable(match failure {
+            Failure::Connect(cause) => format!("cannot connect to {url}: {cause}"),
+            Failure::Lost(cause) => format!("the connection to {url} was lost: {cause}"),
+            Failure::Timeout => format!("{url} does not respond in time"),
+        })
+    }
+}
+
+/// Checks a URL that will be used later.
+pub(super) fn check_url(text: &str) -> Result<(), Error> {
+    parse_url(text).map(drop)
+}
+
+fn parse_url(text: &str) -> Result<Uri, Error> {
+    // The text is not shown, because it may contain a password.
+    if text.contains('@') {
+        return Err(Error::Usage("the URL contains a name or a password; use --credentials-file instead".to_owned()));
+    }
+    let url = text.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+    url.filter(|url| url.host().is_some_and(|host| !host.is_empty()) && url.query().is_none())
+        .ok_or_else(|| Error::Usage(format!("the URL is {text:?}; it must be such as \"http://127.0.0.1:8888\"")))
+}
+
+/// A request that is repeated if that is safe and the service is unavailable.
+pub(super) struct Request<'s> {
+    service: &'s Service,
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+    is_repeatable: bool,
+    wait: Duration,
+}
+
+impl Request<'_> {
+    /// Sends this document.
+    pub(super) fn json(self, document: &Value) -> Self {
+        self.body(document.to_string().into(), JSON)
+    }
+
+    pub(super) fn body(mut self, body: Bytes, media_type: &'static str) -> Self {
+        self.body = body;
+        self.header(CONTENT_TYPE, HeaderValue::from_static(media_type))
+    }
+
+    /// Sets a header, also one that every request has.
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// Repeating the request has no further effect.
+    pub(super) fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+
+    /// The service may wait this long before it responds.
+    pub(super) fn waits(mut self, seconds: u64) -> Self {
+        self.wait = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Returns the response if it is a success.
+    pub(super) async fn send(self) -> Result<Response, Error> {
+        let service = self.service;
+        let target = self.target()?;
+        let deadline = Instant::now() + service.retry;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (error, may_repeat, retry_after) = match self.send_once(&target).await {
+                Ok(response) if response.status.is_success() => {
+                    response.print_warnings();
+                    return Ok(response);
+                }
+                Ok(response) => {
+                    let may_repeat = self.is_repeatable && response.is_unavailable();
+                    (self.refusal(&response), may_repeat, response.retry_after())
+                }
+                // Nothing was sent.
+                Err(failure @ Failure::Connect(_)) => {
+                    (service.lost(&failure), service.has_responded.get(), Duration::ZERO)
+                }
+                Err(failure) if self.is_repeatable => (service.lost(&failure), true, Duration::ZERO),
+                Err(failure) => {
+                    let unknown = |text: &str| format!("{text}; it is unknown whether the request had an effect");
+                    (service.lost(&failure).with_text(unknown), false, Duration::ZERO)
+                }
+            };
+            let next = Instant::now() + pause.max(retry_after);
+            if !may_repeat || next > deadline {
+                return Err(error);
+            }
+            print_message(&format!("{error}; trying again"));
+            sleep(next - Instant::now()).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Sends the request once, and returns the response without its body, which may be endless.
+    pub(super) async fn open(self) -> Result<hyper::Response<Incoming>, Error> {
+        let message = self.message(&self.target()?);
+        let opened = timeout(RESPONSE_TIMEOUT, self.service.connection.send(message)).await;
+        let response = opened.unwrap_or(Err(Failure::Timeout)).map_err(|failure| self.service.lost(&failure))?;
+        self.service.has_responded.set(true);
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        let read = timeout(RESPONSE_TIMEOUT, Response::read(response)).await.unwrap_or(Err(Failure::Timeout));
+        Err(self.refusal(&read.map_err(|failure| self.service.lost(&failure))?))
+    }
+
+    async fn send_once(&self, target: &Uri) -> Result<Response, Failure> {
+        let exchange = async {
+            let response = self.service.connection.send(self.message(target)).await?;
+            self.service.has_responded.set(true);
+            Response::read(response).await
+        };
+        timeout(RESPONSE_TIMEOUT + self.wait, exchange).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    /// Returns the path at the service. A link of the service may be none.
+    fn target(&self) -> Result<Uri, Error> {
+        let target = format!("{}{}", self.service.prefix, self.path).parse();
+        target.map_err(|_| Error::Failed(format!("{:?} is not a path", self.path)))
+    }
+
+    fn message(&self, target: &Uri) -> hyper::Request<Full<Bytes>> {
+        let mut message = hyper::Request::new(Full::new(self.body.clone()));
+        *message.method_mut() = self.method.clone();
+        *message.uri_mut() = target.clone();
+        message.headers_mut().extend(self.service.headers.clone());
+        for (name, value) in &self.headers {
+            message.headers_mut().insert(name, value.clone());
+        }
+        message
+    }
+
+    fn refusal(&self, response: &Response) -> Error {
+        response.refusal(&self.service.url, &self.method, &self.path)
+    }
+}
+
+/// Returns the path of a queue, followed by `rest`, which is a path or query.
+pub(super) fn queue_path(queue: &str, rest: &str) -> String {
+    format!("/v2/queues/{}{rest}", encode(queue))
+}
+
+/// Encodes a segment of a path, or a value of a query.
+pub(super) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
+/// Returns `?name=value&…` with the parameters that have a value.
+pub(super) fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(&value?))));
+    let pairs: Vec<_> = given.collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}

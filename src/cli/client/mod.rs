@@ -1,0 +1,127 @@
+//! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
+//! `project`, `context` and `ping`.
+//!
+//! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
+//! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
+//! sends them, and `output.rs` prints the results.
+
+mod arguments;
+mod claim;
+mod connection;
+mod context;
+mod contexts;
+mod credentials;
+mod dead;
+mod environment;
+mod error;
+mod events;
+mod flags;
+mod http;
+mod input;
+mod message;
+mod output;
+mod pages;
+mod ping;
+mod post;
+mod project;
+mod queue;
+mod queues;
+mod redrive;
+mod response;
+mod table;
+mod tail;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+pub(super) use self::flags::Flags;
+
+use self::environment::Environment;
+use self::error::Error;
+use self::http::Service;
+use self::output::{Output, printable};
+use super::exit::fail;
+
+/// Shown below the options of each command.
+const EXIT_CODES: &str = "\
+Exit codes: 0 success; 1 failure; 2 an option or the input is wrong; 3 not found, or no message is available; \
+4 the service has refused the request; 5 the service is unavailable; 130 interrupted.";
+
+/// A noun of the command line.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Lists, creates, changes, pauses, purges and deletes queues
+    #[command(after_help = EXIT_CODES)]
+    Queue(Noun<queue::Command>),
+    /// Posts, lists, follows and deletes messages
+    #[command(after_help = EXIT_CODES)]
+    Message(Noun<message::Command>),
+    /// Claims messages, and lists, renews and releases claims
+    #[command(after_help = EXIT_CODES)]
+    Claim(Noun<claim::Command>),
+    /// Lists dead letters, and moves them back to their queues
+    #[command(after_help = EXIT_CODES)]
+    Dead(Noun<dead::Command>),
+    /// Lists projects. Needs the role admin
+    #[command(after_help = EXIT_CODES)]
+    Project(Noun<project::Command>),
+    /// Names services, with their projects and credentials
+    #[command(after_help = EXIT_CODES)]
+    Context(Noun<context::Command>),
+    /// Checks that the service and its store respond
+    #[command(after_help = EXIT_CODES)]
+    Ping(Flags),
+}
+
+/// The verbs of a noun, with the flags of all commands.
+#[derive(Args, Debug)]
+pub(super) struct Noun<C: Subcommand> {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: C,
+}
+
+/// Runs a command. The exit code says why it has failed.
+pub(super) fn run(command: &Command) -> ExitCode {
+    match run_to_end(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
+        Err(error) => fail(error.code(), &printable(&error.to_string())),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run_to_end(command: &Command) -> Result<(), Error> {
+    let environment = Environment::of_process();
+    let flags = command.flags();
+    let mut output = Output::new(flags.json(&environment)?, &environment);
+    let service = || Service::new(&flags.settings(&environment)?);
+    let outcome = match command {
+        Command::Queue(noun) => queue::run(&noun.command, &service()?, &mut output).await,
+        Command::Message(noun) => message::run(&noun.command, &service()?, &mut output).await,
+        Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
+        Command::Dead(noun) => dead::run(&noun.command, &service()?, &mut output).await,
+        Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
+        Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
+        Command::Ping(_) => ping::run(&service()?, &mut output).await,
+    };
+    // What a command has printed before it failed is part of its result.
+    outcome.and(output.flush())
+}
+
+impl Command {
+    fn flags(&self) -> &Flags {
+        match self {
+            Self::Queue(noun) => &noun.flags,
+            Self::Message(noun) => &noun.flags,
+            Self::Claim(noun) => &noun.flags,
+            Self::Dead(noun) => &noun.flags,
+            Self::Project(noun) => &noun.flags,
+            Self::Context(noun) => &noun.flags,
+            Self::Ping(flags) => flags,
+        }
+    }
+}

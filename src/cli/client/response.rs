@@ -1,0 +1,97 @@
+//! A response of the service, and what it means if it is not a success.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use serde_json::Value;
+
+use super::connection::Failure;
+use super::error::Error;
+use super::output::printable;
+use crate::cli::exit::print_message;
+
+/// Maximum number of characters shown of a response that is not an error document.
+const SHOWN_CHARS_MAX: usize = 200;
+/// The title of the error for a path that does not exist. For an item that does not exist, it is
+/// `Not found`.
+const NO_PATH: &str = "404 Not Found";
+const WARNING: &str = "sukkal-warning";
+
+/// A complete response.
+pub(super) struct Response {
+    pub(super) status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Response {
+    /// Reads the body of a response.
+    pub(super) async fn read(response: hyper::Response<Incoming>) -> Result<Self, Failure> {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?;
+        Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    pub(super) fn json(&self) -> Result<Value, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Error::Failed(format!("the response is not JSON: {error}; is the URL that of the service?"))
+        })
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Whether the service may accept the same request later. Proxies send 502 and 504 while the
+    /// service restarts.
+    pub(super) fn is_unavailable(&self) -> bool {
+        matches!(self.status.as_u16(), 429 | 502 | 503 | 504)
+    }
+
+    /// How long to wait before the request is repeated, if the service says so.
+    pub(super) fn retry_after(&self) -> Duration {
+        let seconds = self.header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok());
+        Duration::from_secs(seconds.unwrap_or_default())
+    }
+
+    /// Prints which parts of the request have no effect.
+    pub(super) fn print_warnings(&self) {
+        for warning in self.headers.get_all(WARNING) {
+            print_message(&format!("warning: {}", printable(&String::from_utf8_lossy(warning.as_bytes()))));
+        }
+    }
+
+    /// The error for a response that is not a success. `url` is that of the service.
+    pub(super) fn refusal(&self, url: &str, method: &Method, path: &str) -> Error {
+        let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let part = |name: &str| document[name].as_str().map(printable).filter(|text| !text.is_empty());
+        let title = part("title");
+        let text = part("description").or_else(|| title.clone()).unwrap_or_else(|| self.start_of_body());
+        let code = self.status.as_u16();
+        match code {
+            _ if self.is_unavailable() => Error::Unavailable(format!("the service is unavailable ({code}): {text}")),
+            404 if title.as_deref() != Some(NO_PATH) => Error::NotFound(text),
+            404 | 405 => {
+                let path = path.split_once('?').map_or(path, |(path, _)| path);
+                Error::Refused { status: code, text: format!("{url} does not support {method} {path} ({code})") }
+            }
+            401 | 403 => Error::Refused { status: code, text: format!("not allowed ({code}): {text}") },
+            400..=499 => Error::Refused { status: code, text: format!("{text} ({code})") },
+            300..=399 => {
+                let to = self.header(LOCATION.as_str()).map(|to| format!(" to {}", printable(to))).unwrap_or_default();
+                Error::Failed(format!("{url} redirects{to} ({code}); use the URL of the service itself"))
+            }
+            _ => Error::Failed(format!("the service has failed ({code}): {text}")),
+        }
+    }
+
+    fn start_of_body(&self) -> String {
+        let body: String = String::from_utf8_lossy(&self.body).chars().take(SHOWN_CHARS_MAX).collect();
+        let body = printable(body.trim());
+        if body.is_empty() { self.status.canonical_reason().unwrap_or_default().to_owned() } else { body }
+    }
+}

@@ -1,0 +1,54 @@
+//! Each transcript shows a part of the command line, against a service of its own.
+
+use super::transcript::check;
+use crate::support::sukkal::Sukkal;
+
+#[test]
+fn queues_are_created_changed_and_deleted() {
+    check("tests/cli/transcripts/queues.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn messages_are_posted_followed_and_deleted() {
+    check("tests/cli/transcripts/messages.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn messages_are_claimed_and_claims_renewed_and_released() {
+    check("tests/cli/transcripts/claims.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn queues_are_listed_with_the_numbers_of_their_messages() {
+    check("tests/cli/transcripts/queue-statistics.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn an_operator_lists_projects() {
+    check("tests/cli/transcripts/projects.txt", &Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]));
+}
+
+#[test]
+fn paused_queues_hand_out_nothing_and_claims_are_listed() {
+    check("tests/cli/transcripts/pause.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn contexts_name_services_and_keep_credentials_secret() {
+    check("tests/cli/transcripts/contexts.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn errors_say_what_to_change_and_have_exit_codes() {
+    check("tests/cli/transcripts/errors.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn the_manual_the_completions_and_the_defaults_need_no_service() {
+    check("tests/cli/transcripts/manual.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn the_examples_of_the_guide_work() {
+    check("docs/command-line.md", &Sukkal::start("memory:"));
+}
