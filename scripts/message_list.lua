@@ -1,4 +1,4 @@
--- Lists messages of a queue after a rank, oldest first.
+-- Lists messages of a queue after a rank, oldest first; or before a rank, newest first.
 --
 -- A page is shorter than requested if its records are too large for one reply, or if the script has
 -- examined the maximum number of entries.
@@ -6,12 +6,14 @@
 -- ARGV  1 rank    2 maximum number of messages    3 poster whose messages are left out, or empty
 --       4 'claimed' to include messages in flight, else empty
 --       5 'delayed' to include delayed messages if the queue delays messages, else empty
+--       6 'newest' to list the newest messages first, else empty
 -- Returns {'due'} if due changes must be applied first; otherwise {'page', now, whether the queue
 --       delays messages (0 or 1), whether it is fair (0 or 1), whether no message follows the page
 --       (0 or 1), rank of the last entry examined, entries ...}.
-assert(#ARGV == 5, 'message_list: 5 arguments')
+assert(#ARGV == 6, 'message_list: 6 arguments')
 local after, limit, excluded_poster = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local include_claimed, include_delayed = ARGV[4] == 'claimed', ARGV[5] == 'delayed'
+local newest_first = ARGV[6] == 'newest'
 local EXAMINED_MAX = 1000
 local SCAN_WIDTH = 250
 
@@ -29,12 +31,12 @@ if include_delayed and delays then
   sets[#sets + 1] = delayed
 end
 
--- Merges two lists of entries in rank order, up to this width. It compares ranks and not strings,
+-- Merges two lists of entries in their order, up to this width. It compares ranks and not strings,
 -- because Lua compares strings in the server's locale.
 local function merge(one, other, width)
   local entries, i, j = {}, 1, 1
   while #entries < width and (one[i] or other[j]) do
-    if one[i] and not (other[j] and rank_of(other[j]) < rank_of(one[i])) then
+    if one[i] and not (other[j] and (rank_of(other[j]) < rank_of(one[i])) ~= newest_first) then
       entries[#entries + 1] = one[i]
       i = i + 1
     else
@@ -45,20 +47,19 @@ local function merge(one, other, width)
   return entries
 end
 
-local function entries_after(rank, width)
-  local entries
-  for _, set in ipairs(sets) do
-    local found = redis.call('ZRANGEBYSCORE', set, '(' .. rank, '+inf', 'LIMIT', 0, width)
-    entries = entries and merge(entries, found, width) or found
-  end
-  return entries
+local command, last_score = 'ZRANGEBYSCORE', '+inf'
+if newest_first then
+  command, last_score = 'ZREVRANGEBYSCORE', '-inf'
 end
-
 local page, listed, bytes = {}, 0, 0
 local examined, width = 0, limit
 local is_last, is_full = false, false
 while not is_last and not is_full and examined < EXAMINED_MAX do
-  local entries = entries_after(after, width)
+  local entries
+  for _, set in ipairs(sets) do
+    local found = redis.call(command, set, '(' .. after, last_score, 'LIMIT', 0, width)
+    entries = entries and merge(entries, found, width) or found
+  end
   local last = false
   for _, entry in ipairs(entries) do
     if excluded_poster == '' or string.sub(entry, POSTER + 1, SIZE) ~= excluded_poster then

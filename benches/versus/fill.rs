@@ -87,7 +87,10 @@ pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: us
 
 pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision, messages: &[NewMessage]) {
     let posting = store
-        .post_messages(queue, &Post { last_known_revision: revision, client: &client(), messages, idempotency: None })
+        .post_messages(
+            queue,
+            &Post { last_known_revision: revision, client: &client(), messages, trace: None, idempotency: None },
+        )
         .await
         .unwrap();
     assert!(matches!(posting, PostOutcome::Posted(_)), "{posting:?}");

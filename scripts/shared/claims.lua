@@ -25,6 +25,13 @@ local function store_claim(id, ttl, entries, fence, client)
   schedule_due(end_us)
 end
 
+-- Returns the client of a live claim, and the size of the claim in bytes.
+local function client_of(id)
+  local claim = redis.call('HGET', claims, id)
+  local _, _, _, client = struct.unpack(CLAIM, claim)
+  return client, #claim
+end
+
 -- Returns those of the entries that are still in flight unchanged.
 local function still_in_flight(entries)
   local found = {}

@@ -48,6 +48,7 @@ impl Broker {
     pub async fn follow(&self, caller: &Caller, queue: QueueId, query: &MessageQuery) -> Result<Feed, Error> {
         let access = self.store.authorize(caller, Action::FollowMessages, &queue)?;
         let limit = self.check_page_limit(query.limit)?;
+        query.check_following()?;
         let start = query
             .start(&queue)?
             .ok_or_else(|| Error::Limit("the marker or Last-Event-ID is not a message id of this queue".to_owned()))?;

@@ -13,6 +13,7 @@ use super::{Limits, QueueName, Sharding, Warning};
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
 const DEFAULT_DELAY: &str = "_default_message_delay";
+const ENABLE_DELAY: &str = "_enable_message_delay";
 const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
@@ -26,10 +27,11 @@ pub const SHOWN_KEYS: [&str; 7] =
     [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
 
 /// Reserved keys that have a meaning.
-const KNOWN_KEYS: [&str; 10] = [
+const KNOWN_KEYS: [&str; 11] = [
     MAX_POST_SIZE,
     DEFAULT_TTL,
     DEFAULT_DELAY,
+    ENABLE_DELAY,
     DEAD_LETTER_QUEUE,
     DEAD_LETTER_TTL,
     MAX_CLAIM_COUNT,
@@ -111,8 +113,10 @@ impl Metadata {
             name.map_err(InvalidMetadata::DeadLetterQueue)?;
         }
         non_null(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
-        if non_null(&keys, ENCRYPT).is_some_and(|flag| !flag.is_boolean()) {
-            return Err(InvalidMetadata::Type { key: ENCRYPT, expected: "a boolean" });
+        for key in [ENCRYPT, ENABLE_DELAY] {
+            if non_null(&keys, key).is_some_and(|flag| !flag.is_boolean()) {
+                return Err(InvalidMetadata::Type { key, expected: "a boolean" });
+            }
         }
         Ok(Self(keys))
     }
@@ -167,7 +171,15 @@ impl Metadata {
     /// does not delay messages, even those posted with a delay.
     #[must_use]
     pub fn default_message_delay_s(&self) -> Option<u32> {
-        self.positive(DEFAULT_DELAY).and_then(|delay| u32::try_from(delay).ok())
+        let default_s = self.positive(DEFAULT_DELAY).and_then(|delay| u32::try_from(delay).ok());
+        default_s.or_else(|| self.life_follows_delay().then_some(0))
+    }
+
+    /// Returns whether the time to live of a message begins when its delay ends, and not when the
+    /// message is posted. This is so if the owner has enabled delays, with or without a default.
+    #[must_use]
+    pub fn life_follows_delay(&self) -> bool {
+        self.is_set(ENABLE_DELAY)
     }
 
     /// Returns the dead-letter settings, or `None` unless both a claim count and a queue are set.
@@ -184,7 +196,7 @@ impl Metadata {
     /// Returns whether the queue encrypts posted messages.
     #[must_use]
     pub fn encrypts(&self) -> bool {
-        self.0.get(ENCRYPT) == Some(&Value::Bool(true))
+        self.is_set(ENCRYPT)
     }
 
     /// Returns the division into shards, or `None` if the queue is not fair.
@@ -193,6 +205,10 @@ impl Metadata {
         let shards = u16::try_from(self.positive(SHARDS)?).ok()?;
         let per_tenant = self.positive(SHARDS_PER_TENANT).and_then(|count| u16::try_from(count).ok());
         Sharding::new(shards, per_tenant.unwrap_or(SHARDS_PER_TENANT_DEFAULT.min(shards)))
+    }
+
+    fn is_set(&self, key: &str) -> bool {
+        self.0.get(key) == Some(&Value::Bool(true))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {

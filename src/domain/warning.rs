@@ -74,7 +74,7 @@ impl fmt::Display for Warning {
                 f.write_str("\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both")
             }
             Self::DelayIgnored => f.write_str(
-                "\"delay\" is ignored, because the queue does not delay messages; set its \"_default_message_delay\" above 0",
+                "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
             Self::ProjectsDiffer { used } => write!(
                 f,

@@ -7,8 +7,10 @@
 //!
 //! The entry of a message that was never claimed has the first 25 bytes. From the first claim on,
 //! it also has the delivery state (bytes 25 to 37). While the message is in flight, it has all 65
-//! bytes. The claim is all zeros if the message was returned with a delay, and the last 12 bytes
-//! are all zeros if there was no delivery state before.
+//! bytes. If the message was returned with a delay, the first eight bytes of the claim are zeros,
+//! which is not so in the id of a claim. The next eight are the time when the delay ends (µs). In
+//! Redis they are zeros too, because the lease of the message can be found by its entry. The last 12
+//! bytes are all zeros if there was no delivery state before.
 //!
 //! Numbers are big-endian, so that entries sort in the order of their keys.
 //! `scripts/shared/entry.lua` reads these bytes; `posting.lua` and `claimed_entries.lua` write them.
@@ -36,6 +38,8 @@ pub(super) const CLAIM_BYTES: usize = 16;
 /// member on. The operations of the other encoding take time linear in the number of members.
 pub(super) const IN_FLIGHT_BYTES: usize = BEFORE + DELIVERY_BYTES;
 const BEFORE: usize = DELIVERED_BYTES + CLAIM_BYTES;
+/// Length of the time at the end of the claim of a returned message, in bytes.
+const TIME_BYTES: usize = 8;
 /// Flag in the claim count of a dead letter that has not been delivered from the dead-letter queue.
 pub(super) const UNDELIVERED: u32 = 1 << 31;
 
@@ -53,6 +57,9 @@ pub(super) struct Entry {
     pub(super) delivery: Option<Delivery>,
     /// The claim that holds the message.
     pub(super) claim: Option<ClaimId>,
+    /// The time when the delay of a returned message ends, in microseconds. Otherwise 0, and always
+    /// 0 in Redis.
+    pub(super) returned_until_us: u64,
     /// Delivery state before the current claim, if the message is in flight and had one.
     pub(super) before: Option<Delivery>,
 }
@@ -73,7 +80,7 @@ pub(super) struct Delivery {
 impl Entry {
     /// Returns the entry of a message that was never claimed.
     pub(super) fn fresh(key: Key, end_s: u32, poster: Poster, size: SizeClass) -> Self {
-        Self { key, end_s, poster, size, delivery: None, claim: None, before: None }
+        Self { key, end_s, poster, size, delivery: None, claim: None, returned_until_us: 0, before: None }
     }
 
     /// Decodes an entry.
@@ -89,7 +96,8 @@ impl Entry {
             return Err(wrong_length(length));
         }
         let part = |from: usize, to: usize| value.get(from - KEY_BYTES..to - KEY_BYTES);
-        let claim = part(DELIVERED_BYTES, BEFORE).map(array).filter(|id| *id != [0; CLAIM_BYTES]);
+        let claim = part(DELIVERED_BYTES, BEFORE).map_or([0; CLAIM_BYTES], array);
+        let (is_claimed, returned_until) = (claim[..TIME_BYTES] != [0; TIME_BYTES], array(&claim[TIME_BYTES..]));
         let before = part(BEFORE, IN_FLIGHT_BYTES).filter(|before| **before != [0; DELIVERY_BYTES]);
         Ok(Self {
             key: *key,
@@ -97,7 +105,8 @@ impl Entry {
             poster: Poster::from_bytes(array(&value[POSTER - KEY_BYTES..SIZE - KEY_BYTES])),
             size: SizeClass(value[SIZE - KEY_BYTES]),
             delivery: part(FRESH_BYTES, DELIVERED_BYTES).map(Delivery::decode),
-            claim: claim.map(ClaimId::from_bytes),
+            claim: is_claimed.then(|| ClaimId::from_bytes(claim)),
+            returned_until_us: if is_claimed { 0 } else { u64::from_be_bytes(returned_until) },
             before: before.map(Delivery::decode),
         })
     }
@@ -116,7 +125,8 @@ impl Entry {
         bytes.extend(self.end_s.to_be_bytes());
         bytes.extend(self.delivery.iter().flat_map(Delivery::encode));
         if is_in_flight {
-            bytes.extend(self.claim.map_or([0; CLAIM_BYTES], |claim| *claim.as_bytes()));
+            let returned_until = u128::from(self.returned_until_us).to_be_bytes();
+            bytes.extend(self.claim.map_or(returned_until, |claim| *claim.as_bytes()));
             bytes.extend(self.before.map_or([0; DELIVERY_BYTES], |before| before.encode()));
         }
     }
@@ -198,6 +208,7 @@ mod tests {
             (delivered, false, DELIVERED_BYTES),
             (Entry { before: delivered.delivery, delivery: Some(again), ..delivered }, true, IN_FLIGHT_BYTES),
             (Entry { claim: Some(ClaimId::from_bytes([255; 16])), ..delivered }, true, IN_FLIGHT_BYTES),
+            (Entry { returned_until_us: 1_790_000_000_000_000, ..delivered }, true, IN_FLIGHT_BYTES),
         ] {
             let encoded = entry.encode(is_in_flight);
 

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::error::Error;
 use crate::domain::{
-    ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Queue, QueueId, Rank, Revision, Scope, Stats,
-    Taken,
+    ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, Rank, Revision, Scope,
+    Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -38,15 +38,15 @@ pub trait MessageStore: Send + Sync {
     /// started, a post runs to completion even if the caller drops the future.
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error>;
 
-    /// Returns the next messages of the feed, oldest first.
+    /// Returns the next messages of the feed, in the order of the listing.
     ///
     /// The page is empty only if no further message matches the listing. It may be shorter than the
     /// limit for any reason, such as the size of the messages.
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error>;
 
     /// Returns the messages that exist, in the order of `ids`. Claimed and delayed messages are
-    /// included.
-    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error>;
+    /// included. With `with_states`, the messages have their states.
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId], with_states: bool) -> Result<Vec<Message>, Error>;
 
     /// Deletes one message. Without `claim`, the message must not be claimed. With `claim`, it must
     /// be under that claim.
@@ -107,6 +107,8 @@ pub struct Post<'a> {
     pub client: &'a ClientId,
     /// The messages; not empty.
     pub messages: &'a [NewMessage],
+    /// Trace context of the request, which is kept with each message.
+    pub trace: Option<TraceContext>,
     /// The idempotency key, and the time in seconds for which the store keeps the result under this
     /// key.
     pub idempotency: Option<(&'a IdempotencyKey, u32)>,
@@ -128,28 +130,40 @@ pub enum PostOutcome {
 /// Selects messages of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// Only messages after this position. `None` starts at the oldest message.
+    /// Only messages that follow this position in the order of the listing. `None` starts at the
+    /// first message in that order.
     pub after: Option<Rank>,
+    /// The order of the messages.
+    pub order: Order,
     /// Maximum number of messages; not 0.
     pub limit: usize,
     /// The client whose own messages are left out.
     pub not_from: Option<ClientId>,
     /// The messages that are listed in addition to the available ones.
     pub scope: Scope,
+    /// Whether the messages have their states.
+    pub with_states: bool,
 }
 
 impl Listing {
     /// Selects the first available messages of the feed, at most `limit`.
     #[must_use]
     pub fn first(limit: usize) -> Self {
-        Self { after: None, limit, not_from: None, scope: Scope::default() }
+        Self {
+            after: None,
+            order: Order::default(),
+            limit,
+            not_from: None,
+            scope: Scope::default(),
+            with_states: false,
+        }
     }
 }
 
 /// A page of a feed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The messages, oldest first.
+    /// The messages, in the order of the listing.
     pub messages: Vec<Message>,
     /// Whether the queue delays messages.
     pub delays: bool,

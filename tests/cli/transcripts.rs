@@ -34,6 +34,16 @@ fn paused_queues_hand_out_nothing_and_claims_are_listed() {
 }
 
 #[test]
+fn messages_are_listed_with_their_states() {
+    check("tests/cli/transcripts/message-states.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
+fn dead_letters_are_listed_and_moved_back() {
+    check("tests/cli/transcripts/dead-letters.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
 fn contexts_name_services_and_keep_credentials_secret() {
     check("tests/cli/transcripts/contexts.txt", &Sukkal::start("memory:"));
 }

@@ -85,9 +85,9 @@ def remove_waits(case):
 
 
 def choose_since_or_marker(case):
-    """Sets `since` to a valid time, and removes it if there is a marker, which excludes it."""
+    """Sets `since` to a valid time, and removes it if a marker or the order excludes it."""
     query = case.query or {}
-    if query.get("since") and query.get("marker"):
+    if query.get("since") and (query.get("marker") or query.get("order") == "desc"):
         del query["since"]
     elif query.get("since"):
         query["since"] = "2026-11-22T12:00:00Z" if is_turn_of("since", case) else "now"

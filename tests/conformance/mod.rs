@@ -71,6 +71,12 @@ suite! {
             any_json_body_is_returned_unchanged,
             every_message_keeps_its_own_ttl,
         ],
+        trace_contexts: [
+            a_message_keeps_the_trace_context_of_its_post,
+            a_dead_letter_keeps_its_trace_context,
+            a_redriven_message_keeps_its_trace_context,
+            concurrent_posts_keep_their_own_trace_contexts,
+        ],
         feed: [
             a_list_after_a_marker_returns_the_messages_that_follow_it,
             pages_of_any_size_cover_the_whole_feed,
@@ -82,8 +88,16 @@ suite! {
             a_page_is_empty_only_at_the_end,
             a_page_can_have_a_thousand_messages,
         ],
+        newest_first: [
+            pages_of_any_size_cover_the_whole_feed,
+            a_marker_keeps_its_position_when_its_message_is_deleted,
+            messages_that_arrive_are_on_no_later_page,
+            a_page_has_available_claimed_and_delayed_messages_in_one_order,
+            two_thousand_excluded_messages_do_not_hide_older_ones,
+        ],
         large_messages: [
             pages_of_large_messages_are_short_and_complete,
+            pages_with_the_newest_first_are_short_and_complete,
             pops_of_large_messages_are_short_and_lose_nothing,
             claims_of_large_messages_leave_the_rest_available,
             a_get_returns_all_requested_large_messages,
@@ -182,6 +196,17 @@ suite! {
             a_bulk_deletion_of_claimed_messages_is_all_or_nothing,
             deleting_by_id_requires_no_claim,
         ],
+        states: [
+            a_message_has_its_state_only_on_request,
+            a_claimed_message_shows_its_client_and_the_end_of_its_claim,
+            a_renewal_changes_the_end_of_the_claim,
+            a_returned_message_is_delayed_until_its_delay_ends,
+            a_delayed_message_shows_the_time_when_it_is_due,
+            states_follow_the_clock_when_it_steps_back,
+            the_states_of_messages_in_many_claims_are_right,
+            pages_of_messages_in_large_claims_are_complete,
+            a_list_without_claimed_messages_shows_none_while_workers_claim,
+        ],
         delay: [
             a_delayed_message_is_not_delivered_until_it_is_due,
             a_delayed_message_can_be_read_counted_and_deleted,
@@ -200,6 +225,13 @@ suite! {
             a_released_message_stays_released_when_the_clock_steps_back,
             a_message_can_expire_before_it_is_due,
             purging_and_deleting_a_queue_remove_delayed_messages,
+        ],
+        long_delays: [
+            a_message_is_delivered_after_30_days_and_not_before,
+            a_message_that_was_delayed_for_30_days_expires_on_time,
+            a_claim_extends_a_message_that_was_delayed_for_30_days,
+            a_delay_of_30_days_keeps_its_length_when_the_clock_steps,
+            a_recreated_queue_starts_at_the_current_time,
         ],
         dead_letters: [
             a_message_is_delivered_at_most_max_claim_count_times,

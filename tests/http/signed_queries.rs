@@ -54,6 +54,24 @@ async fn a_get_may_have_its_signature_in_the_query() {
     answered(get(&project, &two.path(MESSAGES).replace("url_signature", "url%5Fsignature")), 200).await;
 }
 
+/// States show other clients and their claims.
+#[tokio::test]
+async fn a_signature_in_the_query_does_not_show_states() {
+    let project = signing_project();
+    let [id] = &project.post_bodies("q", &[json!(1)]).await[..] else { panic!("one id for one message") };
+    project.claim(1).await;
+    let url = sign(MESSAGES, "GET", &project.id, EXPIRES);
+
+    for path in [
+        format!("{MESSAGES}?include_state=true&include_claimed=true"),
+        format!("{MESSAGES}?ids={id}&include_state=true"),
+        format!("{MESSAGES}/{id}?include_state=true"),
+    ] {
+        refused(get(&project, &url.path(&path)), 400, INVALID_REQUEST).await;
+        answered(get(&project, &url.path(&path.replace("=true", "=false"))), 200).await;
+    }
+}
+
 #[tokio::test]
 async fn a_signature_in_the_query_allows_only_a_get() {
     let project = signing_project();

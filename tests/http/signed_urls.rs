@@ -69,7 +69,7 @@ impl SignedUrl {
         self.headers().iter().fold(request, |request, (name, value)| request.header(*name, *value))
     }
 
-    fn get(&self, project: &Project, path: &str) -> RequestBuilder {
+    pub(super) fn get(&self, project: &Project, path: &str) -> RequestBuilder {
         self.request(project, Method::GET, path)
     }
 }

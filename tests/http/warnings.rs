@@ -9,7 +9,7 @@ use crate::support::sukkal::CLIENT;
 
 const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
 const DELAY_IGNORED: &str = "\"delay\" is ignored, because the queue does not delay messages; \
-    set its \"_default_message_delay\" above 0";
+    set its \"_enable_message_delay\" to true";
 
 async fn warnings_of(request: RequestBuilder, status: u16) -> Vec<String> {
     warnings(&answered(request, status).await)

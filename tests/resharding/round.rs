@@ -121,7 +121,7 @@ impl Round {
                     })
                     .collect();
                 self.backlog.fetch_add(i64::try_from(drafts.len()).unwrap(), Ordering::Relaxed);
-                let request = PostRequest { drafts, bytes: 0, idempotency: None };
+                let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None };
                 let broker = self.broker(&mut random);
                 posted.extend(broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap().value);
             }

@@ -184,7 +184,13 @@ impl TestQueue {
                 for _ in 0..parties {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
-                    let post = Post { last_known_revision: seen, client: self.client(), messages, idempotency: None };
+                    let post = Post {
+                        last_known_revision: seen,
+                        client: self.client(),
+                        messages,
+                        trace: None,
+                        idempotency: None,
+                    };
                     store.post_messages(&self.queue, &post).await.unwrap();
                 }
             }
@@ -215,7 +221,7 @@ impl TestQueue {
 
     async fn post(&mut self, count: usize) {
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
-        let request = PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None };
+        let request = PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None, trace: None };
         let broker = self.services[self.below(2)].0.clone();
         broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
     }

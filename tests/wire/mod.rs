@@ -13,7 +13,7 @@ use sukkal::api::wire::messages::{self, ListDocument, PostedDocument};
 use sukkal::api::wire::view::View;
 use sukkal::domain::client::Poster;
 use sukkal::domain::message::Nonce;
-use sukkal::domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank};
+use sukkal::domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank, TraceContext};
 
 /// Lengths on both sides of the sizes at which `MessagePack` needs more bytes for the length.
 const LENGTHS: [usize; 13] = [0, 1, 14, 15, 16, 17, 31, 32, 33, 255, 256, 65_535, 65_536];
@@ -146,6 +146,7 @@ prop_compose! {
         claim: Option<[u8; 16]>,
         claim_count: u32,
         is_dead_letter: bool,
+        trace: Option<[u8; TraceContext::BYTES]>,
         body in texts::value(),
     ) -> Option<Message> {
         let id = MessageId::new(&queue(), Rank::new(micros)?, Nonce::from_bits(bits));
@@ -157,7 +158,9 @@ prop_compose! {
             age_s,
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
+            state: None,
             origin: is_dead_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
+            trace: trace.map(TraceContext::from_bytes),
             poster: Poster::from_bytes([0; 8]),
             body: tree::to_body(&body),
         })
@@ -166,18 +169,22 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn documents_are_serialized_as_through_a_tree(messages in prop::collection::vec(any_message(), 0..4), origins: bool) {
+    fn documents_are_serialized_as_through_a_tree(
+        messages in prop::collection::vec(any_message(), 0..4),
+        origins: bool,
+        traces: bool,
+    ) {
         let (queue, messages): (_, Vec<Message>) = (queue(), messages.into_iter().flatten().collect());
-        let view = View { checksums: Checksums::Hidden, origins };
+        let view = View { checksums: Checksums::Hidden, origins, traces };
         let trees = |document: &dyn Fn(&Message) -> Value| json!({ "messages": messages.iter().map(document).collect::<Vec<_>>() });
 
         let list = ListDocument { messages: messages::documents(&queue, &messages, view), links: None };
-        let expected = trees(&|message| tree::document(&queue, message, origins));
+        let expected = trees(&|message| tree::document(&queue, message, view));
         prop_assert_eq!(to_json(&list), expected.to_string());
 
         let list = to_json(&ListDocument { messages: messages::popped(&messages, view), links: None });
         let claim = serde_json::from_str::<Value>(&list).unwrap()["messages"][0]["claim_id"].clone();
-        let expected = trees(&|message| tree::popped(message, claim.as_str().unwrap(), origins));
+        let expected = trees(&|message| tree::popped(message, claim.as_str().unwrap(), view));
         prop_assert_eq!(list, expected.to_string());
 
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id).collect();

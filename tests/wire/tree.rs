@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use sukkal::api::Error;
 use sukkal::api::wire;
+use sukkal::api::wire::view::View;
 use sukkal::broker::messages::{Delay, Draft, TenantDraft};
 use sukkal::domain::{Body, Message, QueueId, Tenant};
 
@@ -51,7 +52,7 @@ pub(crate) fn from_body(body: &Body) -> Value {
 }
 
 /// Returns the document of a message, without a checksum.
-pub(crate) fn document(queue: &QueueId, message: &Message, origins: bool) -> Value {
+pub(crate) fn document(queue: &QueueId, message: &Message, view: View) -> Value {
     let claim = message.claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
     let mut document = json!({
         "id": message.id.to_string(),
@@ -60,12 +61,12 @@ pub(crate) fn document(queue: &QueueId, message: &Message, origins: bool) -> Val
         "age": message.age_s,
         "body": from_body(&message.body),
     });
-    add_origin(&mut document, message, origins);
+    add_optional_parts(&mut document, message, view);
     document
 }
 
 /// Returns the document of a popped message, without a checksum.
-pub(crate) fn popped(message: &Message, claim: &str, origins: bool) -> Value {
+pub(crate) fn popped(message: &Message, claim: &str, view: View) -> Value {
     let mut document = json!({
         "id": message.id.to_string(),
         "age": message.age_s,
@@ -74,13 +75,16 @@ pub(crate) fn popped(message: &Message, claim: &str, origins: bool) -> Value {
         "claim_id": claim,
         "claim_count": message.claim_count,
     });
-    add_origin(&mut document, message, origins);
+    add_optional_parts(&mut document, message, view);
     document
 }
 
-fn add_origin(document: &mut Value, message: &Message, origins: bool) {
-    if let Some(origin) = message.origin.as_ref().filter(|_| origins) {
+fn add_optional_parts(document: &mut Value, message: &Message, view: View) {
+    if let Some(origin) = message.origin.as_ref().filter(|_| view.origins) {
         let (queue, id) = (origin.queue.as_str(), origin.id.to_string());
         document["origin"] = json!({ "queue": queue, "id": id, "claim_count": origin.claim_count });
+    }
+    if let Some(trace) = message.trace.filter(|_| view.traces) {
+        document["traceparent"] = json!(trace.to_string());
     }
 }

@@ -93,8 +93,8 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
         self.store.list_messages(queue, listing).await
     }
 
-    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
-        self.store.get_messages(queue, ids).await
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId], with_states: bool) -> Result<Vec<Message>, Error> {
+        self.store.get_messages(queue, ids, with_states).await
     }
 
     async fn delete_message(

@@ -15,6 +15,11 @@ use crate::domain::queue_id::InvalidQueueId;
 
 /// The query parameter that includes the origin of dead letters in responses.
 pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
+/// The query parameter that includes the trace context of messages in responses.
+pub(super) const INCLUDE_TRACE: &str = "include_trace";
+
+/// Whether a request uses a pre-signed URL.
+pub(super) struct IsSigned(pub(super) bool);
 
 /// The id at the end of a path, as the client wrote it.
 pub(super) struct LastSegment(pub(super) String);
@@ -22,13 +27,15 @@ pub(super) struct LastSegment(pub(super) String);
 /// The claim id and the message id at the end of a path, as the client wrote them.
 pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 
+fn context_of(parts: &Parts) -> &RequestContext {
+    parts.extensions.get().expect("handlers with a caller are called after the checks only")
+}
+
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let context: &RequestContext =
-            parts.extensions.get().expect("handlers with a caller are called after the checks only");
-        Ok(Self::Client(context.client.clone()))
+        Ok(Self::Client(context_of(parts).client.clone()))
     }
 }
 
@@ -60,14 +67,27 @@ impl<S: Sync> FromRequestParts<S> for ClaimedMessage {
     }
 }
 
+impl<S: Sync> FromRequestParts<S> for IsSigned {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(Self(context_of(parts).is_signed))
+    }
+}
+
 impl FromRequestParts<Service> for View {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        // Handlers that need the query parse it again, so it is parsed here only if it can have the
-        // parameter.
-        let query = parts.uri.query().filter(|query| query.contains(['%', '+']) || query.contains(INCLUDE_ORIGIN));
-        let origins = Query::parse(query).boolean(INCLUDE_ORIGIN)?.unwrap_or(false);
-        Ok(Self { checksums: service.settings.checksums, origins })
+        // Handlers that need the query parse it again, so it is parsed here only if it can have one of
+        // the parameters.
+        let is_relevant = |parameter: &str| {
+            parameter.contains(['%', '+'])
+                || [INCLUDE_ORIGIN, INCLUDE_TRACE].iter().any(|name| parameter.starts_with(name))
+        };
+        let query = Query::parse(parts.uri.query().filter(|query| query.split('&').any(is_relevant)));
+        let is_included = |name| Ok::<_, Error>(query.boolean(name)?.unwrap_or(false));
+        let (origins, traces) = (is_included(INCLUDE_ORIGIN)?, is_included(INCLUDE_TRACE)?);
+        Ok(Self { checksums: service.settings.checksums, origins, traces })
     }
 }

@@ -8,8 +8,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
-use super::extract::INCLUDE_ORIGIN;
-use super::extract::LastSegment;
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
 use super::middleware::identity::IDEMPOTENCY_KEY;
 use super::middleware::outage::Outage;
 use super::route::{Route, route};
@@ -22,7 +21,7 @@ use crate::api::Error;
 use crate::api::wire::messages::{self, ListDocument, MessageDocument, PostedDocument};
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
-use crate::api::wire::{body, links, since};
+use crate::api::wire::{body, links, since, trace_context};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest};
@@ -31,6 +30,8 @@ use crate::domain::{IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response.
 const PATH_BYTES: usize = 128;
+/// The query parameter that includes the states of messages in responses.
+const INCLUDE_STATE: &str = "include_state";
 
 /// `DELETE` on the messages of a queue is a pop or a deletion by id.
 const POP_OR_DELETE: Outage = Outage::Parameter {
@@ -63,7 +64,8 @@ async fn post(
     let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
     let idempotency =
         parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
-    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency };
+    let trace = trace_context::of(&parts.headers);
+    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency, trace };
     let WithWarnings { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
     let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
@@ -75,15 +77,17 @@ async fn post(
 async fn list(
     State(Service { broker, settings, stream_events, .. }): State<Service>,
     view: View,
+    IsSigned(is_signed): IsSigned,
     caller: Caller,
     queue: QueueId,
     request: Request,
 ) -> Result<Response, Error> {
     let wants_stream = accepts_events(request.headers());
     let query = Query::parse(request.uri().query());
+    let with_states = asks_for_states(&query, is_signed)?;
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     if !ids.is_empty() {
-        let found = broker.get_messages(&caller, &queue, &ids).await?;
+        let found = broker.get_messages(&caller, &queue, &ids, with_states).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
         return Ok(response::json(&document, messages::documents_bytes(&found)));
     }
@@ -91,6 +95,7 @@ async fn list(
     let echo = query.boolean("echo")?;
     let include_claimed = query.boolean("include_claimed")?;
     let include_delayed = query.boolean("include_delayed")?;
+    let order = query.last("order");
     let mut message_query = MessageQuery {
         marker: query.last("marker").map(str::to_owned),
         since: query.last("since").map(since::parse).transpose()?,
@@ -98,6 +103,8 @@ async fn list(
         wait_s: query.integer("wait")?,
         echo: echo.unwrap_or(false),
         scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
+        order: order.map(messages::parse_order).transpose()?.unwrap_or_default(),
+        with_states,
     };
     if wants_stream {
         if let Some(last) = request.headers().get(LAST_EVENT_ID) {
@@ -115,6 +122,9 @@ async fn list(
         // A page of a queue without delays includes all messages, and its link says so.
         ("include_delayed", if page.delays { include_delayed } else { Some(true) }.map(|include| include.to_string())),
         (INCLUDE_ORIGIN, view.origins.then(|| true.to_string())),
+        (INCLUDE_TRACE, view.traces.then(|| true.to_string())),
+        (INCLUDE_STATE, with_states.then(|| true.to_string())),
+        ("order", order.map(str::to_owned)),
         ("wait", message_query.wait_s.map(|wait_s| wait_s.to_string())),
     ];
     let path = messages::path(&queue);
@@ -133,15 +143,29 @@ async fn list(
     Ok(response::json(&document, messages::documents_bytes(&page.messages)))
 }
 
+/// Returns whether a request asks for the states of messages.
+fn asks_for_states(query: &Query, is_signed: bool) -> Result<bool, Error> {
+    let is_asked = query.boolean(INCLUDE_STATE)?.unwrap_or(false);
+    if is_asked && is_signed {
+        return Err(Error::Request(format!(
+            "\"{INCLUDE_STATE}\" is not allowed with a pre-signed URL, because it shows other clients and their claims"
+        )));
+    }
+    Ok(is_asked)
+}
+
 /// Returns one message.
 async fn get(
     State(broker): State<Broker>,
     view: View,
+    IsSigned(is_signed): IsSigned,
     caller: Caller,
     queue: QueueId,
     LastSegment(id): LastSegment,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
-    let message = broker.get_message(&caller, &queue, &id).await?;
+    let with_state = asks_for_states(&Query::parse(query.as_deref()), is_signed)?;
+    let message = broker.get_message(&caller, &queue, &id, with_state).await?;
     let bytes = messages::documents_bytes(slice::from_ref(&message));
     Ok(response::json(&MessageDocument::new(&queue, &message, view), bytes))
 }

@@ -9,10 +9,11 @@ use super::checksum::Checksum;
 use super::json::{self, JsonBody};
 use super::links::Link;
 use super::msgpack::{Reader, Token};
+use super::state::StateDocument;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
-use crate::domain::{Body, ClaimId, Message, MessageId, QueueId, Tenant};
+use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant};
 
 /// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.
 const LOCATION_IDS_MAX: usize = 100;
@@ -34,6 +35,10 @@ pub struct MessageDocument<'a> {
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(flatten)]
+    state: Option<StateDocument<'a>>,
 }
 
 /// The document of a popped message. The message is deleted, so it has no path.
@@ -49,6 +54,8 @@ pub struct PoppedDocument<'a> {
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 /// The document of several messages, with links if they are a page.
@@ -81,6 +88,8 @@ impl<'a> MessageDocument<'a> {
             body,
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
+            traceparent: view.traceparent(message.trace),
+            state: StateDocument::of(message),
         }
     }
 }
@@ -97,6 +106,7 @@ impl<'a> PoppedDocument<'a> {
             claim_count: message.claim_count,
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
+            traceparent: view.traceparent(message.trace),
         }
     }
 }
@@ -167,6 +177,15 @@ pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
 /// ids.
 fn push(text: &mut String, id: impl Into<Uuid>) {
     text.push_str(id.into().hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+}
+
+/// Parses the order of a list.
+pub fn parse_order(text: &str) -> Result<Order, Error> {
+    match text {
+        "asc" => Ok(Order::OldestFirst),
+        "desc" => Ok(Order::NewestFirst),
+        _ => Err(Error::Parameter { name: "order".to_owned(), expected: "\"asc\" or \"desc\"" }),
+    }
 }
 
 /// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields are

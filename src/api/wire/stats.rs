@@ -1,10 +1,9 @@
 //! The statistics documents of a queue.
 
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::messages;
+use super::timestamp::timestamp;
 use crate::domain::{Details, Holding, Message, QueueId, Shard, Stats, Summary, Tenant};
 
 /// Returns the number of messages of a queue. `oldest` and `newest` are present only if the queue
@@ -67,9 +66,4 @@ fn add_holding(entry: &mut Value, holding: &Holding) {
 
 fn message_entry(queue: &QueueId, message: &Message) -> Value {
     json!({ "href": messages::href(queue, message.id, None), "age": message.age_s, "created": timestamp(message.created_s) })
-}
-
-pub(super) fn timestamp(unix_s: u64) -> String {
-    let time = i64::try_from(unix_s).ok().and_then(|unix_s| OffsetDateTime::from_unix_timestamp(unix_s).ok());
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }

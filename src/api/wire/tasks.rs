@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::json;
-use super::stats::timestamp;
+use super::timestamp::timestamp;
 use crate::api::Error;
 use crate::broker::tasks::RedriveRequest;
 use crate::domain::{QueueId, Task, TaskId, TaskState};

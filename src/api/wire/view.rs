@@ -4,7 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::checksum::Checksums;
-use crate::domain::Origin;
+use crate::domain::{Origin, TraceContext};
 
 /// The optional parts that are included, as the configuration and the request say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct View {
     /// Whether dead letters have their origin. This is an extension on request, because clients
     /// fail on unknown keys.
     pub origins: bool,
+    /// Whether messages have the trace context of their post, also on request.
+    pub traces: bool,
 }
 
 /// The document of the origin of a dead letter.
@@ -30,5 +32,11 @@ impl View {
     pub fn origin(self, origin: Option<&Origin>) -> Option<OriginDocument<'_>> {
         let origin = origin.filter(|_| self.origins)?;
         Some(OriginDocument { queue: origin.queue.as_str(), id: origin.id.into(), claim_count: origin.claim_count })
+    }
+
+    /// Returns the `traceparent` of a message if trace contexts are included.
+    #[must_use]
+    pub fn traceparent(self, trace: Option<TraceContext>) -> Option<String> {
+        trace.filter(|_| self.traces).map(|trace| trace.to_string())
     }
 }

@@ -10,7 +10,7 @@ use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
     Body, ClientId, IdempotencyKey, MessageId, Metadata, NewMessage, QueueId, Revision, ShardAssignment, Sharding,
-    Tenant, Warning, WithWarnings,
+    Tenant, TraceContext, Warning, WithWarnings,
 };
 use crate::storage::{self, Post, PostOutcome};
 
@@ -65,6 +65,8 @@ pub struct PostRequest {
     pub bytes: u64,
     /// The key by which the store recognizes a repetition of the request.
     pub idempotency: Option<IdempotencyKey>,
+    /// The trace context of the request.
+    pub trace: Option<TraceContext>,
 }
 
 impl Broker {
@@ -144,7 +146,10 @@ impl Broker {
     ) -> Result<PostOutcome, Error> {
         let idempotency =
             request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
-        Ok(store.post_messages(queue, &Post { last_known_revision, client: &client.id, messages, idempotency }).await?)
+        let trace = request.trace;
+        Ok(store
+            .post_messages(queue, &Post { last_known_revision, client: &client.id, messages, trace, idempotency })
+            .await?)
     }
 
     /// Returns the messages as a queue with this metadata stores them.
@@ -182,6 +187,8 @@ impl Broker {
                 (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
                 (default, _) => default.unwrap_or(0),
             };
+            // A message lives from its post on, so a life that follows the delay includes it.
+            let ttl_s = if metadata.life_follows_delay() { ttl_s.saturating_add(delay_s) } else { ttl_s };
             Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone(), assignment: None })
         };
         request.drafts.iter().map(check).collect()

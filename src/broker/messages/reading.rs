@@ -8,13 +8,14 @@ use crate::auth::Caller;
 use crate::broker::access::{Access, AdmittedStore};
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Message, MessageId, QueueId, Rank, Scope};
+use crate::domain::{Message, MessageId, Order, QueueId, Rank, Scope};
 use crate::storage::{Listing, Page};
 
 /// A query for messages of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageQuery {
-    /// Only messages after the one with this id, which need not exist any more.
+    /// Only messages that follow the one with this id in the order of the query. That message need
+    /// not exist any more.
     pub marker: Option<String>,
     /// Only messages that are posted from this time on.
     pub since: Option<Since>,
@@ -26,6 +27,10 @@ pub struct MessageQuery {
     pub echo: bool,
     /// Which messages are listed besides the available ones.
     pub scope: Scope,
+    /// The order of the messages.
+    pub order: Order,
+    /// Whether the messages have their states.
+    pub with_states: bool,
 }
 
 /// A time at which reading starts.
@@ -84,6 +89,30 @@ impl MessageQuery {
     }
 }
 
+impl MessageQuery {
+    /// Checks that a list with the newest messages first does not depend on later messages.
+    fn check_order(&self, is_waiting: bool) -> Result<(), Error> {
+        let other = match self.order {
+            Order::NewestFirst if is_waiting => "wait",
+            Order::NewestFirst if self.since.is_some() => "since",
+            Order::OldestFirst | Order::NewestFirst => return Ok(()),
+        };
+        Err(Error::Limit(format!("\"order=desc\" and \"{other}\" cannot be combined; give one of them")))
+    }
+
+    /// Checks that the query can be that of a reader who follows the feed.
+    pub(in crate::broker) fn check_following(&self) -> Result<(), Error> {
+        let (refused, reason) = if self.order == Order::NewestFirst {
+            ("order=desc", "which has the messages in the order in which they arrive")
+        } else if self.with_states {
+            ("include_state", "because states change after their messages were sent")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Limit(format!("\"{refused}\" is not possible in an event stream, {reason}")))
+    }
+}
+
 impl Broker {
     /// Returns a page of the feed. It is empty only if the query matches no message, and none that
     /// matches arrives while the caller waits.
@@ -91,6 +120,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::ListMessages, queue)?;
         let limit = self.check_page_limit(query.limit)?;
         let wait = self.waiting.check_duration(query.wait_s)?;
+        query.check_order(!wait.is_zero())?;
         // No message is after a marker that cannot be an id of this queue.
         let Some(start) = query.start(queue)? else {
             return Ok(Listed::default());
@@ -98,7 +128,8 @@ impl Broker {
         let store = access.admit().await?;
         let after = start.position(&store, queue).await?;
         let own = caller.as_client().map(|client| client.id.clone());
-        let listing = Listing { after, limit, not_from: own.filter(|_| !query.echo), scope: query.scope };
+        let &MessageQuery { order, scope, with_states, .. } = query;
+        let listing = Listing { after, order, limit, not_from: own.filter(|_| !query.echo), scope, with_states };
         let page = if wait.is_zero() {
             let page = store.list_messages(queue, &listing).await?;
             drop(store);
@@ -121,31 +152,43 @@ impl Broker {
         Ok(limit as usize)
     }
 
-    /// Returns the message with this id.
+    /// Returns the message with this id, with its state if that is asked for.
     ///
     /// # Errors
     ///
     /// [`Error::NoMessage`] if it does not exist.
-    pub async fn get_message(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Message, Error> {
+    pub async fn get_message(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        id: &str,
+        with_state: bool,
+    ) -> Result<Message, Error> {
         let access = self.store.authorize(caller, Action::GetMessage, queue)?;
         let ids: Vec<MessageId> = MessageId::parse(id, queue).into_iter().collect();
-        let found = self.find_messages(&access, queue, &ids).await?;
+        let found = self.find_messages(&access, queue, &ids, with_state).await?;
         found.into_iter().next().ok_or_else(|| no_message(queue, &[id.to_owned()]))
     }
 
-    /// Returns the messages with these ids, in their order and as often as they are named. Ids of
-    /// messages that do not exist are skipped.
+    /// Returns the messages with these ids, in their order and as often as they are named, with
+    /// their states if these are asked for. Ids of messages that do not exist are skipped.
     ///
     /// # Errors
     ///
     /// [`Error::NoMessage`] if none of the messages exists.
-    pub async fn get_messages(&self, caller: &Caller, queue: &QueueId, ids: &[String]) -> Result<Vec<Message>, Error> {
+    pub async fn get_messages(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        ids: &[String],
+        with_states: bool,
+    ) -> Result<Vec<Message>, Error> {
         let access = self.store.authorize(caller, Action::GetMessages, queue)?;
         let wanted = self.parse_ids(queue, ids)?;
         let mut unique = wanted.clone();
         unique.sort_unstable();
         unique.dedup();
-        let found = self.find_messages(&access, queue, &unique).await?;
+        let found = self.find_messages(&access, queue, &unique, with_states).await?;
         let found: HashMap<MessageId, Message> = found.into_iter().map(|message| (message.id, message)).collect();
         if found.is_empty() {
             return Err(no_message(queue, ids));
@@ -153,13 +196,19 @@ impl Broker {
         Ok(wanted.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    async fn find_messages(&self, access: &Access, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+    async fn find_messages(
+        &self,
+        access: &Access,
+        queue: &QueueId,
+        ids: &[MessageId],
+        with_states: bool,
+    ) -> Result<Vec<Message>, Error> {
         let store = access.admit().await?;
         if ids.is_empty() {
             store.ping().await?;
             return Ok(Vec::new());
         }
-        let found = store.get_messages(queue, ids).await?;
+        let found = store.get_messages(queue, ids, with_states).await?;
         drop(store);
         self.encryption.decrypt_all(queue, found)
     }

@@ -17,7 +17,7 @@ use super::script::{
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
-use crate::domain::{ClaimId, Details, Holding, Message, MessageId, QueueId, Rank, Shard, Stats, Taken, Tenant};
+use crate::domain::{ClaimId, Details, Holding, Message, MessageId, Order, QueueId, Rank, Shard, Stats, Taken, Tenant};
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
@@ -38,10 +38,18 @@ impl MessageStore for RedisStore {
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
         self.confirmer.note_use(queue);
-        let mut after = listing.after.map_or(0, Rank::micros);
+        let start = match listing.order {
+            Order::OldestFirst => 0,
+            Order::NewestFirst => Rank::MAX.micros() + 1,
+        };
+        let mut after = listing.after.map_or(start, Rank::micros);
         loop {
-            let listed = self.list_entries(queue, listing, after).await?;
-            let messages = self.messages_of(queue, listed.now_us, &listed.entries).await?;
+            let mut listed = self.list_entries(queue, listing, after).await?;
+            let messages = if listing.with_states {
+                self.listed_with_states(queue, listing, &mut listed).await?
+            } else {
+                self.messages_of(queue, listed.now_us, &listed.entries).await?
+            };
             let is_complete = messages.iter().all(Option::is_some);
             let mut messages: Vec<Message> = messages.into_iter().flatten().collect();
             if !is_complete {
@@ -63,10 +71,19 @@ impl MessageStore for RedisStore {
         }
     }
 
-    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId], with_states: bool) -> Result<Vec<Message>, Error> {
         let keys = arguments::message_keys(&own_ids(queue, ids));
         if keys.is_empty() {
             return Ok(Vec::new());
+        }
+        if with_states {
+            let peeked = self.peek(queue, &keys).await?;
+            return Ok(self
+                .messages_of_peeked(queue, peeked.now_us, peeked.messages)
+                .await?
+                .into_iter()
+                .flatten()
+                .collect());
         }
         let (_found, mut reply) = self.run_applying_due(&MESSAGE_GET, queue, &keys).await?;
         let now_us = reply.number()?;
@@ -182,12 +199,33 @@ impl RedisStore {
             not_from.unwrap_or_default().into(),
             flag_if(listing.scope.claimed, "claimed"),
             flag_if(listing.scope.delayed, "delayed"),
+            flag_if(listing.order == Order::NewestFirst, "newest"),
         ];
         let (_page, mut reply) = self.run_applying_due(&MESSAGE_LIST, queue, &args).await?;
         let now_us = reply.number()?;
         let [delays, is_fair, is_last] = [reply.number()? == 1, reply.number()? == 1, reply.number()? == 1];
         let position = reply.number()?;
         Ok(EntryPage { now_us, delays, is_fair, is_last, position, entries: read_entries(reply)? })
+    }
+
+    /// Returns the messages of a page with their states. Without messages that have been deleted
+    /// since, and without those that the listing no longer includes, because they have been claimed.
+    /// Shortens the page if the claims of its messages are large.
+    async fn listed_with_states(
+        &self,
+        queue: &QueueId,
+        listing: &Listing,
+        page: &mut EntryPage,
+    ) -> Result<Vec<Option<Message>>, Error> {
+        let keys: Vec<Bytes> = page.entries.iter().map(|entry| Bytes::copy_from_slice(&entry.key)).collect();
+        let mut peeked = self.peek_some(queue, &keys).await?;
+        if peeked.examined < page.entries.len() {
+            page.entries.truncate(peeked.examined);
+            page.is_last = false;
+            page.position = page.entries.last().map_or(page.position, |last| key::rank_of(&last.key));
+        }
+        peeked.messages.retain(|peeked| listing.scope.claimed || !peeked.is_in_flight);
+        self.messages_of_peeked(queue, peeked.now_us, peeked.messages).await
     }
 
     /// Counts the messages of each shard, some shards per script. Each count is exact at the moment

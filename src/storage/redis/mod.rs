@@ -13,6 +13,7 @@ mod keys;
 mod maintenance;
 mod message_records;
 mod messages;
+mod peek;
 mod posts;
 mod projects;
 mod queues;

@@ -254,6 +254,7 @@ scripts! {
     MESSAGE_DELETE_MANY = "message_delete_many" [Queue Messages Ready InFlight Delayed Expirations Shards];
     MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed];
     MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards];
+    MESSAGE_PEEK = "message_peek" [Queue Ready InFlight Delayed Leases Claims];
     MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due];
     MESSAGE_POST = "message_post"
         [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];

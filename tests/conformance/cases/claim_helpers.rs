@@ -101,8 +101,8 @@ impl Subject {
         let mut feed: Vec<MessageId> = Vec::new();
         loop {
             let after = feed.last().map(|id| id.rank());
-            let listing =
-                Listing { after, limit, not_from: not_from.clone(), scope: Scope { claimed: true, delayed: false } };
+            let scope = Scope { claimed: true, delayed: false };
+            let listing = Listing { after, not_from: not_from.clone(), scope, ..Listing::first(limit) };
             let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
             assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
             if page.is_empty() {

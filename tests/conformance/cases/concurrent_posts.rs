@@ -24,6 +24,7 @@ impl Subject {
                 last_known_revision: request.last_known_revision,
                 client: &by,
                 messages: &request.messages,
+                trace: None,
                 idempotency: request.idempotency.as_ref().map(|idempotency| (idempotency, 600)),
             };
             async move { self.store().post_messages(&request.queue, &post).await }

@@ -13,8 +13,13 @@ impl Subject {
         let content = format!("{} messages", batch.len());
         let once = IdempotencyKey::new(key.as_bytes(), content.as_bytes()).expect("the key is legal");
         let revision = self.revision(queue).await;
-        let post =
-            Post { last_known_revision: revision, client: by, messages: batch, idempotency: Some((&once, KEPT_S)) };
+        let post = Post {
+            last_known_revision: revision,
+            client: by,
+            messages: batch,
+            trace: None,
+            idempotency: Some((&once, KEPT_S)),
+        };
         self.store().post_messages(queue, &post).await.expect("the store answers")
     }
 
@@ -95,7 +100,13 @@ pub(in crate::conformance) async fn a_post_that_stored_nothing_is_not_remembered
     subject.create(&queue).await;
     let once = IdempotencyKey::new(b"k", b"3 messages").expect("the key is legal");
     let (by, batch) = (client(1), messages(LONG_S, 3));
-    let post = Post { last_known_revision: stale, client: &by, messages: &batch, idempotency: Some((&once, KEPT_S)) };
+    let post = Post {
+        last_known_revision: stale,
+        client: &by,
+        messages: &batch,
+        trace: None,
+        idempotency: Some((&once, KEPT_S)),
+    };
     let posting = subject.store().post_messages(&queue, &post).await;
     assert!(matches!(posting, Ok(PostOutcome::Stale(Some(_)))), "{posting:?}");
 

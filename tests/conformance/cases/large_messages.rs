@@ -1,13 +1,14 @@
 //! Large messages: a response is limited in bytes, so it contains fewer messages, and none is lost.
 
-use sukkal::domain::{Body, NewClaim, NewMessage, QueueId, Term};
+use sukkal::domain::{Body, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
+use sukkal::storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of};
 
 const COUNT: usize = 12;
 const BYTES: usize = 200_000;
 
-async fn filled(subject: &Subject) -> (QueueId, Vec<sukkal::domain::MessageId>) {
+async fn filled(subject: &Subject) -> (QueueId, Vec<MessageId>) {
     let queue = subject.queue("q").await;
     let mut posted = Vec::new();
     for _ in 0..COUNT {
@@ -18,20 +19,32 @@ async fn filled(subject: &Subject) -> (QueueId, Vec<sukkal::domain::MessageId>) 
     (queue, posted)
 }
 
-pub(in crate::conformance) async fn pages_of_large_messages_are_short_and_complete(subject: &Subject) {
-    let (queue, posted) = filled(subject).await;
-
-    let mut read = Vec::new();
+/// Reads the feed page by page.
+async fn read_pages(subject: &Subject, queue: &QueueId, order: Order) -> Vec<MessageId> {
+    let mut read: Vec<MessageId> = Vec::new();
     loop {
-        let page = ids_of(&subject.list(&queue, read.last().copied(), COUNT).await);
+        let after = read.last().map(|id| id.rank());
+        let page = subject.page_of(queue, &Listing { after, order, ..Listing::first(COUNT) }).await;
+        let page = ids_of(&page.messages);
         assert!(page.len() * BYTES < 1 << 20, "{} large messages in a page", page.len());
         if page.is_empty() {
-            break;
+            return read;
         }
         read.extend(page);
     }
+}
 
-    assert_eq!(read, posted);
+pub(in crate::conformance) async fn pages_of_large_messages_are_short_and_complete(subject: &Subject) {
+    let (queue, posted) = filled(subject).await;
+
+    assert_eq!(read_pages(subject, &queue, Order::OldestFirst).await, posted);
+}
+
+pub(in crate::conformance) async fn pages_with_the_newest_first_are_short_and_complete(subject: &Subject) {
+    let (queue, mut posted) = filled(subject).await;
+
+    posted.reverse();
+    assert_eq!(read_pages(subject, &queue, Order::NewestFirst).await, posted);
 }
 
 pub(in crate::conformance) async fn pops_of_large_messages_are_short_and_lose_nothing(subject: &Subject) {

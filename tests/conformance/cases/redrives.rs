@@ -53,7 +53,7 @@ impl Subject {
     }
 
     /// Creates a redrive, runs it until it ends, and returns it.
-    async fn redrive(&self, queue: &QueueId, redrive: &Redrive) -> Task {
+    pub(in crate::conformance) async fn redrive(&self, queue: &QueueId, redrive: &Redrive) -> Task {
         let id = self.create_redrive(queue, redrive).await;
         run_redrive(self.store(), queue, id).await;
         self.task(queue, id).await

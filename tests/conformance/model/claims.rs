@@ -125,6 +125,11 @@ impl Run<'_> {
         }
     }
 
+    /// Returns the time at which a live claim expires, in seconds of the queue's clock.
+    pub(in crate::conformance) fn end_of_claim_s(&self, claim: ClaimId) -> i64 {
+        self.claims.iter().find(|expected| expected.id == claim).expect("it is live").expires_s()
+    }
+
     fn is_live(&self, claim: ClaimId) -> bool {
         self.claims.iter().any(|expected| expected.id == claim)
     }

@@ -8,6 +8,7 @@ mod claims;
 mod fairness;
 mod messages;
 mod operations;
+mod peeking;
 mod queue;
 mod redrive;
 mod time;
@@ -232,6 +233,7 @@ impl<'a> Run<'a> {
                 assert_eq!(ids_of(&page.messages), expected[..limit.min(expected.len())]);
                 assert_eq!(page.is_fair, self.is_fair());
             }
+            Operation::Peek(peek) => self.peek(peek).await,
             Operation::Maintain => self.subject.run_maintenance().await,
             Operation::Advance(ticks) => self.advance(ticks).await,
             Operation::Rewind(ticks) => self.rewind(ticks).await,

@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
+use sukkal::domain::{Order, Scope};
 
 /// Largest number of shards of a queue in the model.
 const SHARDS_MAX: u16 = 6;
@@ -27,6 +28,16 @@ pub(in crate::conformance) struct Batch {
     pub(in crate::conformance) ticks: u32,
     /// Delay of two of three messages, in ticks.
     pub(in crate::conformance) delay_ticks: Option<u32>,
+}
+
+/// A list in any order, with any filters, that shows the states of its messages.
+#[derive(Clone, Debug)]
+pub(in crate::conformance) struct Peek {
+    pub(in crate::conformance) after: Option<Index>,
+    pub(in crate::conformance) limit: usize,
+    pub(in crate::conformance) not_from: Option<u8>,
+    pub(in crate::conformance) scope: Scope,
+    pub(in crate::conformance) order: Order,
 }
 
 /// Messages that were ever posted are selected by an [`Index`] into all of them.
@@ -59,6 +70,7 @@ pub(in crate::conformance) enum Operation {
     Redrive(Option<u32>),
     ListWithClaimed(usize),
     ListWithDelayed(usize),
+    Peek(Peek),
     Maintain,
     Advance(u32),
     Rewind(u32),
@@ -104,6 +116,7 @@ pub(in crate::conformance) fn operation() -> impl Strategy<Value = Operation> {
         1 => option::of(1_u32..40).prop_map(O::Redrive),
         3 => (1_usize..80).prop_map(O::ListWithClaimed),
         2 => (1_usize..80).prop_map(O::ListWithDelayed),
+        6 => peek().prop_map(O::Peek),
         1 => Just(O::Maintain),
         3 => (1_u32..4).prop_map(O::Advance),
         1 => (1_u32..4).prop_map(O::Rewind),
@@ -117,6 +130,13 @@ pub(in crate::conformance) fn queue_settings() -> impl Strategy<Value = QueueSet
         3 => (2..=SHARDS_MAX).prop_flat_map(|shards| (Just(shards), option::of(1..=shards))),
     ];
     (any::<u8>(), sharding).prop_map(|(color, (shards, own))| QueueSettings { color, shards, own })
+}
+
+fn peek() -> impl Strategy<Value = Peek> {
+    let scope = any::<[bool; 2]>().prop_map(|[claimed, delayed]| Scope { claimed, delayed });
+    let order = prop_oneof![1 => Just(Order::OldestFirst), 2 => Just(Order::NewestFirst)];
+    (any::<Option<Index>>(), 1_usize..80, option::of(0_u8..3), scope, order)
+        .prop_map(|(after, limit, not_from, scope, order)| Peek { after, limit, not_from, scope, order })
 }
 
 fn batch() -> impl Strategy<Value = Batch> {

@@ -14,7 +14,7 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
     QueueName, Rank, Revision, Stats, Summary,
 };
-use sukkal::storage::{Driver, Error, Listing, Popped, Post, PostOutcome, QueueListing};
+use sukkal::storage::{Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.
@@ -167,7 +167,8 @@ impl Subject {
         client: &ClientId,
         messages: &[NewMessage],
     ) -> Result<PostOutcome, Error> {
-        self.store().post_messages(queue, &Post { last_known_revision, client, messages, idempotency: None }).await
+        let post = Post { last_known_revision, client, messages, trace: None, idempotency: None };
+        self.store().post_messages(queue, &post).await
     }
 
     /// Returns up to `limit` messages after the marker.
@@ -188,8 +189,14 @@ impl Subject {
         not_from: Option<ClientId>,
     ) -> Vec<Message> {
         let listing = Listing { after: after.map(MessageId::rank), not_from, ..Listing::first(limit) };
-        let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
-        assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
+        self.page_of(queue, &listing).await.messages
+    }
+
+    /// Returns the page that a listing selects.
+    pub(in crate::conformance) async fn page_of(&self, queue: &QueueId, listing: &Listing) -> Page {
+        let page = self.store().list_messages(queue, listing).await.expect(OK);
+        let (count, limit) = (page.messages.len(), listing.limit);
+        assert!(count <= limit, "{count} messages on a page of {limit}");
         page
     }
 
@@ -222,7 +229,7 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Vec<Message> {
-        self.store().get_messages(queue, ids).await.expect(OK)
+        self.store().get_messages(queue, ids, false).await.expect(OK)
     }
 
     /// Returns those of the ids that are found.

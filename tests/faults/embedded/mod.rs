@@ -45,7 +45,13 @@ async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[
     store
         .post_messages(
             queue,
-            &Post { last_known_revision: revision, client: &client(), messages: &messages, idempotency: None },
+            &Post {
+                last_known_revision: revision,
+                client: &client(),
+                messages: &messages,
+                trace: None,
+                idempotency: None,
+            },
         )
         .await
 }

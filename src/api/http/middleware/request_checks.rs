@@ -45,6 +45,8 @@ pub(in crate::api::http) struct RequestContext {
     pub(in crate::api::http) client: Client,
     /// The queue.
     pub(in crate::api::http) queue: Option<QueueId>,
+    /// Whether the request uses a pre-signed URL.
+    pub(in crate::api::http) is_signed: bool,
 }
 
 /// Calls the handler of a request that meets [`Requirement::Caller`].
@@ -108,7 +110,7 @@ fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok(Checked { context: RequestContext { client, queue }, warning, handled_uri })
+    Ok(Checked { context: RequestContext { client, queue, is_signed: carrier.is_some() }, warning, handled_uri })
 }
 
 /// Returns whether a request reads the messages of a queue.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::domain::{MessageId, QueueId, TaskState};
+use crate::domain::{MessageId, Order, QueueId, TaskState};
 use crate::storage::embedded::check::findings::Findings;
 use crate::storage::embedded::check::shards::ShardTotals;
 use crate::storage::embedded::engine::error::damaged;
@@ -38,7 +38,7 @@ impl<T: Table> View<T> {
         };
         let mut shards = ShardTotals::default();
         let mut last_rank = 0;
-        let mut entries = Merged::new(self.all_located(number)?)?;
+        let mut entries = Merged::new(self.all_located(number)?, Order::OldestFirst)?;
         for entry in self.all_of(number, Part::Message)? {
             let (key, record) = entry?;
             let key: Key = key.as_slice().try_into().map_err(|_| damaged("a message's key"))?;

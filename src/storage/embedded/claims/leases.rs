@@ -100,10 +100,11 @@ impl WriteTransaction<'_> {
         delay_s: u32,
         now_us: u64,
     ) -> Result<(), Error> {
-        let lease = Lease::Returned(*located.key());
-        self.put_entry(number, &Located { entry: Entry { claim: None, ..located.entry }, ..*located })?;
+        let returned_until_us = now_us + u64::from(delay_s) * 1_000_000;
+        let entry = Entry { claim: None, returned_until_us, ..located.entry };
+        self.put_entry(number, &Located { entry, ..*located })?;
         self.notify(number, 0);
-        self.put_lease(number, now_us + u64::from(delay_s) * 1_000_000, lease)
+        self.put_lease(number, returned_until_us, Lease::Returned(*located.key()))
     }
 
     /// Ends a lease, and makes the messages that it still holds available. Returns their number.

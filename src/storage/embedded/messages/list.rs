@@ -2,10 +2,11 @@
 
 use tokio::task::yield_now;
 
-use crate::domain::{ClientId, QueueId, Rank};
+use crate::domain::{ClientId, Order, QueueId, Rank};
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::located::Merged;
+use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::read::View;
@@ -23,7 +24,7 @@ pub(crate) async fn list_messages(store: &EmbeddedStore, queue: &QueueId, listin
             // In a queue that no longer delays messages, the delayed ones that are left are not
             // listed.
             let delayed = step.scope.delayed && row.policy.delays;
-            let (page, last) = view.list_messages(&of, row.number, &step, delayed, now_us)?;
+            let (page, last) = view.list_messages(&of, (row.number, state), &step, delayed, now_us)?;
             Ok((Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page }, last))
         });
         let Some((page, examined_to)) = page.await? else {
@@ -43,18 +44,21 @@ impl<T: Table> View<T> {
     pub(crate) fn list_messages(
         &self,
         queue: &QueueId,
-        number: u64,
+        (number, state): (u64, &QueueState),
         listing: &Listing,
         delayed: bool,
         now_us: u64,
     ) -> Result<(Page, Option<Rank>), Error> {
         let not_from = listing.not_from.as_ref().map(ClientId::poster);
-        let from = listing.after.map_or(0, |after| after.micros() + 1);
+        let entries = |set| match listing.order {
+            Order::OldestFirst => self.entries(number, set, listing.after.map_or(0, |after| after.micros() + 1)),
+            Order::NewestFirst => self.entries_before(number, set, listing.after.map(Rank::micros)),
+        };
         let scope = [(Part::Ready, true), (Part::InFlight, listing.scope.claimed), (Part::Delayed, delayed)];
         let wanted = scope.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(set, _)| set);
         let (mut listed, mut budget, mut is_last, mut examined_to) =
             (Vec::new(), RecordBudget::default(), true, listing.after);
-        let feed = Merged::new(wanted.map(|set| self.entries(number, set, from)).collect::<Result<_, _>>()?)?;
+        let feed = Merged::new(wanted.map(entries).collect::<Result<_, _>>()?, listing.order)?;
         for (examined, located) in feed.enumerate() {
             let located = located?;
             if listed.len() == listing.limit || examined >= EXAMINED_PER_STEP.max(listing.limit) {
@@ -62,8 +66,8 @@ impl<T: Table> View<T> {
                 break;
             }
             if not_from != Some(located.entry.poster) {
-                // A message that does not fit starts the next page. No later message may come
-                // before it.
+                // A message that does not fit starts the next page. No message that follows it may
+                // come before it.
                 if !budget.try_add(&located) {
                     is_last = false;
                     break;
@@ -72,7 +76,11 @@ impl<T: Table> View<T> {
             }
             examined_to = Rank::new(rank_of(located.key()));
         }
-        let messages = self.messages(queue, number, listed, now_us)?;
+        let messages = if listing.with_states {
+            self.messages_with_states(queue, number, state, &listed, now_us)?
+        } else {
+            self.messages(queue, number, listed, now_us)?
+        };
         Ok((Page { messages, delays: delayed, is_fair: false, is_last, reached: None }, examined_to))
     }
 }

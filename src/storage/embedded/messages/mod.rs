@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::domain::{ClaimId, Message, MessageId, QueueId, Stats, Taken};
 use crate::storage::embedded::rows::keys::own_keys;
+use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::{DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
@@ -13,6 +14,7 @@ pub(super) mod list;
 mod pop;
 mod post;
 pub(super) mod ranks;
+mod states;
 mod stats;
 mod stored;
 pub(super) mod summary;
@@ -27,12 +29,16 @@ impl MessageStore for EmbeddedStore {
         list::list_messages(self, queue, listing).await
     }
 
-    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+    async fn get_messages(&self, queue: &QueueId, ids: &[MessageId], with_states: bool) -> Result<Vec<Message>, Error> {
         let (of, keys) = (queue.clone(), own_keys(queue, ids));
         let messages = self.read_up_to_date(queue, move |view, number, now_us| {
             let state = view.stored_state(number)?;
             let located = keys.iter().map(|key| view.located(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
-            view.messages(&of, number, located.into_iter().flatten(), now_us)
+            let located: Vec<Located> = located.into_iter().flatten().collect();
+            if with_states {
+                return view.messages_with_states(&of, number, &state, &located, now_us);
+            }
+            view.messages(&of, number, located, now_us)
         });
         Ok(messages.await?.unwrap_or_default())
     }

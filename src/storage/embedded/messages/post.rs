@@ -60,7 +60,7 @@ pub(crate) async fn post_messages(
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>) -> Self {
         let messages = post.messages.iter().map(|message| {
-            let record = record::new(message);
+            let record = record::new(message, post.trace);
             NewMessage {
                 nonce: nonce_bytes(Nonce::random()),
                 delay_s: message.delay_s,

@@ -1,6 +1,6 @@
 //! Counts the messages of a queue, in total and by shard.
 
-use crate::domain::{Details, Holding, QueueId, Shard, Stats};
+use crate::domain::{Details, Holding, Order, QueueId, Shard, Stats};
 use crate::storage::Error;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys::Part;
@@ -21,8 +21,8 @@ pub(crate) async fn get_stats(store: &EmbeddedStore, queue: &QueueId, detailed: 
         Ok(Stats {
             total: state.total,
             claimed: state.in_flight,
-            oldest: show(view.first(number)?)?,
-            newest: show(view.last(number)?)?,
+            oldest: show(view.first_in(number, Order::OldestFirst)?)?,
+            newest: show(view.first_in(number, Order::NewestFirst)?)?,
             details: detailed.then(|| view.details(row, state, now_us)).transpose()?,
         })
     });
@@ -55,16 +55,9 @@ impl<T: Table> View<T> {
         Ok(details)
     }
 
-    /// Returns the first message of all three sets.
-    fn first(&self, number: u64) -> Result<Option<Located>, Error> {
-        Merged::new(self.all_located(number)?)?.next().transpose()
-    }
-
-    /// Returns the last message of all three sets.
-    fn last(&self, number: u64) -> Result<Option<Located>, Error> {
-        let lasts = self.all_located(number)?.into_iter().filter_map(|mut entries| entries.next_back());
-        let lasts = lasts.collect::<Result<Vec<_>, _>>()?;
-        Ok(lasts.into_iter().max_by_key(|located| *located.key()))
+    /// Returns the first message of all three sets in this order.
+    fn first_in(&self, number: u64, order: Order) -> Result<Option<Located>, Error> {
+        Merged::new(self.all_located(number)?, order)?.next().transpose()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redb::{AccessGuard, StorageError};
 
-use crate::domain::Message;
+use crate::domain::{Message, Order};
 use crate::storage::Error;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Slice;
@@ -92,6 +92,14 @@ impl<'a> Entries<'a> {
         Self { set, range }
     }
 
+    /// Returns the next message in this order.
+    fn next_in(&mut self, order: Order) -> Option<Result<Located, Error>> {
+        match order {
+            Order::OldestFirst => self.next(),
+            Order::NewestFirst => self.next_back(),
+        }
+    }
+
     fn read(set: Part, entry: EngineRow<'_>) -> Result<Located, Error> {
         let (key, entry) = entry?;
         let key = keys::rest(key.value()).try_into().map_err(|_| damaged("a message's key"))?;
@@ -113,16 +121,17 @@ impl DoubleEndedIterator for Entries<'_> {
     }
 }
 
-/// Iterates over several sets together, in the order of ranks.
+/// Iterates over several sets together, in the order of ranks or in the opposite order.
 pub(crate) struct Merged<'a> {
     sets: Vec<Entries<'a>>,
     heads: Vec<Option<Located>>,
+    order: Order,
 }
 
 impl<'a> Merged<'a> {
-    pub(crate) fn new(mut sets: Vec<Entries<'a>>) -> Result<Self, Error> {
-        let heads = sets.iter_mut().map(|entries| entries.next().transpose()).collect::<Result<_, _>>()?;
-        Ok(Self { sets, heads })
+    pub(crate) fn new(mut sets: Vec<Entries<'a>>, order: Order) -> Result<Self, Error> {
+        let heads = sets.iter_mut().map(|entries| entries.next_in(order).transpose()).collect::<Result<_, _>>()?;
+        Ok(Self { sets, heads, order })
     }
 }
 
@@ -130,10 +139,12 @@ impl Iterator for Merged<'_> {
     type Item = Result<Located, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let heads = self.heads.iter().enumerate();
-        let (first, located) =
-            heads.filter_map(|(at, head)| head.map(|head| (at, head))).min_by_key(|(_, head)| head.entry.key)?;
-        match self.sets[first].next().transpose() {
+        let heads = self.heads.iter().enumerate().filter_map(|(at, head)| head.map(|head| (at, head)));
+        let (first, located) = match self.order {
+            Order::OldestFirst => heads.min_by_key(|(_, head)| head.entry.key),
+            Order::NewestFirst => heads.max_by_key(|(_, head)| head.entry.key),
+        }?;
+        match self.sets[first].next_in(self.order).transpose() {
             Ok(next) => self.heads[first] = next,
             Err(error) => return Some(Err(error)),
         }

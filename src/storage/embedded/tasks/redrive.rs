@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::domain::message::Nonce;
-use crate::domain::{MessageId, QueueId, QueueName, TaskId, TaskState};
+use crate::domain::{MessageId, Order, QueueId, QueueName, TaskId, TaskState};
 use crate::storage::embedded::engine::clock::end_s;
 use crate::storage::embedded::messages::ranks::NewRecord;
 use crate::storage::embedded::rows::keys::Part;
@@ -110,7 +110,7 @@ impl WriteTransaction<'_> {
         let (most, mut budget) = (batch_size(task), RecordBudget::default());
         let mut batch = Batch { messages: Vec::new(), skipped: 0, cursor: task.cursor };
         let sets = [Part::Ready, Part::InFlight].map(|set| self.view.entries(number, set, task.cursor + 1));
-        let feed = Merged::new(sets.into_iter().collect::<Result<_, _>>()?)?;
+        let feed = Merged::new(sets.into_iter().collect::<Result<_, _>>()?, Order::OldestFirst)?;
         for located in feed.take(EXAMINED_PER_STEP) {
             let located = located?;
             let rank = rank_of(located.key());

@@ -31,7 +31,8 @@ async fn a_list_works_in_steps_and_reads_only_the_records_of_its_page() {
     let step = store.read_up_to_date(&queue, move |view, number, now_us| {
         let ranks = view.entries(number, Part::Ready, 0)?.map(|located| located.map(|one| rank_of(one.key())));
         let last = ranks.take(EXAMINED_PER_STEP).last().transpose()?;
-        Ok((view.list_messages(&of, number, &first, false, now_us)?, last.and_then(Rank::new)))
+        let state = view.stored_state(number)?;
+        Ok((view.list_messages(&of, (number, &state), &first, false, now_us)?, last.and_then(Rank::new)))
     });
     let ((page, examined_to), last) = step.await.unwrap().unwrap();
     assert_eq!((page.messages.len(), page.is_last, examined_to), (0, false, last));

@@ -35,7 +35,8 @@ pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, b
     let revision = store.get_queue(queue).await.unwrap().unwrap().revision;
     let body = Body::from_msgpack(rmp_serde::to_vec(&"x".repeat(bytes)).unwrap().into());
     let messages = vec![NewMessage { ttl_s: 300, delay_s: 0, body, assignment: None }; count];
-    let post = Post { last_known_revision: revision, client: &poster(), messages: &messages, idempotency: None };
+    let post =
+        Post { last_known_revision: revision, client: &poster(), messages: &messages, trace: None, idempotency: None };
     store.post_messages(queue, &post).await.unwrap();
 }
 
@@ -50,8 +51,13 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
     let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
     let message = NewMessage { ttl_s: 60, delay_s: 0, body, assignment: Some(assignment) };
     let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
-    let post =
-        Post { last_known_revision: revision, client: &client, messages: &vec![message; posted], idempotency: None };
+    let post = Post {
+        last_known_revision: revision,
+        client: &client,
+        messages: &vec![message; posted],
+        trace: None,
+        idempotency: None,
+    };
     store.post_messages(&queue, &post).await.unwrap();
     let claim = NewClaim {
         limit: 1,

@@ -93,6 +93,14 @@ impl<T: Table> View<T> {
         Ok(Entries::new(set, range))
     }
 
+    /// Returns the messages of a set before a rank; all of them without one.
+    pub(crate) fn entries_before(&self, number: u64, set: Part, rank: Option<u64>) -> Result<Entries<'_>, Error> {
+        let of = keys::part_prefix(number, set);
+        let to =
+            rank.map_or_else(|| keys::prefix_end(&of), |rank| keys::message(number, set, &key(rank, [0; 5])).into());
+        Ok(Entries::new(set, self.contents.range::<&[u8]>(&*of..&*to)?))
+    }
+
     /// Returns the messages of each of the three sets.
     pub(crate) fn all_located(&self, number: u64) -> Result<Vec<Entries<'_>>, Error> {
         SETS.into_iter().map(|set| self.entries(number, set, 0)).collect()

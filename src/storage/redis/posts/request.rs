@@ -86,7 +86,7 @@ impl Request {
         let (mut records, mut tenants) = (Vec::with_capacity(count), TenantTable::default());
         let nonces: Vec<Nonce> = post.messages.iter().map(|_| Nonce::random()).collect();
         for (message, nonce) in post.messages.iter().zip(&nonces) {
-            let record = record::new(message);
+            let record = record::new(message, post.trace);
             message_fields.extend_from_slice(&nonce_bytes(*nonce));
             message_fields.extend_from_slice(&Entry::poster_and_size(poster, SizeClass::of(record.len())));
             message_fields.extend_from_slice(&message.ttl_s.to_be_bytes());

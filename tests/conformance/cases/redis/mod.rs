@@ -7,3 +7,4 @@ mod dead_letters;
 mod keys;
 mod maintenance;
 mod registrations;
+mod states;

@@ -1,0 +1,135 @@
+//! `include_state` (an extension): shows whether a message is available, claimed or delayed.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::signed_urls::{sign, signing_project};
+use super::{
+    INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, refused, send, text,
+};
+use crate::support::sukkal::CLIENT;
+
+const PATH: &str = "/v2/queues/q/messages";
+/// Maximum duration of a test, in seconds.
+const TEST_S: i64 = 60;
+
+const KEYS: [&str; 10] =
+    ["id", "href", "ttl", "age", "body", "state", "claim_id", "client_id", "claim_count", "available_at"];
+
+/// Returns the messages of a list that includes all of them.
+async fn listed(api: &Project, query: &str) -> Vec<Value> {
+    let path = format!("{PATH}?echo=true&include_claimed=true&include_delayed=true&include_state=true{query}");
+    let mut page = answered(api.get(&path), 200).await.json();
+    page["messages"].as_array_mut().unwrap().drain(..).collect()
+}
+
+/// Asserts that a time is this number of seconds from now.
+fn assert_in_seconds(time: &Value, seconds: i64) {
+    assert!(text(time).ends_with('Z') && text(time).len() == "2026-11-22T12:00:00Z".len(), "{time}");
+    let time = OffsetDateTime::parse(text(time), &Rfc3339).unwrap().unix_timestamp();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let ahead = time - i64::try_from(now).unwrap();
+    assert!((seconds - TEST_S..=seconds + 1).contains(&ahead), "{ahead} s ahead instead of {seconds}");
+}
+
+#[tokio::test]
+async fn every_state_is_shown_with_what_applies_to_it() {
+    let api = new_project();
+    api.create("q", &json!({"_enable_message_delay": true, "_max_claim_count": 5, "_dead_letter_queue": "dlq"})).await;
+    let messages = json!([{"body": "returned"}, {"body": "claimed"}, {"body": "free"}, {"body": "late", "delay": 600}]);
+    let ids = api.post_messages("q", &messages).await;
+    let body = json!({"ttl": 300, "grace": 60});
+    let claim = answered(api.client(OTHER_CLIENT).post("/v2/queues/q/claims?limit=2", &body), 201).await;
+    let claim = claim.header("location").unwrap();
+    answered(api.delete(&format!("{claim}/messages/{}?delay=100", ids[0])), 204).await;
+    let claim_id = claim.rsplit('/').next().unwrap();
+
+    let [returned, claimed, free, late] = &listed(&api, "").await[..] else { panic!("not four messages") };
+
+    assert_eq!(claimed.as_object().unwrap().keys().collect::<Vec<_>>(), KEYS);
+    let shown =
+        |message: &Value| ["body", "state", "claim_id", "client_id", "claim_count"].map(|key| message[key].clone());
+    let none = Value::Null;
+    assert_eq!(shown(returned), [json!("returned"), json!("delayed"), none.clone(), none.clone(), json!(1)]);
+    assert_eq!(shown(claimed), [json!("claimed"), json!("claimed"), json!(claim_id), json!(OTHER_CLIENT), json!(1)]);
+    assert_eq!(shown(free), [json!("free"), json!("available"), none.clone(), none.clone(), json!(0)]);
+    assert_eq!(shown(late), [json!("late"), json!("delayed"), none.clone(), none.clone(), json!(0)]);
+    assert_in_seconds(&returned["available_at"], 100);
+    assert_in_seconds(&claimed["available_at"], 300);
+    assert_in_seconds(&late["available_at"], 600);
+    assert_eq!(free["available_at"], none);
+}
+
+#[tokio::test]
+async fn lists_and_gets_show_the_same_states_on_request() {
+    let api = new_project();
+    let ids = api.post_bodies("q", &[json!(0), json!(1)]).await;
+    api.claim(1).await;
+    let without_age = |mut message: Value| {
+        message["age"] = Value::Null;
+        message
+    };
+    let expected: Vec<Value> = listed(&api, "").await.into_iter().map(without_age).collect();
+    assert_eq!(pick(&expected.clone().into(), "client_id"), [json!(CLIENT), Value::Null]);
+
+    let path = format!("{PATH}?ids={},{}&include_state=true", ids[0], ids[1]);
+    let mut some = answered(api.get(&path), 200).await.json();
+    let some: Vec<Value> = some["messages"].as_array_mut().unwrap().drain(..).map(without_age).collect();
+    assert_eq!(some, expected);
+    for (id, expected) in ids.iter().zip(&expected) {
+        let one = answered(api.get(&format!("{PATH}/{id}?include_state=true")), 200).await.json();
+        assert_eq!(without_age(one), *expected);
+        let plain = answered(api.get(&format!("{PATH}/{id}?include_state=false")), 200).await.json();
+        assert_eq!(plain.as_object().unwrap().keys().collect::<Vec<_>>(), KEYS[..5]);
+    }
+    refused(api.get(&format!("{PATH}?include_state=perhaps")), 400, INVALID_PARAMETER).await;
+}
+
+#[tokio::test]
+async fn the_links_of_a_list_keep_include_state() {
+    let api = new_project();
+    let ids = api.post_bodies("q", &[json!(0), json!(1)]).await;
+
+    let page = answered(api.get(&format!("{PATH}?echo=true&limit=1&include_state=yes")), 200).await.json();
+
+    let query = "limit=1&echo=true&include_delayed=true&include_state=true";
+    assert_eq!(page["links"][0]["href"], format!("{PATH}?{query}&marker={}", ids[0]));
+    let waited = answered(api.get(&format!("{PATH}?echo=true&wait=1&include_state=true")), 200).await.json();
+    assert_eq!(pick(&waited["messages"], "state"), ["available", "available"]);
+}
+
+#[tokio::test]
+async fn an_event_stream_has_no_states() {
+    let api = new_project();
+    let stream = api.get(&format!("{PATH}?include_state=true")).header("Accept", "text/event-stream");
+
+    let description = refused(stream, 400, INVALID_REQUEST).await;
+
+    assert!(description.contains("\"include_state\" is not possible in an event stream"), "{description}");
+}
+
+/// A claim id allows its holder to delete messages.
+#[tokio::test]
+async fn a_pre_signed_url_does_not_show_states() {
+    let api = signing_project();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    api.claim(1).await;
+    let url = sign(PATH, "GET", &api.id, "2099-01-01T00:00:00");
+
+    for query in [
+        "?include_state=true&include_claimed=true".to_owned(),
+        format!("?ids={id}&include_state=true"),
+        format!("/{id}?include_state=1"),
+    ] {
+        let answer = send(url.get(&api, &format!("{PATH}{query}"))).await;
+        let description = answer.refusal(400, INVALID_REQUEST);
+        assert_eq!(
+            description,
+            "\"include_state\" is not allowed with a pre-signed URL, because it shows other clients and their claims"
+        );
+    }
+    answered(url.get(&api, &format!("{PATH}?include_state=false")), 200).await;
+}
