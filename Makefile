@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium wrk rabbitmq shell-tools components
+.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium operations wrk rabbitmq shell-tools components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -47,7 +47,7 @@ lint: components
 	cargo clippy --all-targets --quiet -- -D warnings
 	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
 
-unit: redis python node chromium shell-tools
+unit: redis python node chromium operations shell-tools
 	@mkdir -p target
 	cargo test $(TEST_FEATURES) | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
@@ -107,6 +107,10 @@ node:
 
 chromium:
 	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
+
+# The programs with which tests try the files in ops/ and the commands of the runbook.
+operations:
+	@command -v promtool > /dev/null && command -v nginx > /dev/null && command -v haproxy > /dev/null && command -v systemd-analyze > /dev/null && command -v curl > /dev/null && command -v jq > /dev/null && command -v openssl > /dev/null || { $(INSTALL) prometheus nginx haproxy systemd curl jq openssl; }
 
 # What the transcripts of the command line use: jq for JSON, groff for the manual, openssl for TLS.
 shell-tools:

@@ -2,8 +2,8 @@
 --
 -- ARGV  1 message key    2 claim id, or empty    3 'malformed' if the client gave something that is
 --       not a claim id, else empty
--- Returns {'due'} if due changes must be applied first; {'done'} if the message is deleted or did
---       not exist. With nothing deleted it returns:
+-- Returns {'due'} if due changes must be applied first; {'done', 1} if the message is deleted, and
+--       {'done', 0} if it did not exist. With nothing deleted it also returns:
 --   {'claimed'} if the message is claimed and no claim was given;
 --   {'unclaimed'} if a claim was given and the message is not claimed;
 --   {'claimed_by_other'} if the message is under another claim;
@@ -16,7 +16,7 @@ if load_queue() then
 end
 local entry, set = find_entry(key, {in_flight, ready, delayed})
 if not entry then
-  return {'done'}
+  return {'done', 0}
 end
 local holding_claim = set == in_flight and claim_in(entry) or NO_CLAIM
 if malformed then
@@ -30,4 +30,4 @@ elseif claim ~= '' and claim ~= holding_claim then
 end
 remove_messages(set, {entry})
 remove_empty_blocks(1)
-return {'done'}
+return {'done', 1}

@@ -4,7 +4,7 @@
 --       is needed
 --       then the claim ids, then the message keys
 -- Returns {'due'} if due changes must be applied first; {'unclaimed'}, with nothing deleted, if a
---       message is under none of the claims; otherwise {'done'}.
+--       message is under none of the claims; otherwise {'done', number of messages deleted}.
 assert(#ARGV >= 2, 'message_delete_many: 2 arguments or more')
 local claim_count = tonumber(ARGV[1])
 
@@ -31,4 +31,4 @@ end
 if count > 0 then
   remove_empty_blocks(count)
 end
-return {'done'}
+return {'done', count}

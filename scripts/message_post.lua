@@ -17,6 +17,8 @@
 -- Returns one outcome for each part. Its first byte is one of these:
 --   RANKS_POSTED, then the key of the first message; the others have the ranks that follow;
 --   KEYS_POSTED, then the keys of all messages;
+--   KEYS_REPEATED, then the keys of all messages, which an earlier request with the same
+--   idempotency key has posted;
 --   STALE, then the queue's revision (8 bytes) and metadata, or nothing if the queue does not
 --   exist: the revision is not the one that the requests were made for;
 --   OTHER_CONTENT: the idempotency key was used with other content before;
@@ -41,6 +43,7 @@ local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
 local RANKS_POSTED = 'r'
 local KEYS_POSTED = 'p'
+local KEYS_REPEATED = 'k'
 local STALE = 's'
 local OTHER_CONTENT = 'o'
 local DUE_FIRST = 'u'
@@ -56,7 +59,7 @@ local function repeated_outcome(part)
   if kept and string.sub(kept, 1, #part.digest) ~= part.digest then
     return OTHER_CONTENT
   end
-  return kept and KEYS_POSTED .. string.sub(kept, #part.digest + 1)
+  return kept and KEYS_REPEATED .. string.sub(kept, #part.digest + 1)
 end
 
 -- Returns the outcome of a part whose queue has changed since the request was made, or nil.
@@ -161,7 +164,7 @@ local function post_to(first_key, parts)
       outcomes[part.number] = OTHER_CONTENT
     elseif part.name or part.has_delays then
       local posted = table.concat(keys, '', original.from, original.from + original.count - 1)
-      outcomes[part.number] = KEYS_POSTED .. posted
+      outcomes[part.number] = (part == original and KEYS_POSTED or KEYS_REPEATED) .. posted
       if part.name and part == original then
         store_outcome(part.name, part.digest .. posted, part.lifetime_s)
       end

@@ -3,7 +3,8 @@
 -- outcomes, and releases delayed messages.
 --
 -- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
---       number of dead letters to forward; id of a task that no process works on, or empty}.
+--       number of dead letters to forward; id of a task that no process works on, or empty;
+--       number of expired messages removed}.
 local LEASES_MAX = 100
 local BLOCKS_MAX = 16
 local ENTRIES_MAX = 250
@@ -11,6 +12,7 @@ local ENTRIES_MAX = 250
 local VISITED = '>I8I4'
 -- A second in which no message expires.
 local NEVER = 4294967295
+local expired_count = 0
 
 -- Ends expired claims and delays of returned messages, and makes the messages that they still hold
 -- available again. Returns whether there may be more.
@@ -66,7 +68,7 @@ local function visit_ranks(first, last, now_s)
       last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
     end
   end
-  local examined, earliest, expired_count = 0, NEVER, 0
+  local examined, earliest = 0, NEVER
   for i, set in ipairs({ready, in_flight, delayed}) do
     local expired = {}
     for _, entry in ipairs(found[i]) do
@@ -83,9 +85,6 @@ local function visit_ranks(first, last, now_s)
     end
     remove_messages(set, expired)
     expired_count = expired_count + #expired
-  end
-  if expired_count > 0 then
-    redis.call('HINCRBY', queue, 'te', expired_count)
   end
   return last_visited, earliest, examined
 end
@@ -195,12 +194,15 @@ if not revision then
   if outbox_length == 0 then
     redis.call('ZREM', due, hash_tag())
   end
-  return {'absent', outbox_length, ''}
+  return {'absent', outbox_length, '', 0}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
 redis.call('HDEL', queue, 'd')
 local more_leases, more_expired = expire_leases(), expire_messages()
+if expired_count > 0 then
+  redis.call('HINCRBY', queue, 'te', expired_count)
+end
 local more_released = release_due()
 local more_outcomes = remove_expired_outcomes()
 if fairness_packed and not fairness() then
@@ -209,4 +211,4 @@ end
 local has_more = more_leases or more_expired or more_released
 local lease_ends_at, abandoned_task = first_task_lease()
 schedule_next(outbox_length, lease_ends_at, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length, abandoned_task}
+return {has_more and 'again' or 'done', outbox_length, abandoned_task, expired_count}

@@ -25,11 +25,13 @@ use crate::broker::{Broker, Cipher};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
-use crate::metrics::Metrics;
+use crate::metrics::{LiveCount, Metrics};
+use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use crate::storage::redis::RedisStore;
 use crate::storage::{self, Driver, Schedule, StoreUri};
+use crate::telemetry::Tracer;
 
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
@@ -88,8 +90,15 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
     let metrics = Arc::new(Metrics::new());
-    let broker = Broker::new(store, config.transport.limits.clone(), cipher, metrics.clone());
-    http::service(broker, settings, metrics)
+    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
+    let broker = Broker::with_monitored_queues(store, limits, cipher, metrics.clone(), queues);
+    http::service(broker, settings, metrics, tracer(config))
+}
+
+/// Starts to send traces if the operator has named a collector.
+fn tracer(config: &Config) -> Option<Tracer> {
+    let endpoint = config.telemetry.otlp_endpoint.as_deref()?;
+    Tracer::start(endpoint).inspect_err(|error| warn!(%error, "cannot send traces")).ok()
 }
 
 /// Returns how client connections are served. Raises the limit on open files, which bounds their
@@ -175,10 +184,10 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     let store = open(config)?;
     let service = service(config, store.clone());
-    let broker = service.broker.clone();
+    let (broker, tracer) = (service.broker.clone(), service.tracer.clone());
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
-    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config)));
+    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
     let limits = server_limits(config);
     let operations = match operations {
         Some(listener) => {
@@ -186,7 +195,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
             let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
             let router = http::operations_router(service.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                http::serve(listener, router, limits, std::future::pending()).await.await;
+                http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
             })))
         }
         None => None,
@@ -201,9 +210,12 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
                 let _no_receiver = refuse.send(reason);
             }
         }
+        service_manager::notify(service_manager::STOPPING);
         stopping.stop_waiting();
     };
-    let unfinished = http::serve(listener, http::router(service), limits, stop).await;
+    service_manager::notify(service_manager::READY);
+    let connections = service.metrics.connections();
+    let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {
         unfinished.await;
@@ -211,6 +223,9 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
         warn!("some requests did not finish before the drain timeout");
+    }
+    if let Some(tracer) = tracer {
+        tracer.stop().await;
     }
     janitor.abort();
     drop(operations);

@@ -13,4 +13,6 @@ pub mod domain;
 pub mod janitor;
 pub mod metrics;
 pub mod request_id;
+pub mod service_manager;
 pub mod storage;
+pub mod telemetry;

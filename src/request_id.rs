@@ -1,7 +1,8 @@
-//! The id of the request that a task works for. Everything that the task logs carries it.
+//! The id of the request that a task works for, and the request's span if it is traced. Everything
+//! that the task logs carries the id.
 //!
-//! A span of `tracing` would do the same, but it is formatted for each request, and most requests
-//! log nothing.
+//! A span of `tracing` would do the same as the id, but it is formatted for each request, and most
+//! requests log nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -10,10 +11,19 @@ use tokio::task_local;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use crate::telemetry::Span;
+
 const PREFIX: &str = "req-";
 
 task_local! {
-    static CURRENT: RequestId;
+    static CURRENT: CurrentRequest;
+}
+
+/// The request that a task works for.
+#[derive(Clone)]
+struct CurrentRequest {
+    id: RequestId,
+    span: Option<Span>,
 }
 
 /// The id of a request: `req-` and a random UUID, as in the APIs of `OpenStack`.
@@ -34,12 +44,12 @@ impl RequestId {
     /// Returns the id of the request that the current task works for, if there is one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        CURRENT.try_get().ok()
+        CURRENT.try_with(|request| request.id).ok()
     }
 
-    /// Runs `work` as part of the request.
-    pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
-        CURRENT.scope(self, work)
+    /// Runs `work` as part of the request, which has this span if it is traced.
+    pub fn scope<F: Future>(self, span: Option<Span>, work: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(CurrentRequest { id: self, span }, work)
     }
 
     /// Returns the id in ASCII.
@@ -61,10 +71,16 @@ impl fmt::Debug for RequestId {
     }
 }
 
+/// Returns what `read` returns for the span of the request that the current task works for. Returns
+/// `None` if the request is not traced.
+pub fn with_current_span<T>(read: impl FnOnce(&Span) -> T) -> Option<T> {
+    CURRENT.try_with(|request| request.span.as_ref().map(read)).ok().flatten()
+}
+
 /// Runs `work` as part of the request that the current task works for, if there is one.
 pub async fn in_current_request<F: Future>(work: F) -> F::Output {
-    match RequestId::current() {
-        Some(id) => id.scope(work).await,
-        None => work.await,
+    match CURRENT.try_get() {
+        Ok(request) => CURRENT.scope(request, work).await,
+        Err(_) => work.await,
     }
 }

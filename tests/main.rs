@@ -15,6 +15,7 @@ mod faults;
 mod feed_order;
 mod fence_recipes;
 mod http;
+mod operations;
 mod resharding;
 mod tidy;
 mod wake_ups;

@@ -8,12 +8,15 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Error;
 use crate::auth::{Caller, Client};
 use crate::domain::{ProjectId, QueueId};
+use crate::metrics::Metrics;
+use crate::request_id::with_current_span;
 use crate::storage::{self, Driver, Permit, Watch};
+use crate::telemetry::{Part, Span};
 
 /// An operation that a caller asks for, with the name of its policy in Zaqar where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,24 +112,38 @@ pub(super) enum Resource {
 }
 
 /// The store, which callers reach after their action is authorized.
-pub(super) struct GuardedStore {
+pub(super) struct GuardedStore(Arc<Guarded>);
+
+/// The store and what every access to it needs.
+struct Guarded {
     driver: Arc<dyn Driver>,
     admission_wait_max: Duration,
+    metrics: Arc<Metrics>,
 }
 
 /// The store for one authorized action.
 #[derive(Clone)]
 pub(super) struct Access {
-    driver: Arc<dyn Driver>,
+    guarded: Arc<Guarded>,
     resource: Resource,
-    admission_wait_max: Duration,
     is_background: bool,
+    /// The span of the action, if the request is traced. It lasts until the action is done with the
+    /// store.
+    span: Option<Span>,
 }
 
 /// The store for one admitted operation, which is in flight for as long as this exists.
 pub(super) struct AdmittedStore {
-    driver: Arc<dyn Driver>,
-    _permit: Option<Permit>,
+    guarded: Arc<Guarded>,
+    in_flight: Option<InFlight>,
+    /// The span of the operation, if the request is traced.
+    _span: Option<Span>,
+}
+
+/// An operation of a request that is in flight.
+struct InFlight {
+    _permit: Permit,
+    began: Instant,
 }
 
 impl From<&QueueId> for Resource {
@@ -142,9 +159,10 @@ impl From<&ProjectId> for Resource {
 }
 
 impl GuardedStore {
-    /// Guards a store whose operations wait at most `admission_wait_max` for their admission.
-    pub(super) fn new(driver: Arc<dyn Driver>, admission_wait_max: Duration) -> Self {
-        Self { driver, admission_wait_max }
+    /// Guards a store whose operations wait at most `admission_wait_max` for their admission, and
+    /// are recorded in the metrics.
+    pub(super) fn new(driver: Arc<dyn Driver>, admission_wait_max: Duration, metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(Guarded { driver, admission_wait_max, metrics }))
     }
 
     /// Returns the store for one action of this caller.
@@ -161,13 +179,24 @@ impl GuardedStore {
         if !is_allowed(caller, action) {
             return Err(Error::Forbidden);
         }
-        Ok(Access {
-            driver: self.driver.clone(),
-            resource: resource.into(),
-            admission_wait_max: self.admission_wait_max,
-            is_background: matches!(caller, Caller::System),
-        })
+        let resource = resource.into();
+        let span = with_current_span(|request| action_span(request, action, &resource));
+        Ok(Access { guarded: self.0.clone(), resource, is_background: matches!(caller, Caller::System), span })
     }
+}
+
+/// Starts the span of an action.
+fn action_span(request: &Span, action: Action, resource: &Resource) -> Span {
+    let span = request.child(format!("{action:?}"), Part::Operation);
+    match resource {
+        Resource::Queue(queue) => {
+            span.set("sukkal.project", queue.project().as_str().to_owned());
+            span.set("messaging.destination.name", queue.name().as_str().to_owned());
+        }
+        Resource::Project(project) => span.set("sukkal.project", project.as_str().to_owned()),
+        Resource::Store => {}
+    }
+    span
 }
 
 impl Access {
@@ -178,28 +207,42 @@ impl Access {
     ///
     /// Those of [`storage::Admission::acquire`].
     pub(super) async fn admit(&self) -> Result<AdmittedStore, storage::Error> {
+        let Guarded { driver, admission_wait_max, metrics } = &*self.guarded;
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
-            Resource::Queue(queue) => (self.driver.queue_admission(queue), queue.project()),
-            Resource::Project(project) => (self.driver.project_admission(project), project),
+            Resource::Queue(queue) => (driver.queue_admission(queue), queue.project()),
+            Resource::Project(project) => (driver.project_admission(project), project),
             Resource::Store => return Ok(self.unlimited()),
         };
-        let permit = admission.acquire(project, self.admission_wait_max).await?;
-        Ok(AdmittedStore { driver: self.driver.clone(), _permit: Some(permit) })
+        let admitted = admission.acquire(project, *admission_wait_max).await;
+        if admitted.as_ref().is_err_and(|error| *error == storage::Error::Overloaded) {
+            metrics.count_refused_request();
+        }
+        Ok(self.admitted(Some(InFlight { _permit: admitted?, began: Instant::now() })))
     }
 
     fn unlimited(&self) -> AdmittedStore {
-        AdmittedStore { driver: self.driver.clone(), _permit: None }
+        self.admitted(None)
+    }
+
+    fn admitted(&self, in_flight: Option<InFlight>) -> AdmittedStore {
+        let span = self.span.as_ref().map(|span| span.child("store", Part::Store));
+        AdmittedStore { guarded: self.guarded.clone(), in_flight, _span: span }
+    }
+
+    /// Returns the same access for work that outlives the request, and is not traced.
+    pub(super) fn untraced(self) -> Self {
+        Self { span: None, ..self }
     }
 
     /// Subscribes to the queue. A watch is not an operation in flight, so it needs no admission.
     pub(super) async fn watch(&self, queue: &QueueId) -> Result<Watch, storage::Error> {
-        self.driver.watch(queue).await
+        self.guarded.driver.watch(queue).await
     }
 
     /// Reports that a waiter's query has finished, as [`storage::WatchStore::query_finished`] asks.
     pub(super) fn query_finished(&self, queue: &QueueId) {
-        self.driver.query_finished(queue);
+        self.guarded.driver.query_finished(queue);
     }
 }
 
@@ -207,7 +250,15 @@ impl Deref for AdmittedStore {
     type Target = dyn Driver;
 
     fn deref(&self) -> &Self::Target {
-        &*self.driver
+        &*self.guarded.driver
+    }
+}
+
+impl Drop for AdmittedStore {
+    fn drop(&mut self) {
+        if let Some(in_flight) = &self.in_flight {
+            self.guarded.metrics.record_store_operation(in_flight.began.elapsed());
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl Broker {
         let start = position.map_or(start, Start::After);
         Ok(Feed {
             broker: self.clone(),
-            access,
+            access: access.untraced(),
             query: SharedQuery { queue, after: None, limit, scope: query.scope },
             start: Some(start),
             not_from: caller.as_client().filter(|_| !query.echo).map(|client| client.id.poster()),

@@ -4,6 +4,7 @@
 //! Every operation takes its caller first and states its action: see `access.rs`.
 
 mod access;
+mod cached;
 pub mod claims;
 mod encryption;
 pub mod error;
@@ -11,6 +12,8 @@ pub mod feed;
 mod filter_turns;
 pub mod health;
 pub mod messages;
+mod monitor;
+mod monitoring;
 pub mod projects;
 pub mod queues;
 mod range;
@@ -37,6 +40,7 @@ pub use error::{Error, StoreError};
 use self::access::{GuardedStore, Resource, require_client};
 use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
+use self::monitor::Monitor;
 use self::waiting::{ProjectQuota, SharedReads, Waiting};
 use crate::auth::Caller;
 use crate::domain::{Limits, Queue, QueueId};
@@ -69,6 +73,7 @@ pub struct Parts {
     redrives: ProjectQuota,
     /// The last probe of the store, which may still be running.
     last_probe: Mutex<Option<Probe>>,
+    monitor: Monitor,
 }
 
 /// An attempt to write that several callers wait for.
@@ -92,8 +97,21 @@ impl Broker {
     /// Creates a broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
     pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
+        Self::with_monitored_queues(store, limits, cipher, metrics, Vec::new())
+    }
+
+    /// Creates a broker whose metrics include these queues.
+    #[must_use]
+    pub fn with_monitored_queues(
+        store: Arc<dyn Driver>,
+        limits: Limits,
+        cipher: Option<Cipher>,
+        metrics: Arc<Metrics>,
+        queues: Vec<QueueId>,
+    ) -> Self {
+        let admission_wait_max = Duration::from_secs(limits.max_queueing.into());
         Self(Arc::new(Parts {
-            store: GuardedStore::new(store, Duration::from_secs(limits.max_queueing.into())),
+            store: GuardedStore::new(store, admission_wait_max, metrics.clone()),
             waiting: Waiting::new(&limits),
             streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
             redrives: ProjectQuota::new("running redrives", limits.max_redrives_per_project),
@@ -105,6 +123,7 @@ impl Broker {
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
             last_probe: Mutex::default(),
+            monitor: Monitor::new(queues),
         }))
     }
 
@@ -133,15 +152,6 @@ impl Broker {
             last.clone().expect("a probe was set above")
         };
         Ok(probe.await?)
-    }
-
-    /// Returns the current metrics of the process in Prometheus' text format.
-    pub async fn metrics(&self, caller: &Caller) -> Result<String, Error> {
-        let store = self.store.authorize(caller, Action::ReadMetrics, Resource::Store)?.admit().await?;
-        let load = store.load();
-        self.metrics.set_store_load(load.in_flight, load.waiting);
-        self.metrics.set_store_disk_full(store.has_full_disk());
-        Ok(self.metrics.exposition())
     }
 
     /// Succeeds if the caller may sign URLs for the queue.

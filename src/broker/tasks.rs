@@ -41,7 +41,8 @@ impl Broker {
                 TaskCreation::Running(id) => return Err(Error::Conflict(running(&queue, id))),
                 TaskCreation::NoQueue => return Err(Error::NoQueue(queue)),
             };
-            let (access, id) = (this.store.authorize(&Caller::System, Action::RunTask, &queue)?, task.id);
+            let access = this.store.authorize(&Caller::System, Action::RunTask, &queue)?.untraced();
+            let id = task.id;
             // Not one of the writes that a process finishes before it ends: any other continues it.
             tokio::spawn(async move {
                 let _until_it_ends = unit;

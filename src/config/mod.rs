@@ -21,7 +21,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
-use crate::domain::{ClientIdRule, Limits, ProjectId, Secret, WebOrigins};
+use crate::domain::{ClientIdRule, Limits, ProjectId, QueueId, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -56,6 +56,10 @@ pub struct Config {
     pub janitor: Janitor,
     /// Monitoring.
     pub operations: Operations,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Traces.
+    pub telemetry: Telemetry,
     /// The log.
     pub log: Log,
     /// Mistakes that do not prevent the service from running, one line each.
@@ -146,6 +150,22 @@ pub struct Operations {
     pub bind: Option<Bind>,
 }
 
+/// `[metrics]`: what the metrics include.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Metrics {
+    /// The queues that have metrics of their own.
+    #[serde(deserialize_with = "queues")]
+    pub queues: Vec<QueueId>,
+}
+
+/// `[telemetry]`: traces.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Telemetry {
+    /// The URL of the collector that receives traces; `None` for no traces.
+    #[serde(deserialize_with = "optional_text")]
+    pub otlp_endpoint: Option<String>,
+}
+
 /// `[log]`: the log.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Log {
@@ -204,6 +224,20 @@ fn optional_project<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
     cors::origins(&toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
+}
+
+fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {
+    let mut queues = Vec::<String>::deserialize(deserializer)?
+        .iter()
+        .map(|text| rules::queue(text).ok_or_else(|| serde::de::Error::custom(format!("{text} is not a queue"))))
+        .collect::<Result<Vec<_>, _>>()?;
+    queues.sort_unstable();
+    queues.dedup();
+    Ok(queues)
 }
 
 fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {
@@ -281,6 +315,22 @@ mod tests {
 
         for text in [format!("{config:?}"), misplaced, malformed] {
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_queues_of_the_metrics_are_a_list_in_a_file_and_in_the_environment() {
+        let file = "[metrics]\nqueues = [\"my/team/orders\", \"p/q\", \"p/q\"]";
+        let shown = |config: Config| config.metrics.queues.iter().map(QueueId::to_string).collect::<Vec<_>>();
+
+        assert_eq!(shown(load(file, &[], None).unwrap()), ["my/team/orders", "p/q"]);
+        let environment = [("SUKKAL_METRICS__QUEUES", "p/q, a b/c")];
+        assert_eq!(shown(load(file, &environment, None).unwrap()), ["a b/c", "p/q"]);
+        assert_eq!(shown(load(file, &[("SUKKAL_METRICS__QUEUES", "")], None).unwrap()), [""; 0]);
+        let many: Vec<String> = (0..501).map(|number| format!("\"p/q{number}\"")).collect();
+        for queues in [&many.join(","), "\"orders\"", "\"p/\"", "\"p/a b\"", "\"/q\"", "3"] {
+            let error = load(&format!("[metrics]\nqueues = [{queues}]"), &[], None).unwrap_err().to_string();
+            assert!(error.contains("it must be a list of at most 500 queues"), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The values that each option accepts. The default file explains the options.
 
+use hyper::Uri;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -7,6 +8,7 @@ use super::bind::Bind;
 use super::cors;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use crate::domain::{ProjectId, QueueId};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -26,6 +28,10 @@ pub(super) enum ValueRule {
     WebOrigins,
     /// The id of a project, or an empty text.
     OptionalProject,
+    /// The HTTP URL of a collector, or an empty text.
+    OptionalUrl,
+    /// A list of queues, each as `PROJECT/QUEUE`.
+    Queues,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -46,6 +52,8 @@ const THREADS_MAX: u64 = 1024;
 const CONNECTIONS_MAX: u64 = 1_000_000;
 /// Clients time out long before.
 const QUEUEING_S_MAX: u64 = 60;
+/// Each listed queue is read several times a minute.
+const METRICS_QUEUES_MAX: usize = 500;
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
                                 host, and its port unless that is the default, in lower case";
@@ -103,6 +111,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
     ("operations.bind", ValueRule::OptionalAddress),
+    ("metrics.queues", ValueRule::Queues),
+    ("telemetry.otlp_endpoint", ValueRule::OptionalUrl),
     ("log.filter", ValueRule::Filter),
     ("log.format", ValueRule::OneOf(&["auto", "text", "json"])),
 ];
@@ -128,10 +138,15 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
+            Self::Queues => {
+                let queues = text.split(',').map(str::trim).filter(|queue| !queue.is_empty());
+                Some(Value::Array(queues.map(|queue| Value::String(queue.to_owned())).collect()))
+            }
             Self::OneOf(_)
             | Self::Address
             | Self::OptionalAddress
             | Self::OptionalProject
+            | Self::OptionalUrl
             | Self::Store
             | Self::Filter
             | Self::Secret => None,
@@ -154,6 +169,10 @@ impl ValueRule {
                 text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control)
             }
             (Self::Filter, Value::String(text)) => EnvFilter::try_new(text).is_ok(),
+            (Self::OptionalUrl, Value::String(text)) => text.is_empty() || is_http_url(text),
+            (Self::Queues, Value::Array(queues)) => {
+                queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(|text| text.as_str().and_then(queue).is_some())
+            }
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
             }
@@ -174,6 +193,10 @@ impl ValueRule {
             Self::OptionalProject => format!(
                 "the id of a project, with at most {PROJECT_ID_CHARS_MAX} characters and no control characters, or empty"
             ),
+            Self::OptionalUrl => {
+                "the URL of a server without TLS, such as \"http://127.0.0.1:4318\", or empty".to_owned()
+            }
+            Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
@@ -184,4 +207,16 @@ impl ValueRule {
     pub(super) fn is_public(self) -> bool {
         !matches!(self, Self::Store | Self::Secret)
     }
+}
+
+/// Returns whether a text is the URL of a server that is reached without TLS and without a password.
+fn is_http_url(text: &str) -> bool {
+    let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
+    text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))
+}
+
+/// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.
+pub(super) fn queue(text: &str) -> Option<QueueId> {
+    let (project, name) = text.rsplit_once('/')?;
+    QueueId::new(ProjectId::new(project)?, name.parse().ok()?).ok()
 }

@@ -72,6 +72,14 @@ pub struct Totals {
     pub dead_lettered: u64,
 }
 
+impl Holding {
+    /// Returns the number of messages in any state.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.available + self.delayed + self.claimed
+    }
+}
+
 impl Totals {
     /// Returns these totals with `deleted`, which is not counted when it happens: every message that
     /// is not among the `present` ones of the queue, and ended in no other way, was deleted.

@@ -18,6 +18,7 @@ mod error;
 mod key;
 mod maintenance;
 mod messages;
+mod monitoring;
 mod queues;
 mod record;
 pub mod redis;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
+pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::SUMMARY_DUE_STEPS_MAX;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use redrive::run_redrive;
@@ -47,11 +49,27 @@ pub use watch::{QueueStatus, Watch, WatchStore};
 
 /// A complete store.
 pub trait Driver:
-    QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl
+    QueueStore
+    + MessageStore
+    + ClaimStore
+    + TaskStore
+    + TaskLeases
+    + WatchStore
+    + Maintenance
+    + AdmissionControl
+    + Monitoring
 {
 }
 
-impl<T: QueueStore + MessageStore + ClaimStore + TaskStore + TaskLeases + WatchStore + Maintenance + AdmissionControl>
-    Driver for T
+impl<T> Driver for T where
+    T: QueueStore
+        + MessageStore
+        + ClaimStore
+        + TaskStore
+        + TaskLeases
+        + WatchStore
+        + Maintenance
+        + AdmissionControl
+        + Monitoring
 {
 }

@@ -16,11 +16,11 @@ use crate::support::redis::{child_command, spawn};
 use crate::support::sukkal::{Api, Sukkal};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_sukkal");
-/// Starts a program on a terminal of its own, with 60 columns.
+/// Starts a program on a terminal of its own, with 100 columns.
 const ON_A_TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 def main():
-    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 60, 0, 0))
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
     os.execv(sys.argv[1], sys.argv[1:])
 process, terminal = pty.fork()
 if process == 0:
@@ -257,7 +257,7 @@ async fn only_a_terminal_gets_colors_and_lines_that_fit() {
 
     assert!(colored.starts_with("\x1b[1mID\x1b[0m") && colored.contains("x…"), "{colored:?}");
     assert!(plain.starts_with("ID") && !plain.contains('\x1b'), "{plain:?}");
-    assert!(plain.lines().all(|line| line.chars().count() <= 60), "{plain}");
+    assert!(plain.lines().all(|line| line.chars().count() <= 100), "{plain}");
     assert!(piped.starts_with("ID") && piped.contains(&long), "{piped}");
 }
 

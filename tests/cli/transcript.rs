@@ -115,8 +115,9 @@ impl Ids {
         while let Some(first) = rest.chars().next() {
             let is_start = !normal.ends_with(|c: char| c.is_ascii_alphanumeric());
             let word_length =
-                rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-.".contains(c)).unwrap_or(rest.len());
-            let word = &rest[..word_length];
+                rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-.:".contains(c)).unwrap_or(rest.len());
+            let word = rest[..word_length].trim_end_matches(':');
+            let word_length = word.len();
             if is_start && is_uuid(word) {
                 let number = self.0.len() + 1;
                 write!(normal, "<{}>", self.0.entry(word.to_owned()).or_insert(number)).unwrap();

@@ -138,6 +138,14 @@ suite! {
             a_recreated_queue_starts_at_zero,
             totals_never_fall,
         ],
+        processed: [
+            posted_claimed_and_deleted_messages_are_counted,
+            only_what_has_happened_is_counted,
+            a_post_that_is_repeated_counts_once,
+            expired_messages_are_counted,
+            dead_letters_are_counted,
+            messages_of_a_redrive_are_not_counted,
+        ],
         claims: [
             a_claim_takes_the_oldest_available_messages,
             no_claim_is_created_when_no_message_is_available,

@@ -25,5 +25,6 @@ mod redrive;
 mod registration;
 mod requests;
 mod sentinel;
+mod service_manager;
 mod stored;
 mod waiting;

@@ -145,6 +145,17 @@ fn a_bad_option_is_refused_in_one_line() {
              transport.max_length_client_id, which is 36 (the default)",
         ),
         (
+            file("[metrics]\nqueues = [\"orders\"]"),
+            "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
+             as \"PROJECT/QUEUE\", for example queues = []",
+        ),
+        (
+            variable("SUKKAL_TELEMETRY__OTLP_ENDPOINT", "https://collector:4318"),
+            "SUKKAL_TELEMETRY__OTLP_ENDPOINT is \"https://collector:4318\" (in the environment); it must be the URL of a \
+             server without TLS, such as \"http://127.0.0.1:4318\", or empty, for example \
+             SUKKAL_TELEMETRY__OTLP_ENDPOINT=",
+        ),
+        (
             variable("SUKKAL_TRANSPORT__CORS_ORIGINS", "http://localhost:3000, https://App.example.com/"),
             &format!(
                 "SUKKAL_TRANSPORT__CORS_ORIGINS is [\"http://localhost:3000\", \"https://App.example.com/\"] (in the \

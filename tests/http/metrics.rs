@@ -52,13 +52,32 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let metrics = Exposition::read(&answer.text);
     let kinds = [
+        ("process_cpu_seconds_total", "counter"),
+        ("process_max_fds", "gauge"),
+        ("process_open_fds", "gauge"),
+        ("process_resident_memory_bytes", "gauge"),
+        ("process_start_time_seconds", "gauge"),
+        ("process_virtual_memory_bytes", "gauge"),
         ("sukkal_build_info", "gauge"),
+        ("sukkal_event_streams", "gauge"),
+        ("sukkal_http_connections", "gauge"),
         (DURATIONS, "histogram"),
         (REQUESTS, "counter"),
+        ("sukkal_janitor_queues_visited_total", "counter"),
+        ("sukkal_janitor_rounds_total", "counter"),
+        ("sukkal_messages_claimed_total", "counter"),
+        ("sukkal_messages_dead_lettered_total", "counter"),
+        ("sukkal_messages_deleted_total", "counter"),
+        ("sukkal_messages_expired_total", "counter"),
+        ("sukkal_messages_posted_total", "counter"),
         (PICKUPS, "histogram"),
         ("sukkal_store_disk_full", "gauge"),
+        ("sukkal_store_operation_duration_seconds", "histogram"),
         ("sukkal_store_operations_in_flight", "gauge"),
+        ("sukkal_store_requests_refused_total", "counter"),
         ("sukkal_store_requests_waiting", "gauge"),
+        ("sukkal_store_up", "gauge"),
+        ("sukkal_waiting_requests", "gauge"),
     ];
     let kinds = kinds.map(|(metric, kind)| (metric.to_owned(), kind.to_owned()));
     assert_eq!(Vec::from_iter(metrics.kinds.clone()), kinds);

@@ -2,6 +2,7 @@
 //! network faults, Python and Node.js.
 
 pub(crate) mod cluster;
+pub(crate) mod collector;
 pub(crate) mod events;
 pub(crate) mod exposition;
 mod installed;

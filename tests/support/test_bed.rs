@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sukkal::api::http;
 use sukkal::config::Config;
 use sukkal::domain::QueueId;
+use sukkal::metrics::LiveCount;
 use sukkal::storage::Driver;
 use sukkal::storage::embedded::EmbeddedStore;
 use sukkal::storage::redis::RedisStore;
@@ -140,10 +141,10 @@ impl InProcessServer {
             Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads can be started");
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("the socket listens");
-            tokio::spawn(janitor::run(store.clone(), app::schedule(&config)));
+            tokio::spawn(janitor::run(store.clone(), app::schedule(&config), Arc::default()));
             let service = app::service(&config, store);
             let limits = app::server_limits(&config);
-            http::serve(listener, http::router(service), limits, pending()).await.await;
+            http::serve(listener, http::router(service), limits, LiveCount::default(), pending()).await.await;
         });
         Self { runtime: Some(runtime), address }
     }

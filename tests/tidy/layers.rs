@@ -6,18 +6,35 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("domain", &[]),
-    ("metrics", &[]),
+    ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
-    ("request_id", &[]),
+    ("service_manager", &[]),
+    ("telemetry", &[]),
+    ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
     ("storage", &["domain"]),
-    ("broker", &["auth", "domain", "metrics", "request_id", "storage"]),
-    ("api", &["auth", "broker", "domain", "metrics", "request_id"]),
+    ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
+    ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
-    ("janitor", &["domain", "storage"]),
-    ("app", &["api", "auth", "broker", "config", "descriptors", "domain", "janitor", "metrics", "storage"]),
+    ("janitor", &["domain", "metrics", "storage"]),
+    (
+        "app",
+        &[
+            "api",
+            "auth",
+            "broker",
+            "config",
+            "descriptors",
+            "domain",
+            "janitor",
+            "metrics",
+            "service_manager",
+            "storage",
+            "telemetry",
+        ],
+    ),
     ("cli", &["app", "config", "request_id"]),
 ];
 

@@ -15,7 +15,7 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
@@ -25,11 +25,19 @@ const CRATES: [(&str, &[&str]); 14] = [
     ("hdrhistogram", &["src/cli/bench/"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("maud", &["src/cli/bench/"]),
-    ("prometheus_client", &["src/metrics.rs"]),
+    ("opentelemetry", &["src/telemetry/"]),
+    ("prometheus_client", &["src/metrics/"]),
     ("redb", &["src/storage/embedded/"]),
     (
         "rustix",
-        &["src/cli/bench/", "src/cli/client/", "src/descriptors.rs", "src/cli/serve.rs", "src/storage/embedded/"],
+        &[
+            "src/cli/bench/",
+            "src/cli/client/",
+            "src/cli/serve.rs",
+            "src/descriptors.rs",
+            "src/metrics/",
+            "src/storage/embedded/",
+        ],
     ),
     ("rustls_native_certs", &["src/cli/client/"]),
     ("tokio_rustls", &["src/cli/client/"]),

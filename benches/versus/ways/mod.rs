@@ -18,10 +18,10 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, Driver, Error, LeaseFence, Listing,
-    Load, Maintenance, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, ProjectPage, QueueListing,
-    QueuePage, QueueStatus, QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome,
-    Watch, WatchStore,
+    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, LeaseFence,
+    Listing, Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, Processed,
+    ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases,
+    TaskStore, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -53,7 +53,8 @@ async fn serve_with(config: &Config, way: &str, store_url: &str) {
     let service = app::service(config, driver(way, store, store_url).await);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    http::serve(listener, http::router(service), app::server_limits(config), std::future::pending()).await.await;
+    let (limits, connections) = (app::server_limits(config), service.metrics.connections());
+    http::serve(listener, http::router(service), limits, connections, std::future::pending()).await.await;
 }
 
 async fn driver(way: &str, store: RedisStore, url: &str) -> Arc<dyn Driver> {
@@ -80,6 +81,16 @@ impl<P: Poster> AdmissionControl for StoreVariant<P> {
 
     fn load(&self) -> Load {
         self.store.load()
+    }
+}
+
+impl<P: Poster> Monitoring for StoreVariant<P> {
+    fn processed(&self) -> Processed {
+        self.store.processed()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        self.store.disk_usage()
     }
 }
 

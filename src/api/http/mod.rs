@@ -34,6 +34,7 @@ pub use self::service::{Service, Settings};
 use super::Error;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
+use crate::telemetry::Tracer;
 
 /// The path of a queue without a name. It is not a path of the API, but its error names what is
 /// missing.
@@ -41,9 +42,9 @@ const NAMELESS_QUEUE: &str = "/v2/queues/";
 
 /// Creates the state of the HTTP service.
 #[must_use]
-pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>) -> Service {
+pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer: Option<Tracer>) -> Service {
     let paths: Vec<&'static str> = all_routes(&settings).iter().map(Route::path).chain([NAMELESS_QUEUE]).collect();
-    Service::new(broker, settings, metrics, paths.into_iter())
+    Service::new(broker, settings, metrics, tracer, paths.into_iter())
 }
 
 /// Returns the router of the whole HTTP service.

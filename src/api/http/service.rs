@@ -12,6 +12,7 @@ use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::{ClientIdRule, ProjectId, WebOrigins};
 use crate::metrics::Metrics;
+use crate::telemetry::Tracer;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
 const REQUEST_BODIES_BYTES_MAX: usize = 256 << 20;
@@ -28,6 +29,8 @@ pub struct Service {
     pub settings: Arc<Settings>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
+    /// Records the traces of requests. Without it, nothing is traced.
+    pub tracer: Option<Tracer>,
     /// Metrics of each route.
     pub(super) meters: Arc<Meters>,
     /// Memory for request bodies.
@@ -65,6 +68,7 @@ impl Service {
         broker: Broker,
         settings: Settings,
         metrics: Arc<Metrics>,
+        tracer: Option<Tracer>,
         paths: impl Iterator<Item = &'static str>,
     ) -> Self {
         Self {
@@ -72,6 +76,7 @@ impl Service {
             settings: Arc::new(settings),
             meters: Arc::new(Meters::new(&metrics, paths)),
             metrics,
+            tracer,
             request_bodies: MemoryBudget::new(REQUEST_BODIES_BYTES_MAX),
             stream_events: MemoryBudget::new(STREAM_EVENTS_BYTES_MAX),
         }

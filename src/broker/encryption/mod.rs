@@ -17,6 +17,7 @@ use super::Error;
 use super::access::AdmittedStore;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
+use crate::request_id::with_current_span;
 use crate::storage::{Listing, Page, Popped};
 
 /// Encrypts and decrypts with the key of this process, if it has one.
@@ -65,11 +66,15 @@ impl Encryption {
         Ok(messages)
     }
 
-    /// Returns the message with its body decrypted.
+    /// Returns the message with its body decrypted. All messages leave the broker here, so this also
+    /// links the span of the request to the one that posted the message.
     pub(super) fn decrypt(&self, queue: &QueueId, mut message: Message) -> Result<Message, Error> {
         if let Some(encrypted) = message.body.as_sealed() {
             let decrypted = self.decrypt_body(queue, message.id, encrypted);
             message.body = decrypted.inspect_err(|_| self.checks_before_claim.store(true, Ordering::Relaxed))?;
+        }
+        if let Some(trace) = message.trace {
+            with_current_span(|request| request.link(&trace.to_string()));
         }
         Ok(message)
     }

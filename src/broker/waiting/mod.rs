@@ -23,7 +23,7 @@ use crate::storage::{Listing, Page, Watch};
 pub(super) struct Waiting {
     /// Maximum number of seconds that a request may wait.
     wait_s_max: u32,
-    quota: ProjectQuota,
+    pub(super) quota: ProjectQuota,
     /// Canceled when requests shall wait no longer, because the service stops.
     pub(super) closing: CancellationToken,
 }

@@ -44,6 +44,11 @@ impl ProjectQuota {
         Ok(QuotaUnit { quota: self.clone(), project: project.clone() })
     }
 
+    /// Returns the number of things of all projects.
+    pub(in crate::broker) fn total(&self) -> usize {
+        self.counts().values().map(|count| *count as usize).sum()
+    }
+
     fn counts(&self) -> MutexGuard<'_, HashMap<ProjectId, u32>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

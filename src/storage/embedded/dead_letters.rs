@@ -40,6 +40,7 @@ impl WriteTransaction<'_> {
     ) -> Result<Vec<Found>, Error> {
         let next = self.next_messages(row, limit, prefer, &mut RecordBudget::default())?;
         let Some(dead_letters) = &row.policy.dead_letters else {
+            self.processed.claimed += next.len() as u64;
             return Ok(next);
         };
         let (dead, live): (Vec<_>, Vec<_>) = next.into_iter().partition(|found| {
@@ -50,6 +51,7 @@ impl WriteTransaction<'_> {
         if live.is_empty() && !dead.is_empty() {
             self.notify(row.number, EVERY_WAITER);
         }
+        self.processed.claimed += live.len() as u64;
         Ok(live)
     }
 
@@ -90,6 +92,7 @@ impl WriteTransaction<'_> {
             });
             self.remove(number, located)?;
             self.change_state(number, |state| state.dead_lettered += 1)?;
+            self.processed.dead_lettered += 1;
         }
         self.post_moved(&target, records)
     }

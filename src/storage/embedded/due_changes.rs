@@ -38,6 +38,7 @@ impl WriteTransaction<'_> {
             if let Some(located) = self.view.located(number, &state, &key)? {
                 self.remove_except_expiration(number, &located)?;
                 self.change_state(number, |state| state.expired += 1)?;
+                self.processed.expired += 1;
             }
         }
         self.count_due_changes(ended.len());

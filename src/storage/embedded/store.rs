@@ -16,8 +16,9 @@ use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::read::ReadView;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::{Fsync, Step, Writer};
+use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Admission, AdmissionControl, Error, Load};
+use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// Maximum number of operations in flight: two full batches, one of which is being written.
 const IN_FLIGHT_MAX: usize = 512;
@@ -33,6 +34,7 @@ pub(super) struct Parts {
     writer: Writer,
     pub(super) clock: Arc<Clock>,
     pub(super) watchers: Watchers,
+    processed: Arc<ProcessedCounter>,
     admission: Arc<Admission>,
 }
 
@@ -69,10 +71,11 @@ impl EmbeddedStore {
 
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
-        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), fsync)
+        let processed = Arc::<ProcessedCounter>::default();
+        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), processed.clone(), fsync)
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, admission }) })
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, processed, admission }) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's time.
@@ -215,6 +218,16 @@ impl AdmissionControl for EmbeddedStore {
 
     fn load(&self) -> Load {
         self.parts.admission.load()
+    }
+}
+
+impl Monitoring for EmbeddedStore {
+    fn processed(&self) -> Processed {
+        self.parts.processed.get()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        self.parts.engine.disk_usage()
     }
 }
 

@@ -9,7 +9,7 @@ use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
 use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
-use crate::storage::{ClaimOutcome, ClaimStore, Error};
+use crate::storage::{ClaimOutcome, ClaimStore, Error, Processed};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
@@ -44,7 +44,10 @@ impl ClaimStore for RedisStore {
                 None => return Ok(Taken::Nothing),
                 // All messages of the claim have been deleted since, and others may be available.
                 Some(claim) if claim.messages.is_empty() => {}
-                Some(claim) => return Ok(Taken::Messages(claim)),
+                Some(claim) => {
+                    self.count(Processed { claimed: claim.messages.len() as u64, ..Processed::default() });
+                    return Ok(Taken::Messages(claim));
+                }
             }
         }
     }

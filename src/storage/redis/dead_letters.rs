@@ -21,7 +21,7 @@ use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
 use crate::storage::entry::{Delivery, Entry, FRESH_BYTES, SizeClass, UNDELIVERED};
 use crate::storage::key::{id_of, nonce_bytes};
-use crate::storage::{Error, QueueStore, record};
+use crate::storage::{Error, Processed, QueueStore, record};
 
 const DEAD_LETTERS_PER_STEP: u64 = 20;
 /// Maximum number of steps in one call.
@@ -86,6 +86,8 @@ impl RedisStore {
             }
             let args = [arguments::number(last.number), arguments::number(dead_letters.len() as u64)];
             left = self.connection.run(&DEAD_LETTER_DROP, &keys, &args).await?.number()?;
+            let dead_lettered = dead_letters.iter().filter(|dead_letter| !dead_letter.is_redriven).count() as u64;
+            self.count(Processed { dead_lettered, ..Processed::default() });
             if left == 0 {
                 break;
             }

@@ -21,7 +21,7 @@ use crate::domain::{ClaimId, Details, Holding, Message, MessageId, Order, QueueI
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, record,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
 };
 
 /// How long a restoration is remembered, in seconds: longer than any attempt to repeat it takes.
@@ -105,9 +105,9 @@ impl MessageStore for RedisStore {
             Some(PresentedClaim::Malformed) => (Bytes::new(), "malformed"),
         };
         let args = [arguments::message_key(id), claim, Bytes::from_static(flag.as_bytes())];
-        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
+        let (kind, mut reply) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(DeleteOutcome::Done),
+            "done" => self.count_deletion(&mut reply),
             "claimed" => Ok(DeleteOutcome::ClaimRequired),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
             "claimed_by_other" => Ok(DeleteOutcome::ClaimedByAnother),
@@ -142,6 +142,8 @@ impl MessageStore for RedisStore {
             "paused" => Ok(Taken::Paused),
             "popped" => {
                 let popped = read_popped(queue, &mut reply)?;
+                let count = popped.len() as u64;
+                self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
                 Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
             }
             kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
@@ -256,12 +258,18 @@ impl RedisStore {
         let mut args = vec![claims_needed];
         args.extend(claims.iter().copied().map(arguments::claim));
         args.extend(arguments::message_keys(&ids));
-        let (kind, _) = self.run_applying_due(&MESSAGE_DELETE_MANY, queue, &args).await?;
+        let (kind, mut reply) = self.run_applying_due(&MESSAGE_DELETE_MANY, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(DeleteOutcome::Done),
+            "done" => self.count_deletion(&mut reply),
             "unclaimed" => Ok(DeleteOutcome::NotClaimed),
             kind => Err(reply::unknown_kind(MESSAGE_DELETE_MANY.name, kind)),
         }
+    }
+
+    /// Counts the messages that a script has deleted, by the rest of its reply.
+    fn count_deletion(&self, reply: &mut Reply) -> Result<DeleteOutcome, Error> {
+        self.count(Processed { deleted: reply.number()?, ..Processed::default() });
+        Ok(DeleteOutcome::Done)
     }
 }
 

@@ -43,7 +43,7 @@ use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
 use crate::domain::{ProjectId, QueueId};
-use crate::storage::{Admission, AdmissionControl, Error, Load};
+use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// A store in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -92,6 +92,11 @@ impl RedisStore {
         }
     }
 
+    /// Counts messages that were processed.
+    fn count(&self, processed: Processed) {
+        self.connection.processed.add(processed);
+    }
+
     /// Runs a script on a queue, after its due changes have been applied. Returns the kind of the
     /// reply, and the rest of it.
     async fn run_applying_due(
@@ -115,5 +120,15 @@ impl AdmissionControl for RedisStore {
 
     fn load(&self) -> Load {
         self.connection.load()
+    }
+}
+
+impl Monitoring for RedisStore {
+    fn processed(&self) -> Processed {
+        self.connection.processed.get()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        None
     }
 }

@@ -45,7 +45,6 @@ impl RedisStore {
                 let now_us = reply.number()?;
                 let messages = read_holding(&mut reply, now_us)?;
                 let is_paused = reply.number()? == 1;
-                let present = messages.available + messages.delayed + messages.claimed;
                 let totals = Totals {
                     posted: reply.number()?,
                     claimed: reply.number()?,
@@ -53,7 +52,7 @@ impl RedisStore {
                     dead_lettered: reply.number()?,
                     deleted: 0,
                 };
-                Ok(Some(Summary { messages, is_paused, totals: totals.with_deleted(present) }))
+                Ok(Some(Summary { messages, is_paused, totals: totals.with_deleted(messages.total()) }))
             }
             kind => Err(reply::unknown_kind(QUEUE_SUMMARY.name, kind)),
         }

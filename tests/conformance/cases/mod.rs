@@ -32,6 +32,7 @@ pub(super) mod newest_first;
 pub(super) mod pauses;
 pub(super) mod pops_and_stats;
 pub(super) mod posting;
+pub(super) mod processed;
 pub(super) mod queue_list;
 pub(super) mod queues;
 mod redis;

@@ -82,7 +82,7 @@ pub(in crate::conformance) async fn a_redriven_message_keeps_its_trace_context(s
 pub(in crate::conformance) async fn concurrent_posts_keep_their_own_trace_contexts(subject: &Subject) {
     let queue = subject.queue("q").await;
 
-    let trace_of = |number: u8| trace(if number % 3 == 0 { 0 } else { number });
+    let trace_of = |number: u8| trace(if number.is_multiple_of(3) { 0 } else { number });
     let posts = join_all((0..60).map(|number| subject.post_traced(&queue, 2, trace_of(number)))).await;
 
     for (number, ids) in (0..).zip(posts) {

@@ -19,7 +19,7 @@ use crate::api::wire::query::Query;
 use crate::metrics::{Metrics, RouteMeter};
 
 /// The route label of requests without a route.
-const NO_ROUTE: &str = "none";
+pub(super) const NO_ROUTE: &str = "none";
 
 /// The metrics of each route.
 pub(in crate::api::http) struct Meters {
@@ -64,7 +64,7 @@ fn may_wait(query: Option<&str>) -> bool {
 
 /// Returns the label of a method. A client can send any word as the method, so unknown methods
 /// share a label.
-fn label(method: &Method) -> &'static str {
+pub(super) fn label(method: &Method) -> &'static str {
     match method.as_str() {
         "DELETE" => "DELETE",
         "GET" => "GET",

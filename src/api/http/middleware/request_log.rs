@@ -1,20 +1,29 @@
-//! Gives every request an id, which its log lines and its response carry.
+//! Gives every request an id, which its log lines and its response carry, and starts its span if
+//! requests are traced.
 
 use std::future::Future;
 use std::time::Instant;
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use tracing::{debug, error};
 
+use super::metering;
 use crate::request_id::RequestId;
+use crate::telemetry::{Span, Tracer};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
-/// Handles a request and logs its outcome, under an id of its own.
-pub(super) async fn log<F: Future<Output = Response>>(request: Request, handle: impl FnOnce(Request) -> F) -> Response {
+/// Handles a request and logs its outcome, under an id of its own. With a tracer, records it in a
+/// span.
+pub(super) async fn log<F: Future<Output = Response>>(
+    request: Request,
+    tracer: Option<&Tracer>,
+    handle: impl FnOnce(Request) -> F,
+) -> Response {
     let id = RequestId::random();
+    let span = tracer.map(|tracer| request_span(tracer, &request, id));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let start = Instant::now();
     let handled = async {
@@ -29,8 +38,34 @@ pub(super) async fn log<F: Future<Output = Response>>(request: Request, handle: 
         }
         response
     };
-    let mut response = id.scope(handled).await;
+    let mut response = id.scope(span.clone(), handled).await;
+    if let Some(span) = span {
+        end_span(&span, response.status());
+    }
     let id = HeaderValue::from_bytes(id.as_bytes()).expect("hexadecimal digits and dashes are legal in a header");
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Starts the span of a request, which continues the trace that the request belongs to.
+fn request_span(tracer: &Tracer, request: &Request, id: RequestId) -> Span {
+    let method = metering::label(request.method());
+    let route = request.extensions().get::<MatchedPath>().map_or(metering::NO_ROUTE, MatchedPath::as_str);
+    let header = |name: &str| request.headers().get(name)?.to_str().ok().map(str::to_owned);
+    let span = tracer.request(format!("{method} {route}"), header);
+    span.set("http.request.method", method);
+    span.set("http.route", route.to_owned());
+    // Without the query, which may contain confidential data.
+    span.set("url.path", request.uri().path().to_owned());
+    span.set("sukkal.request_id", id.to_string());
+    span
+}
+
+/// Ends the span of a request when its response begins.
+fn end_span(span: &Span, status: StatusCode) {
+    span.set("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_server_error() {
+        span.fail();
+    }
+    span.end();
 }

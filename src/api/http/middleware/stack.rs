@@ -59,6 +59,8 @@ async fn handle<T, H: Handler<T, Service>>(
     let origins = service.settings.cors_origins.as_ref();
     let sharing = origins.map(|origins| Sharing::of(request.headers(), origins));
     let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
+    // Health checks and readers of the metrics would fill the traces.
+    let tracer = service.tracer.as_ref().filter(|_| wrapped.requirement != Requirement::Nothing);
     let call_handler = |request| {
         let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
         response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
@@ -70,7 +72,7 @@ async fn handle<T, H: Handler<T, Service>>(
         }
         response
     };
-    let mut response = request_log::log(request, respond).await;
+    let mut response = request_log::log(request, tracer, respond).await;
     if let Some(sharing) = sharing {
         sharing.add_to(response.headers_mut());
     }

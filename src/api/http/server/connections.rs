@@ -21,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::delivery::PendingDeliveries;
+use crate::metrics::LiveCount;
 
 /// All connections of a listener.
 pub(super) struct Connections {
     permits: Arc<Semaphore>,
     open: Arc<OpenConnections>,
+    count: LiveCount,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -60,11 +62,12 @@ const STREAMING: u64 = u64::MAX - 2;
 const IDLE_MIN: Duration = Duration::from_secs(1);
 
 impl Connections {
-    /// Creates the set of connections of a listener, with at most `max` connections.
-    pub(super) fn new(max: usize) -> Self {
+    /// Creates the set of connections of a listener, with at most `max` connections. `count` is
+    /// their number.
+    pub(super) fn new(max: usize, count: LiveCount) -> Self {
         let open = OpenConnections { by_number: Mutex::default(), start: Instant::now() };
         let permits = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
-        Self { permits, open: Arc::new(open), tasks: TaskTracker::new(), closing: CancellationToken::new() }
+        Self { permits, open: Arc::new(open), count, tasks: TaskTracker::new(), closing: CancellationToken::new() }
     }
 
     /// Waits until one more connection may be open. If there are too many, it closes one as soon as
@@ -97,9 +100,10 @@ impl Connections {
             close: close.clone(),
         });
         self.open.lock().insert(number, connection.clone());
-        let (open, serve) = (self.open.clone(), serve(connection, close));
+        let (open, counted, serve) = (self.open.clone(), self.count.count(), serve(connection, close));
         self.tasks.spawn(async move {
             serve.await;
+            drop(counted);
             open.lock().remove(&number);
             drop(permit);
         });

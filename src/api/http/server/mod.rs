@@ -31,6 +31,7 @@ use tracing::{debug, warn};
 use self::client_stream::ClientStream;
 use self::connections::{Connection, Connections};
 use crate::api::error::HEAD_BYTES_MAX;
+use crate::metrics::LiveCount;
 
 /// Pause before the next attempt if no connection can be accepted, for example because file
 /// descriptors have run out.
@@ -49,18 +50,19 @@ pub struct ServerLimits {
 /// waits for the requests in progress.
 ///
 /// At the maximum number of connections, a new connection replaces the one that has been idle for
-/// longest, or waits until one is idle.
+/// longest, or waits until one is idle. `open` counts the connections.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: ServerLimits,
+    open: LiveCount,
     stop: impl Future<Output = ()>,
 ) -> impl Future<Output = ()> {
     let ServerLimits { head_timeout, connections_max } = limits;
     let service = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
-    let connections = Connections::new(connections_max);
+    let connections = Connections::new(connections_max, open);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {

@@ -13,8 +13,8 @@ use redb::StorageBackend;
 use rustix::fs::fstatvfs;
 use tracing::{error, info};
 
-use crate::storage::Error;
 use crate::storage::embedded::engine::locks::forward_locks;
+use crate::storage::{DiskUsage, Error};
 
 /// The engine's header lies within this many bytes at the start of the file.
 const HEADER_BYTES: u64 = 4_096;
@@ -71,6 +71,16 @@ impl Disk {
         self.overflow().length
     }
 
+    /// Returns the size of the file and the free space of its file system. Returns `None` if the
+    /// disk is not a file, or cannot be asked.
+    pub(crate) fn usage(&self) -> Option<DiskUsage> {
+        let FreeSpace::OfFileSystem(file) = &self.free_space else {
+            return None;
+        };
+        let free_bytes = free_bytes(file)?;
+        Some(DiskUsage { file_bytes: self.overflow().allocated, free_bytes })
+    }
+
     /// Returns whether the next growth of the file may fail.
     pub(crate) fn may_run_out_of_space(&self) -> bool {
         match &self.free_space {
@@ -79,7 +89,7 @@ impl Disk {
             FreeSpace::OfFileSystem(file) => {
                 // The engine doubles its file, and later adds this maximum each time.
                 let next = self.overflow().length.clamp(GROWTH_MIN, GROWTH_MAX);
-                fstatvfs(file).map_or(true, |space| space.f_bavail.saturating_mul(space.f_frsize) < 2 * next)
+                free_bytes(file).is_none_or(|free| free < 2 * next)
             }
         }
     }
@@ -189,6 +199,11 @@ impl StorageBackend for DiskHandle {
     }
 
     forward_locks!(0.backend);
+}
+
+/// Returns the free space of the file system that contains a file, in bytes.
+fn free_bytes(file: &File) -> Option<u64> {
+    fstatvfs(file).ok().map(|space| space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 fn is_full(error: &io::Error) -> bool {

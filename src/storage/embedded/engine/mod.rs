@@ -11,10 +11,10 @@ use redb::backends::InMemoryBackend;
 use redb::{DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend, WriteTransaction};
 use tracing::{info, warn};
 
-use crate::storage::Error;
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
 use crate::storage::embedded::engine::file::{BackendSource, FILE, Opened, Verification, make_folder, open, open_file};
+use crate::storage::{DiskUsage, Error};
 
 mod allocated_file;
 pub(super) mod clock;
@@ -114,6 +114,12 @@ impl Engine {
     /// Returns whether the disk was full, and has not had enough space since.
     pub(super) fn has_full_disk(&self) -> bool {
         self.opened().is_ok_and(|opened| opened.disk.lacked_space())
+    }
+
+    /// Returns the size of the file and the free space of its disk, or `None` if there is no file or
+    /// the disk has failed.
+    pub(super) fn disk_usage(&self) -> Option<DiskUsage> {
+        self.opened().ok()?.disk.usage()
     }
 
     /// Records that the disk has space again.

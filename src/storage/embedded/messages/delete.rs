@@ -35,6 +35,7 @@ pub(crate) async fn delete_message(
                 }
                 (None, None) | (Some(PresentedClaim::Id(_)), Some(_)) => {
                     transaction.remove(number, &located)?;
+                    transaction.processed.deleted += 1;
                     Ok(DeleteOutcome::Done)
                 }
             }

@@ -33,6 +33,7 @@ pub(crate) async fn pop_messages(
             let (mut popped, pop) = (Vec::with_capacity(given.len()), Uuid::new_v4());
             for found in given {
                 transaction.remove(row.number, &found.located)?;
+                transaction.processed.deleted += 1;
                 let message = show(&of, &found.located, &found.record, now_us)?;
                 let (pickup_delay, entry) =
                     (found.pickup_delay(&message, now_us), found.located.entry.encode(false).into());

@@ -116,6 +116,7 @@ impl WriteTransaction<'_> {
             assignment: message.assignment.clone(),
         });
         let keys = self.post(&row, now_us, &records.collect::<Vec<_>>())?;
+        self.processed.posted += keys.len() as u64;
         if let Some(idempotency) = &request.idempotency {
             self.store_outcome(row.number, idempotency, &keys)?;
         }

@@ -72,6 +72,7 @@ impl WriteTransaction<'_> {
             let state = self.state(number)?;
             if let Some(located) = self.view.located(number, &state, key)? {
                 self.remove(number, &located)?;
+                self.processed.deleted += 1;
             }
         }
         Ok(())

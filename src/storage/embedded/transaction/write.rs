@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use redb::{ReadableTable, Table};
 
 use crate::domain::{QueueId, Rank};
-use crate::storage::Error;
 use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::{CONTENTS, REGISTRY, SPACE_RESERVATION, Slice};
@@ -19,6 +18,7 @@ use crate::storage::embedded::rows::tenants::Tenants;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::key::rank_of;
+use crate::storage::{Error, Processed};
 
 /// Approximate maximum number of leases and messages that due changes release or remove in one
 /// transaction.
@@ -52,6 +52,8 @@ pub(crate) struct WriteTransaction<'t> {
     is_changed: bool,
     /// How many more leases and messages due changes may release or remove in this transaction.
     due_changes_left: usize,
+    /// Messages that this transaction has processed.
+    pub(crate) processed: Processed,
 }
 
 /// Cached counts and tenants of a fair queue.
@@ -90,6 +92,7 @@ impl<'t> WriteTransaction<'t> {
             clock,
             is_changed: false,
             due_changes_left: DUE_CHANGES_PER_TRANSACTION,
+            processed: Processed::default(),
         })
     }
 

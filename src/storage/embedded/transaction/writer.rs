@@ -17,13 +17,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
-use crate::storage::Error;
 use crate::storage::embedded::engine::Engine;
 use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::error::{damaged, failure};
 use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::embedded::transaction::write::{WriteTransaction, reserve_space};
+use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
+use crate::storage::{Error, Processed};
 
 /// When acknowledged changes are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +134,7 @@ impl Writer {
         engine: Arc<Engine>,
         clock: Arc<Clock>,
         watchers: Watchers,
+        processed: Arc<ProcessedCounter>,
         fsync: Fsync,
     ) -> Result<Self, std::io::Error> {
         let queue = Arc::new(JobQueue::default());
@@ -141,6 +143,7 @@ impl Writer {
             engine,
             clock,
             watchers,
+            processed,
             fsync,
             last_sync: Instant::now(),
             is_synced: true,
@@ -227,6 +230,7 @@ struct WriterThread {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
     watchers: Watchers,
+    processed: Arc<ProcessedCounter>,
     fsync: Fsync,
     last_sync: Instant,
     /// Whether all commits are on disk.
@@ -302,15 +306,16 @@ impl WriterThread {
                 let run = catch_unwind(AssertUnwindSafe(|| job.run(&mut store)));
                 done.push(run.unwrap_or_else(|_| Err(panicked()))?);
             }
+            let processed = store.processed;
             let (change, read_ahead) = store.finish()?;
             if change.is_some() && opened.disk.may_run_out_of_space() {
                 reserve_space(&transaction)?;
             }
-            Ok((done, change, read_ahead))
+            Ok((done, change, processed, read_ahead))
         };
-        let (ran, change, read_ahead) = match run().map_err(Failure::Job) {
-            Ok((done, change, read_ahead)) => (Ok(done), change, read_ahead),
-            Err(failure) => (Err(failure), None, ReadAheadCache::default()),
+        let (ran, change, processed, read_ahead) = match run().map_err(Failure::Job) {
+            Ok((done, change, processed, read_ahead)) => (Ok(done), change, processed, read_ahead),
+            Err(failure) => (Err(failure), None, Processed::default(), ReadAheadCache::default()),
         };
         // A transaction whose pages do not fit into the file must not be committed.
         let ran = ran.and_then(|done| opened.disk.write_back().map(|()| done).map_err(Failure::Store));
@@ -326,6 +331,7 @@ impl WriterThread {
             return ran;
         };
         transaction.commit().map_err(|error| Failure::Commit(error.into()))?;
+        self.processed.add(processed);
         self.read_ahead = read_ahead;
         self.is_synced = is_synced_commit;
         if is_synced_commit {

@@ -36,7 +36,9 @@ use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Script};
-use crate::storage::{Admission, Error, Load};
+use crate::domain::TaskId;
+use crate::storage::monitoring::ProcessedCounter;
+use crate::storage::{Admission, Error, Load, Processed};
 
 /// How long a command is attempted. The last attempt may outlast it by its own timeout; together
 /// they stay below two seconds.
@@ -51,12 +53,31 @@ const DUE: &str = "due";
 pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
+    /// Messages that this process has processed.
+    pub(super) processed: Arc<ProcessedCounter>,
+}
+
+/// What one run of `scripts/queue_apply_due.lua` reports.
+pub(super) struct DueStep {
+    /// The kind of the reply.
+    pub(super) kind: String,
+    /// Number of dead letters to forward.
+    pub(super) dead_letters: u64,
+    /// A task that no process works on.
+    pub(super) abandoned_task: Option<TaskId>,
+}
+
+impl DueStep {
+    /// Returns whether there may be more due changes.
+    pub(super) fn has_more(&self) -> bool {
+        self.kind == "again"
+    }
 }
 
 impl Connection {
     /// Uses these servers, if they have the supported layout.
     pub(super) fn new(servers: Servers) -> Self {
-        let this = Self { servers, layout: Layout::unknown() };
+        let this = Self { servers, layout: Layout::unknown(), processed: Arc::default() };
         tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().warn_about_eviction());
         this
@@ -150,13 +171,18 @@ impl Connection {
     /// Applies the due changes of a queue, some hundreds of messages per script, so that other
     /// commands run in between.
     pub(super) async fn apply_due(&self, queue: &QueueKeys) -> Result<(), Error> {
-        while self.apply_due_step(queue).await? {}
+        while self.apply_due_step(queue).await?.has_more() {}
         Ok(())
     }
 
-    /// Applies some hundreds of due changes of a queue. Returns whether there may be more.
-    pub(super) async fn apply_due_step(&self, queue: &QueueKeys) -> Result<bool, Error> {
-        Ok(self.run(&QUEUE_APPLY_DUE, queue, &[]).await?.text()? == "again")
+    /// Applies some hundreds of due changes of a queue.
+    pub(super) async fn apply_due_step(&self, queue: &QueueKeys) -> Result<DueStep, Error> {
+        let mut reply = self.run(&QUEUE_APPLY_DUE, queue, &[]).await?;
+        let (kind, dead_letters) = (reply.text()?, reply.number()?);
+        let (task, expired) = (reply.bytes()?, reply.number()?);
+        self.processed.add(Processed { expired, ..Processed::default() });
+        let abandoned_task = <[u8; 16]>::try_from(&*task).ok().map(TaskId::from_bytes);
+        Ok(DueStep { kind, dead_letters, abandoned_task })
     }
 
     /// Returns the keys of a queue that a script gets.

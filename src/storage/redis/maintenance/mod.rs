@@ -14,8 +14,7 @@ use self::walk::UnreachableServers;
 use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
-use super::script::QUEUE_APPLY_DUE;
-use crate::domain::{QueueId, TaskId};
+use crate::domain::QueueId;
 use crate::storage::{Check, Error, Maintenance, Schedule};
 
 /// Maximum number of scripts that one visit to a queue runs, each for some hundreds of messages.
@@ -61,15 +60,14 @@ impl Maintenance for RedisStore {
 impl RedisStore {
     pub(super) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..APPLY_STEPS_MAX {
-            let mut reply = self.connection.run(&QUEUE_APPLY_DUE, &QueueKeys::of(queue), &[]).await?;
-            let (kind, dead_letters, task) = (reply.text()?, reply.number()?, reply.bytes()?);
-            if kind == "again" {
+            let step = self.connection.apply_due_step(&QueueKeys::of(queue)).await?;
+            if step.has_more() {
                 continue;
             }
-            if let Ok(task) = <[u8; 16]>::try_from(&*task) {
-                self.continue_redrive(queue, TaskId::from_bytes(task));
+            if let Some(task) = step.abandoned_task {
+                self.continue_redrive(queue, task);
             }
-            match (kind.as_str(), dead_letters) {
+            match (step.kind.as_str(), step.dead_letters) {
                 ("absent", _) => return self.remove_orphaned_registration(queue).await,
                 (_done, 0) => break,
                 (_done, _dead_letters) => {

@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::keys::{self, QueueKeys};
 use super::script::MESSAGE_POST;
 use crate::domain::QueueId;
-use crate::storage::{Error, Post, PostOutcome};
+use crate::storage::{Error, Post, PostOutcome, Processed};
 
 /// How long Redis keeps a reply, in milliseconds: much longer than a request is retried.
 const REPLY_LIFETIME_MS: &str = "30000";
@@ -140,7 +140,8 @@ impl PostBatcher {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
                         } else {
-                            complete_part(part, &outcome);
+                            let posted = complete_part(part, &outcome);
+                            self.connection.processed.add(Processed { posted, ..Processed::default() });
                         }
                     }
                     if !blocked.is_empty() {

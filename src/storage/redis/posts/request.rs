@@ -22,6 +22,7 @@ const MESSAGE_FIELDS_BYTES_MAX: usize = 24;
 // The first byte of an outcome: see `scripts/message_post.lua`.
 const RANKS_POSTED: u8 = b'r';
 const KEYS_POSTED: u8 = b'p';
+const KEYS_REPEATED: u8 = b'k';
 const STALE: u8 = b's';
 const OTHER_CONTENT: u8 = b'o';
 const FAILED: u8 = b'f';
@@ -163,14 +164,16 @@ pub(super) fn encode_head(part: &[Request], queue: u16) -> Bytes {
     head.into()
 }
 
-/// Sends the outcome of a part to each of its requests.
-pub(super) fn complete_part(part: Vec<Request>, outcome: &Bytes) {
+/// Sends the outcome of a part to each of its requests. Returns the number of messages that were
+/// posted.
+pub(super) fn complete_part(part: Vec<Request>, outcome: &Bytes) -> u64 {
     let mut before = 0;
     for request in part {
         let posting = read_outcome(&request, outcome, before);
         before += request.nonces.len() as u64;
         request.complete(posting);
     }
+    if matches!(outcome.first(), Some(&(RANKS_POSTED | KEYS_POSTED))) { before } else { 0 }
 }
 
 /// Decodes the outcome of a request. `before` is the number of messages in its part before its own.
@@ -183,7 +186,7 @@ fn read_outcome(request: &Request, outcome: &Bytes, before: u64) -> Result<PostO
             let keys = (first..).zip(&request.nonces).map(|(rank, nonce)| key::key(rank, nonce_bytes(*nonce)));
             Ok(PostOutcome::Posted(keys.map(|key| id_of(queue, &key)).collect::<Result<_, _>>()?))
         }
-        KEYS_POSTED => {
+        KEYS_POSTED | KEYS_REPEATED => {
             Ok(PostOutcome::Posted(rest.chunks(KEY_BYTES).map(|key| id_of(queue, key)).collect::<Result<_, _>>()?))
         }
         STALE => Ok(PostOutcome::Stale(match rest.split_first_chunk() {

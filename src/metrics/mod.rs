@@ -1,5 +1,11 @@
 //! The metrics of a process, for Prometheus. No label takes values that clients choose, so the
-//! number of time series is bounded.
+//! number of time series is bounded. Only the operator can add series, by listing queues.
+//!
+//! [`Metrics`] has what requests count as they run. [`scrape::Figures`] has what is read when the
+//! metrics are requested.
+
+mod process;
+pub mod scrape;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +18,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
+use self::scrape::Figures;
+
 /// The media type of [`Metrics::exposition`]
 /// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,7 +27,7 @@ pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Upper bounds of the buckets for pick-up delays, in seconds.
 const PICKUP_DELAYS_S: [f64; 18] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
-/// Upper bounds of the buckets for the durations of requests, in seconds.
+/// Upper bounds of the buckets for the durations of requests and operations, in seconds.
 const DURATIONS_S: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
@@ -30,9 +38,11 @@ pub struct Metrics {
     pickup_delay: Histogram,
     requests: Family<RequestLabels, Total>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
-    operations_in_flight: Gauge,
-    requests_waiting: Gauge,
-    disk_full: Gauge,
+    store_operations: Histogram,
+    refused_requests: Total,
+    connections: LiveCount,
+    janitor_rounds: Family<RoundLabels, Total>,
+    janitor_visits: Total,
 }
 
 /// The metrics of one route, looked up once and then used by each of its requests.
@@ -42,6 +52,14 @@ pub struct RouteMeter {
     requests: Family<RequestLabels, Total>,
     duration: Histogram,
 }
+
+/// The number of things that exist now. Clones count the same things.
+#[derive(Clone, Debug, Default)]
+pub struct LiveCount(Gauge);
+
+/// One counted thing, until it is dropped.
+#[derive(Debug)]
+pub struct Counted(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -53,6 +71,11 @@ struct RequestLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RoundLabels {
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,59 +107,65 @@ impl Metrics {
     /// Creates the metrics, all at zero.
     #[must_use]
     pub fn new() -> Self {
-        let mut registry = Registry::default();
-        let pickup_delay = Histogram::new(PICKUP_DELAYS_S);
-        let requests = Family::default();
-        let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(DURATIONS_S));
-        let build = Family::<BuildLabels, Gauge>::default();
-        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        let metrics = Self {
+            registry: Registry::default(),
+            pickup_delay: Histogram::new(PICKUP_DELAYS_S),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(DURATIONS_S)),
+            store_operations: Histogram::new(DURATIONS_S),
+            refused_requests: Total::default(),
+            connections: LiveCount::default(),
+            janitor_rounds: Family::default(),
+            janitor_visits: Total::default(),
+        };
+        for result in [ROUND_DONE, ROUND_FAILED] {
+            drop(metrics.janitor_rounds.get_or_create(&RoundLabels { result }));
+        }
+        Self { registry: metrics.registry(), ..metrics }
+    }
 
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
         registry.register(
             "sukkal_pickup_delay_seconds",
             "Seconds from when a message became available to its first claim or pop",
-            pickup_delay.clone(),
+            self.pickup_delay.clone(),
         );
         registry.register(
             "sukkal_http_requests_total",
             "Requests answered, by method, path template and status",
-            requests.clone(),
+            self.requests.clone(),
         );
         registry.register(
             "sukkal_http_request_duration_seconds",
             "Seconds from the request to the start of its answer, by path template, without requests that use wait",
-            durations.clone(),
-        );
-        let (operations_in_flight, requests_waiting) = (Gauge::default(), Gauge::default());
-        registry.register(
-            "sukkal_store_operations_in_flight",
-            "Operations of requests that are in flight in the store",
-            operations_in_flight.clone(),
+            self.durations.clone(),
         );
         registry.register(
-            "sukkal_store_requests_waiting",
-            "Requests that wait until the store can serve them",
-            requests_waiting.clone(),
+            "sukkal_store_operation_duration_seconds",
+            "Seconds that an operation of a request was in flight in the store",
+            self.store_operations.clone(),
         );
-        let disk_full = Gauge::default();
         registry.register(
-            "sukkal_store_disk_full",
-            "1 if the disk of the store is full, otherwise 0",
-            disk_full.clone(),
+            "sukkal_store_requests_refused_total",
+            "Requests refused because the store could not serve them in time",
+            self.refused_requests.clone(),
         );
+        registry.register("sukkal_http_connections", "Open connections of the API", self.connections.0.clone());
+        registry.register(
+            "sukkal_janitor_rounds_total",
+            "Rounds of maintenance by this process, by result",
+            self.janitor_rounds.clone(),
+        );
+        registry.register(
+            "sukkal_janitor_queues_visited_total",
+            "Queues visited by the maintenance of this process",
+            self.janitor_visits.clone(),
+        );
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("sukkal_build_info", "1, with the version", build);
-        Self { registry, pickup_delay, requests, durations, operations_in_flight, requests_waiting, disk_full }
-    }
-
-    /// Records the number of operations in flight and of requests that wait for the store.
-    pub fn set_store_load(&self, in_flight: usize, waiting: usize) {
-        self.operations_in_flight.set(i64::try_from(in_flight).unwrap_or(i64::MAX));
-        self.requests_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-    }
-
-    /// Records whether the store's disk is full.
-    pub fn set_store_disk_full(&self, is_full: bool) {
-        self.disk_full.set(is_full.into());
+        registry
     }
 
     /// Records the pick-up delay of messages delivered for the first time.
@@ -144,6 +173,33 @@ impl Metrics {
         for delay in delays {
             self.pickup_delay.observe(delay.as_secs_f64());
         }
+    }
+
+    /// Records how long an operation was in flight in the store.
+    pub fn record_store_operation(&self, duration: Duration) {
+        self.store_operations.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a request that was refused because the store is busy.
+    pub fn count_refused_request(&self) {
+        self.refused_requests.0.inc();
+    }
+
+    /// Counts a finished round of maintenance, with the number of queues visited.
+    pub fn count_janitor_round(&self, visited: u64) {
+        self.janitor_rounds.get_or_create(&RoundLabels { result: ROUND_DONE }).0.inc();
+        self.janitor_visits.0.inc_by(visited);
+    }
+
+    /// Counts a round of maintenance that could not be finished.
+    pub fn count_failed_janitor_round(&self) {
+        self.janitor_rounds.get_or_create(&RoundLabels { result: ROUND_FAILED }).0.inc();
+    }
+
+    /// Returns the count of open connections of the API.
+    #[must_use]
+    pub fn connections(&self) -> LiveCount {
+        self.connections.clone()
     }
 
     /// Returns the metrics of a route.
@@ -155,12 +211,17 @@ impl Metrics {
 
     /// Returns the current values of all metrics in Prometheus' text format.
     #[must_use]
-    pub fn exposition(&self) -> String {
+    pub fn exposition(&self, figures: Figures) -> String {
         let mut exposition = String::new();
-        text::encode_registry(&mut exposition, &self.registry).expect("a string can be written to");
+        for registry in [&self.registry, &figures.into_registry()] {
+            text::encode_registry(&mut exposition, registry).expect("a string can be written to");
+        }
         exposition
     }
 }
+
+const ROUND_DONE: &str = "done";
+const ROUND_FAILED: &str = "failed";
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -177,5 +238,20 @@ impl RouteMeter {
     /// Records the duration of a request.
     pub fn took(&self, duration: Duration) {
         self.duration.observe(duration.as_secs_f64());
+    }
+}
+
+impl LiveCount {
+    /// Counts one more thing.
+    #[must_use]
+    pub fn count(&self) -> Counted {
+        self.0.inc();
+        Counted(self.0.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

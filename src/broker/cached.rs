@@ -1,0 +1,127 @@
+//! A value that takes time to compute. Concurrent callers share one computation, and later callers
+//! get its result until it is too old.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use tokio::time::{Instant, timeout};
+
+/// A computation that is running or has ended. It returns `None` if it panicked.
+type Computation<T> = Shared<BoxFuture<'static, Option<T>>>;
+
+/// A cached value. Clones share it.
+#[derive(Clone)]
+pub(super) struct Cached<T> {
+    /// Age at which the value is computed again.
+    max_age: Duration,
+    state: Arc<Mutex<State<T>>>,
+}
+
+struct State<T> {
+    last: Option<(Instant, T)>,
+    computation: Option<Computation<T>>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Cached<T> {
+    pub(super) fn new(max_age: Duration) -> Self {
+        Self { max_age, state: Arc::new(Mutex::new(State { last: None, computation: None })) }
+    }
+
+    /// Returns the value if it is young enough. Otherwise waits up to `wait_max` for a new one,
+    /// which `compute` returns in a task of its own. Returns `None` if that takes longer.
+    pub(super) async fn get<F>(&self, wait_max: Duration, compute: impl FnOnce() -> F) -> Option<T>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let computation = {
+            let mut state = self.lock();
+            if let Some((computed_at, value)) = &state.last
+                && computed_at.elapsed() < self.max_age
+            {
+                return Some(value.clone());
+            }
+            let running = state.computation.take().filter(|computation| computation.peek().is_none());
+            let computation = running.unwrap_or_else(|| self.start(compute()));
+            state.computation.insert(computation).clone()
+        };
+        timeout(wait_max, computation).await.ok().flatten()
+    }
+
+    /// Returns the last value, unless it is older than this.
+    pub(super) fn last(&self, max_age: Duration) -> Option<T> {
+        let state = self.lock();
+        let (computed_at, value) = state.last.as_ref()?;
+        (computed_at.elapsed() < max_age).then(|| value.clone())
+    }
+
+    fn start(&self, compute: impl Future<Output = T> + Send + 'static) -> Computation<T> {
+        let this = self.clone();
+        let task = tokio::spawn(async move {
+            let value = compute.await;
+            this.lock().last = Some((Instant::now(), value.clone()));
+            value
+        });
+        task.map(Result::ok).boxed().shared()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures::future::join_all;
+    use tokio::sync::Semaphore;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const MAX_AGE: Duration = Duration::from_secs(10);
+    /// A millisecond less than [`MAX_AGE`].
+    const ALMOST_MAX_AGE: Duration = Duration::from_millis(9_999);
+    const WAIT_MAX: Duration = Duration::from_secs(1);
+
+    /// Counts its computations, each of which needs a permit.
+    #[derive(Default)]
+    struct Source {
+        computations: AtomicU32,
+    }
+
+    async fn compute(source: Arc<Source>, permits: Arc<Semaphore>) -> u32 {
+        let number = source.computations.fetch_add(1, Ordering::SeqCst) + 1;
+        permits.acquire().await.unwrap().forget();
+        number
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_callers_cost_one_computation_until_the_value_is_too_old() {
+        let (cached, source, permits) = (Cached::new(MAX_AGE), Arc::<Source>::default(), Arc::new(Semaphore::new(2)));
+        let get = || cached.get(WAIT_MAX, || compute(source.clone(), permits.clone()));
+
+        assert_eq!(join_all((0..10).map(|_| get())).await, [Some(1); 10]);
+        advance(ALMOST_MAX_AGE).await;
+        assert_eq!(get().await, Some(1));
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(join_all((0..10).map(|_| get())).await, [Some(2); 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_computation_is_not_waited_for_and_not_started_twice() {
+        let (cached, source, permits) = (Cached::new(MAX_AGE), Arc::<Source>::default(), Arc::new(Semaphore::new(0)));
+        let get = || cached.get(WAIT_MAX, || compute(source.clone(), permits.clone()));
+
+        assert_eq!(get().await, None);
+        assert_eq!(join_all([get(), get()]).await, [None; 2]);
+        assert_eq!((cached.last(MAX_AGE), source.computations.load(Ordering::SeqCst)), (None, 1));
+
+        permits.add_permits(1);
+        assert_eq!(get().await, Some(1));
+        assert_eq!(cached.last(MAX_AGE), Some(1));
+    }
+}
