@@ -77,10 +77,14 @@ pub fn with_current_span<T>(read: impl FnOnce(&Span) -> T) -> Option<T> {
     CURRENT.try_with(|request| request.span.as_ref().map(read)).ok().flatten()
 }
 
-/// Runs `work` as part of the request that the current task works for, if there is one.
-pub async fn in_current_request<F: Future>(work: F) -> F::Output {
-    match CURRENT.try_get() {
-        Ok(request) => CURRENT.scope(request, work).await,
-        Err(_) => work.await,
+/// Returns `work` as part of the request that the current task works for, if there is one. So `work`
+/// can run in a task of its own.
+pub fn in_current_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let current = CURRENT.try_get().ok();
+    async move {
+        match current {
+            Some(request) => CURRENT.scope(request, work).await,
+            None => work.await,
+        }
     }
 }

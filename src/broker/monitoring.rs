@@ -16,10 +16,12 @@ use crate::auth::Caller;
 use crate::domain::{Holding, QueueId};
 use crate::metrics::scrape::{Figures, QueueFigures};
 
-/// How long the answer of a reader of the metrics waits for the store.
-const STORE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Age at which the figures of queues are no longer shown.
-const QUEUES_AGE_MAX: Duration = Duration::from_secs(60);
+/// How long a reader of the metrics waits for a ping of the store.
+const PING_WAIT_MAX: Duration = Duration::from_millis(100);
+/// How long a reader of the metrics waits for the figures of queues.
+const QUEUES_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Age at which the last ping and the last figures of queues are no longer shown.
+const AGE_MAX: Duration = Duration::from_secs(60);
 /// Maximum duration of a reading. Queues that are not read by then are left out.
 const READING_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of queues that are read at the same time.
@@ -31,12 +33,11 @@ impl Broker {
         let access = self.store.authorize(caller, Action::ReadMetrics, Resource::Store)?;
         let store = access.admit().await?;
         let ping = async move { access.admit().await?.ping().await };
-        let (is_up, queues) = tokio::join!(
-            self.monitor.is_up.get(STORE_WAIT_MAX, || async move { ping.await.is_ok() }),
-            self.queue_figures()
-        );
+        let is_up = &self.monitor.is_up;
+        let (answered, queues) =
+            tokio::join!(is_up.get(PING_WAIT_MAX, || async move { ping.await.is_ok() }), self.queue_figures());
         let figures = Figures {
-            store_is_up: is_up.unwrap_or(false),
+            store_is_up: answered.or_else(|| is_up.last(AGE_MAX)).unwrap_or(false),
             load: store.load(),
             disk_is_full: store.has_full_disk(),
             disk_usage: store.disk_usage(),
@@ -55,8 +56,8 @@ impl Broker {
             return Arc::default();
         }
         let this = self.clone();
-        let read = queue_figures.get(STORE_WAIT_MAX, || async move { Arc::new(this.read_monitored_queues().await) });
-        let read = read.await.or_else(|| queue_figures.last(QUEUES_AGE_MAX));
+        let read = queue_figures.get(QUEUES_WAIT_MAX, || async move { Arc::new(this.read_monitored_queues().await) });
+        let read = read.await.or_else(|| queue_figures.last(AGE_MAX));
         read.unwrap_or_default()
     }
 
