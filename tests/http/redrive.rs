@@ -190,6 +190,8 @@ async fn a_refused_redrive_changes_nothing() {
         (json!({"limit": 0}), 400, INVALID_REQUEST),
         (json!({"limit": 4_294_967_296_i64}), 400, INVALID_REQUEST),
         (json!({"per_second": 0}), 400, INVALID_REQUEST),
+        (json!({"limit": true}), 400, INVALID_REQUEST),
+        (json!({"per_second": true}), 400, INVALID_REQUEST),
         (json!({"limit": "1"}), 400, INVALID_BODY),
         (json!({"per_second": 1.5}), 400, INVALID_BODY),
         (json!([]), 400, INVALID_BODY),

@@ -22,8 +22,8 @@ pub fn parse_redrive(bytes: &[u8]) -> Result<RedriveRequest, Error> {
                 request.to = Some(name.parse().map_err(|error| invalid(&format!("\"to\": {error}")))?);
             }
             "ids" => request.ids = Some(texts(value).ok_or_else(|| invalid("\"ids\" must be a list of strings"))?),
-            "limit" => request.limit = Some(json::integer(field, value)?),
-            "per_second" => request.per_second = Some(json::integer(field, value)?),
+            "limit" => request.limit = Some(integer(field, value)?),
+            "per_second" => request.per_second = Some(integer(field, value)?),
             _ => {
                 let accepted = "\"to\", \"ids\", \"limit\" and \"per_second\"";
                 return Err(invalid(&format!("the body has the field {field:?}; it accepts only {accepted}")));
@@ -31,6 +31,14 @@ pub fn parse_redrive(bytes: &[u8]) -> Result<RedriveRequest, Error> {
         }
     }
     Ok(request)
+}
+
+/// Returns the integer in a field. Only the API of Zaqar accepts a boolean as an integer.
+fn integer(field: &str, value: &Value) -> Result<i64, Error> {
+    match value {
+        Value::Bool(_) => Err(invalid(&format!("{field:?} is {value}; it must be an integer"))),
+        value => json::integer(field, value),
+    }
 }
 
 fn texts(value: &Value) -> Option<Vec<String>> {
