@@ -104,7 +104,7 @@ async fn an_operator_acts_on_another_project_on_any_route() {
 #[tokio::test]
 async fn any_spelling_of_a_project_id_can_be_named() {
     let (operator, owner) = operator_and_owner();
-    for (end, spelling) in [("é, /&", "%C3%A9%2C+%2F%26"), ("漢", "%E6%BC%A2"), ("%", "%25")] {
+    for (end, spelling) in [("é, /&", "%C3%A9%2C+%2F%26"), ("a,b", "a,b"), ("漢", "%E6%BC%A2"), ("%", "%25")] {
         let project = Project::of(&owner.server, &format!("{}{end}", owner.id));
         project.create("q", &json!({"end": end})).await;
 
@@ -116,14 +116,26 @@ async fn any_spelling_of_a_project_id_can_be_named() {
 #[tokio::test]
 async fn a_bad_project_id_is_reported_under_its_name() {
     let (operator, _) = operator_and_owner();
-    for bad in ["a%0Ab", "%00", "%FF", &"p".repeat(257)] {
+    for bad in ["", "a%0Ab", "%00", "%FF", &"p".repeat(257)] {
         for path in ["/v2/queues", "/v2/queues/q/messages?limit=0", "/v2/ping"] {
             let description = refused(acting(&operator, Method::GET, path, bad), 400, INVALID_PARAMETER).await;
             assert!(description.starts_with("The \"project_id\" parameter is invalid."), "{description}");
         }
     }
     answered(acting(&operator, Method::GET, "/v2/queues", &"p".repeat(256)), 200).await;
-    answered(acting(&operator, Method::GET, "/v2/queues", ""), 200).await;
+}
+
+/// Otherwise the service could act on another project than a proxy has checked.
+#[tokio::test]
+async fn a_project_is_named_only_once() {
+    let (operator, owner) = operator_and_owner();
+    for path in ["/v2/queues", "/v2/ping"] {
+        for first in [&owner.id, "", "%FF"] {
+            let repeated = acting(&operator, Method::GET, &format!("{path}?project_id={first}"), &owner.id);
+            let description = refused(repeated, 400, "Ambiguous identification").await;
+            assert_eq!(description, "The parameter project_id is repeated; it must appear only once.");
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::api::Error;
 use crate::api::http::service::Settings;
-use crate::api::wire::query::Query;
+use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
 use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
@@ -29,9 +29,11 @@ pub(super) fn named_project(
     if !settings.admin_mode || !client.is_admin() || is_signed {
         return Ok(None);
     }
-    let query = Query::parse(request.uri().query());
-    let Some(project) = query.last(PROJECT_PARAMETER).map(parse).transpose()? else {
-        return Ok(None);
+    let project = match query::only(request.uri().query().unwrap_or_default(), PROJECT_PARAMETER) {
+        Ok(None) => return Ok(None),
+        Ok(Some(project)) => parse(&project)?,
+        Err(Ambiguous::Repeated) => return Err(Error::RepeatedParameter(PROJECT_PARAMETER)),
+        Err(Ambiguous::NotUtf8) => return Err(invalid()),
     };
     info!(
         method = request.method().as_str(),
@@ -45,18 +47,20 @@ pub(super) fn named_project(
 }
 
 fn parse(text: &str) -> Result<ProjectId, Error> {
-    // A byte that is not UTF-8 was decoded as the replacement character.
-    let is_legal = |char: char| !char.is_control() && char != char::REPLACEMENT_CHARACTER;
-    let is_valid = text.chars().count() <= PROJECT_ID_CHARS_MAX && text.chars().all(is_legal);
-    ProjectId::new(text).filter(|_| is_valid).ok_or_else(|| Error::Parameter {
+    let is_valid = text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control);
+    ProjectId::new(text).filter(|_| is_valid).ok_or_else(invalid)
+}
+
+fn invalid() -> Error {
+    Error::Parameter {
         name: PROJECT_PARAMETER.to_owned(),
         expected: "the id of a project: 1 to 256 characters of UTF-8 without control characters",
-    })
+    }
 }
 
 /// Returns the URL without the parameter.
 fn without_project(uri: &Uri) -> Uri {
-    let is_other = |parameter: &&str| Query::parse(Some(parameter)).last(PROJECT_PARAMETER).is_none();
+    let is_other = |parameter: &&str| query::only(parameter, PROJECT_PARAMETER) == Ok(None);
     let others: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(is_other).collect();
     let mut parts = uri.clone().into_parts();
     let path_and_query = [uri.path(), &others.join("&")].join("?");
@@ -72,9 +76,9 @@ mod tests {
     fn only_the_project_is_removed_from_a_url() {
         for (given, left) in [
             ("/v2/queues?project_id=p", "/v2/queues?"),
-            ("/a%20b?x=%26&project_id=p&project_id=a,b&%70roject_id=c&y", "/a%20b?x=%26&y"),
+            ("/a%20b?x=%26&%70roject_id=a,b&y", "/a%20b?x=%26&y"),
             ("http://host:1/a?b&project_id=p", "http://host:1/a?b"),
-            ("/a?project_ids=1&project_id=", "/a?project_ids=1&project_id="),
+            ("/a?project_ids=1&project_id=p", "/a?project_ids=1"),
         ] {
             assert_eq!(without_project(&given.parse().unwrap()).to_string(), left);
         }
