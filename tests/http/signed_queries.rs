@@ -69,6 +69,8 @@ async fn a_signature_in_the_query_does_not_show_states() {
     ] {
         refused(get(&project, &url.path(&path)), 400, INVALID_REQUEST).await;
         answered(get(&project, &url.path(&path.replace("=true", "=false"))), 200).await;
+        let unclaimed = answered(get(&project, &url.path(&path.replace("include_state=true", "echo=true"))), 200).await;
+        assert!(unclaimed.text.contains(id) && !unclaimed.text.contains("claim_id"), "{path}: {unclaimed:?}");
     }
 }
 

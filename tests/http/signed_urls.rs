@@ -9,6 +9,7 @@ use sukkal::api::wire::checksum::Checksums;
 use sukkal::domain::ClientIdRule;
 
 use super::*;
+use crate::support::events::Events;
 use crate::support::redis::block_until;
 use crate::support::sukkal::CLIENT;
 
@@ -109,6 +110,32 @@ async fn no_signed_url_allows_the_list_of_claims() {
         answered(url.get(&project, &claim.path), 200).await;
     }
     answered(project.get("/v2/queues/q/claims"), 200).await;
+}
+
+/// The id of a claim lets a guest delete messages that a worker holds.
+#[tokio::test]
+async fn a_signed_url_shows_no_claims_of_others() {
+    let project = signing_project();
+    let [id] = &project.post_bodies("q", &[json!(1)]).await[..] else { panic!("one id for one message") };
+    let claim = project.claim(1).await;
+    let body = json!({"methods": ["GET", "POST"], "paths": ["messages", "claims"], "expires": EXPIRES});
+    let url = SignedUrl::shared(&project, &body).await;
+    let all = format!("{MESSAGES}?echo=true&include_claimed=true");
+    let one = format!("{MESSAGES}/{id}");
+
+    for path in [&all, &format!("{MESSAGES}?ids={id}")] {
+        let page = answered(url.get(&project, path), 200).await.json();
+        assert_eq!(pick(&page["messages"], "href"), [json!(one)], "{path}");
+    }
+    assert_eq!(answered(url.get(&project, &one), 200).await.json()["href"], json!(one));
+    let event = Events::open(url.get(&project, &all)).await.next().await.unwrap();
+    assert_eq!(event.data["href"], json!(one));
+    // Other callers see the claim, and a guest sees a claim of its own.
+    let with_claim = format!("{one}?claim_id={}", claim.id);
+    assert_eq!(answered(project.get(&one), 200).await.json()["href"], json!(with_claim));
+    project.post_bodies("q", &[json!(2)]).await;
+    let own = answered(url.request(&project, Method::POST, "/v2/queues/q/claims").json(&json!({})), 201).await.json();
+    assert!(text(&own["messages"][0]["href"]).contains("?claim_id="), "{own}");
 }
 
 /// Row 9-13.

@@ -175,7 +175,7 @@ proptest! {
         traces: bool,
     ) {
         let (queue, messages): (_, Vec<Message>) = (queue(), messages.into_iter().flatten().collect());
-        let view = View { checksums: Checksums::Hidden, origins, traces };
+        let view = View { checksums: Checksums::Hidden, origins, traces, claims: true };
         let trees = |document: &dyn Fn(&Message) -> Value| json!({ "messages": messages.iter().map(document).collect::<Vec<_>>() });
 
         let list = ListDocument { messages: messages::documents(&queue, &messages, view), links: None };

@@ -88,6 +88,6 @@ impl FromRequestParts<Service> for View {
         let query = Query::parse(parts.uri.query().filter(|query| query.split('&').any(is_relevant)));
         let is_included = |name| Ok::<_, Error>(query.boolean(name)?.unwrap_or(false));
         let (origins, traces) = (is_included(INCLUDE_ORIGIN)?, is_included(INCLUDE_TRACE)?);
-        Ok(Self { checksums: service.settings.checksums, origins, traces })
+        Ok(Self { checksums: service.settings.checksums, origins, traces, claims: true })
     }
 }

@@ -82,6 +82,7 @@ async fn list(
     queue: QueueId,
     request: Request,
 ) -> Result<Response, Error> {
+    let view = view.of_feed(is_signed);
     let wants_stream = accepts_events(request.headers());
     let query = Query::parse(request.uri().query());
     let with_states = asks_for_states(&query, is_signed)?;
@@ -164,6 +165,7 @@ async fn get(
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
+    let view = view.of_feed(is_signed);
     let with_state = asks_for_states(&Query::parse(query.as_deref()), is_signed)?;
     let message = broker.get_message(&caller, &queue, &id, with_state).await?;
     let bytes = messages::documents_bytes(slice::from_ref(&message));

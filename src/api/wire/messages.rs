@@ -82,7 +82,7 @@ impl<'a> MessageDocument<'a> {
         Self {
             id: message.id.into(),
             // With the claim id in the path, the client can delete the message.
-            href: href(queue, message.id, message.claim),
+            href: href(queue, message.id, view.claim(message)),
             ttl: message.ttl_s,
             age: message.age_s,
             body,

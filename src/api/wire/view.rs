@@ -4,7 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::checksum::Checksums;
-use crate::domain::{Origin, TraceContext};
+use crate::domain::{ClaimId, Message, Origin, TraceContext};
 
 /// The optional parts that are included, as the configuration and the request say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,9 @@ pub struct View {
     pub origins: bool,
     /// Whether messages have the trace context of their post, also on request.
     pub traces: bool,
+    /// Whether the paths of claimed messages have the ids of their claims, which allow a client to
+    /// delete the messages.
+    pub claims: bool,
 }
 
 /// The document of the origin of a dead letter.
@@ -27,6 +30,19 @@ pub struct OriginDocument<'a> {
 }
 
 impl View {
+    /// Returns the view of a caller who sees messages that others have claimed. The holder of a
+    /// pre-signed URL does not see the ids of their claims.
+    #[must_use]
+    pub fn of_feed(self, is_signed: bool) -> Self {
+        Self { claims: !is_signed, ..self }
+    }
+
+    /// Returns the claim of a message if claims are included.
+    #[must_use]
+    pub fn claim(self, message: &Message) -> Option<ClaimId> {
+        message.claim.filter(|_| self.claims)
+    }
+
     /// Returns the origin of a dead letter if origins are included.
     #[must_use]
     pub fn origin(self, origin: Option<&Origin>) -> Option<OriginDocument<'_>> {
