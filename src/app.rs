@@ -84,6 +84,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         client_id_is_optional: config.transport.client_id_is_optional(),
         default_project: config.transport.default_project.clone(),
         cors_origins: config.transport.cors_origins.clone(),
+        bound_name: config.bind.host.clone(),
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: Signer::new(&config.signed_url.secret_key),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },

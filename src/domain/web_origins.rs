@@ -39,6 +39,17 @@ impl FromStr for WebOrigin {
     }
 }
 
+impl WebOrigin {
+    /// Returns the host without the port.
+    fn host(&self) -> &str {
+        let (_, address) = self.0.split_once("://").unwrap_or_default();
+        match address.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => host,
+            _ => address,
+        }
+    }
+}
+
 impl WebOrigins {
     /// Returns whether pages of this origin may use the API. `origin` is the value of the header
     /// `Origin`.
@@ -47,6 +58,15 @@ impl WebOrigins {
         match self {
             Self::Any => true,
             Self::Listed(origins) => origins.iter().any(|listed| listed.0.as_bytes() == origin),
+        }
+    }
+
+    /// Returns whether one of the origins has this host, on any port.
+    #[must_use]
+    pub fn have_host(&self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(origins) => origins.iter().any(|listed| listed.host() == host),
         }
     }
 }
@@ -95,6 +115,23 @@ mod tests {
             "file:///",
         ] {
             assert_eq!(text.parse::<WebOrigin>(), Err(InvalidWebOrigin), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_an_origin_has_no_port() {
+        for (origin, host) in [
+            ("https://app.example.com", "app.example.com"),
+            ("http://app.example.com:3000", "app.example.com"),
+            ("http://[::1]", "[::1]"),
+            ("http://[::1]:3000", "[::1]"),
+        ] {
+            let origins = WebOrigins::Listed(vec![origin.parse().unwrap()]);
+
+            assert!(origins.have_host(host), "{origin}");
+            for other in ["", "example.com", "app.example.com.evil.example", "[", "[:"] {
+                assert!(!origins.have_host(other) && WebOrigins::Any.have_host(other), "{origin}: {other}");
+            }
         }
     }
 

@@ -98,6 +98,33 @@ async fn a_page_of_another_origin_gets_no_defaults() {
     }
 }
 
+/// A page can be under a name that becomes an alias of this machine (DNS rebinding). The browser
+/// then takes the service for the origin of the page.
+#[tokio::test]
+async fn a_page_under_another_name_of_the_machine_gets_no_defaults() {
+    let api = laptop();
+    let port = api.server.sukkal.url("").rsplit(':').next().unwrap().to_owned();
+    let get = || api.bare(Method::GET, "/v2/queues");
+
+    let host = format!("evil.example:{port}");
+    for (request, title) in [
+        (get(), "Missing header value"),
+        (get().header("Client-ID", CLIENT), "Project-Id Missing"),
+        (get().header("X-Project-ID", &api.id), "Missing header value"),
+        (post(&api).header("Origin", format!("http://{host}")), "Missing header value"),
+    ] {
+        refused(request.header("Host", &host), 400, title).await;
+    }
+    assert_eq!(api.snapshot().await, json!([]));
+    for own in ["localhost", "127.0.0.1", "[::1]", "app.example.com"] {
+        answered(get().header("Host", own), 200).await;
+        let own = format!("{own}:{port}");
+        answered(post(&api).header("Host", &own).header("Origin", format!("http://{own}")), 201).await;
+    }
+    let named = get().header("Host", &host).header("Client-ID", CLIENT).header("X-Project-ID", &api.id);
+    answered(named, 200).await;
+}
+
 async fn refused_to(request: RequestBuilder, origin: &str, title: &str) {
     let answer = answered(request.header("Origin", origin), 400).await;
     assert_eq!(answer.json()["title"], title, "{origin}: {answer:?}");

@@ -125,7 +125,7 @@ fn parameter<'q>(
 /// Any web page can let a browser send a `POST` without headers of its own, even if the page may
 /// not read the response. If such a request had defaults, the page could post messages.
 fn may_be_unnamed(headers: &HeaderMap, settings: &Settings) -> bool {
-    !cors::is_foreign(headers, settings.cors_origins.as_ref())
+    !cors::may_be_foreign(headers, settings.cors_origins.as_ref(), settings.bound_name.as_deref())
 }
 
 /// Returns the value of a header that identifies the caller.
@@ -158,6 +158,7 @@ mod tests {
             client_id_is_optional: false,
             default_project: None,
             cors_origins: None,
+            bound_name: None,
             client_timeout: Duration::MAX,
             signer: None,
             checksums: Checksums::Hidden,
