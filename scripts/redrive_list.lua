@@ -1,7 +1,8 @@
 -- Lists the next messages of a redrive, or ends it if there are none and all that it moved have
 -- left the outbox. Renews the lease of the task.
 --
--- ARGV  1 id of the task    2 fence    3 maximum number of messages
+-- ARGV  1 id of the task    2 fence    3 maximum number of messages. The driver moves fewer if the
+--       task has a limit or a pace
 -- Returns {'due'} if due changes must be applied first; {'ended'} if the task is not running or
 --       another process has its lease; {'waiting'} if the outbox must be forwarded first; or
 --       {'next', record of the task, its cursor after these messages, their keys ...}.
@@ -20,7 +21,6 @@ elseif task.cursor >= task.last or task.moved >= task.limit then
   finish_task(task, TASK_DONE, '')
   return {'ended'}
 end
-limit = math.min(limit, task.limit - task.moved, task.per_second > 0 and task.per_second or limit)
 local answer = {'next', redis.call('HGET', tasks, task.id), nil}
 local bytes = 0
 -- Adds a message to the answer, unless it does not fit.

@@ -13,7 +13,8 @@ use bytes::{Buf, BufMut, Bytes};
 
 use super::error::Error;
 use super::key::{KEY_BYTES, Key, key_of};
-use crate::domain::{QueueName, Rank, Redrive, Selection, Task, TaskId, TaskState};
+use super::tasks::MOVED_PER_STEP_MAX;
+use crate::domain::{MessageId, QueueName, Rank, Redrive, Selection, Task, TaskId, TaskState};
 
 const HEAD_BYTES: usize = 65;
 
@@ -76,6 +77,18 @@ impl TaskRecord {
     /// Returns whether the task has nothing more to move.
     pub(super) fn is_complete(&self) -> bool {
         self.cursor >= self.end || self.moved >= self.limit
+    }
+
+    /// Returns the maximum number of messages that the next step moves. It may examine more.
+    pub(super) fn moved_per_step_max(&self) -> u64 {
+        let pace = self.per_second.unwrap_or(u32::MAX);
+        u64::from(MOVED_PER_STEP_MAX.min(pace)).min(self.limit.saturating_sub(self.moved))
+    }
+
+    /// Returns the cursor after a message that the task covers.
+    pub(super) fn cursor_after(&self, message: MessageId) -> u64 {
+        let position = self.ids.iter().position(|key| *key == key_of(message));
+        position.map_or(message.rank().micros(), |position| position as u64 + 1)
     }
 
     /// Returns the error of a task whose target was deleted.

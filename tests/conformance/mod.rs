@@ -268,6 +268,7 @@ suite! {
             a_message_does_not_move_to_its_own_queue,
             a_redrive_to_a_queue_moves_every_available_message,
             a_limit_moves_the_oldest_messages_that_can_be_moved,
+            a_pace_and_a_limit_apply_only_to_messages_that_move,
             named_messages_are_moved_and_the_others_stay,
             messages_that_arrive_later_are_not_covered,
             large_messages_move_in_short_steps,

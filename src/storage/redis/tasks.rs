@@ -74,7 +74,7 @@ impl TaskStore for RedisStore {
             "next" => {}
             kind => return Err(reply::unknown_kind(REDRIVE_LIST.name, kind)),
         }
-        let (task, next_cursor) = (TaskRecord::decode(&reply.bytes()?)?, reply.number()?);
+        let (task, mut next_cursor) = (TaskRecord::decode(&reply.bytes()?)?, reply.number()?);
         let mut keys = Vec::with_capacity(reply.len());
         while !reply.is_empty() {
             keys.push(reply.bytes()?);
@@ -83,12 +83,19 @@ impl TaskStore for RedisStore {
             self.fail_task(queue, id, fence, &task.target_gone()).await?;
             return Ok(RedriveStep::Ended);
         };
+        let movable = keys.into_iter().zip(targets).filter_map(|(key, target)| Some((key, target?)));
+        let mut movable: Vec<(Bytes, QueueName)> = movable.collect();
+        let most = usize::try_from(task.moved_per_step_max()).unwrap_or(usize::MAX);
+        movable.truncate(most);
+        if let Some((last, _)) = movable.last()
+            && movable.len() == most
+        {
+            next_cursor = task.cursor_after(id_of(queue, last)?);
+        }
         let mut args = listing[..2].to_vec();
         args.extend([arguments::number(task.cursor), arguments::number(next_cursor)]);
-        for (key, target) in keys.into_iter().zip(targets) {
-            if let Some(target) = target {
-                args.extend([key, Bytes::copy_from_slice(target.as_str().as_bytes())]);
-            }
+        for (key, target) in movable {
+            args.extend([key, Bytes::copy_from_slice(target.as_str().as_bytes())]);
         }
         let (kind, mut reply) = self.run_applying_due(&REDRIVE_MOVE, queue, &args).await?;
         let moved = match kind.as_str() {

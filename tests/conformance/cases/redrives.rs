@@ -241,6 +241,35 @@ pub(in crate::conformance) async fn named_messages_are_moved_and_the_others_stay
     assert_eq!(subject.held_by(&dead, claim.id).await, Some(vec![ids[0]]));
 }
 
+/// Otherwise each message without a target would need a step of its own.
+pub(in crate::conformance) async fn a_pace_and_a_limit_apply_only_to_messages_that_move(subject: &Subject) {
+    let dead = subject.queue("dead").await;
+    let plain = subject.post(&dead, &messages(LONG_S, 300)).await;
+    let (queue, _) = subject.dead_letters_from("q", &messages(LONG_S, 6)).await;
+    let before = subject.contents(&dead).await;
+    let ids = ids_of(&before);
+    let named = Selection::Ids([&ids[301..303], &plain[..2], &ids[303..304]].concat());
+
+    for (redrive, moved, skipped, steps_max) in [
+        (Redrive { selection: Selection::First(1), ..ALL }, 1, 300, 6),
+        (Redrive { selection: named, per_second: Some(1), ..ALL }, 3, 2, 4),
+        (Redrive { per_second: Some(1), ..ALL }, 2, 300, 7),
+    ] {
+        let id = subject.create_redrive(&dead, &redrive).await;
+        let fence = subject.store().take_task_lease(&dead, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+        let mut steps = 1;
+        while let RedriveStep::Continue { moved, .. } = subject.store().redrive_step(&dead, id, fence).await.unwrap() {
+            assert!(moved <= 1, "{moved} messages in a step");
+            steps += 1;
+        }
+
+        assert_eq!(progress(&subject.task(&dead, id).await), done(moved, skipped));
+        assert!(steps <= steps_max, "{steps} steps for {redrive:?}");
+    }
+    assert_eq!(bodies_of(&subject.contents(&queue).await), bodies_of(&before[300..]));
+    assert_eq!(subject.feed(&dead).await, plain);
+}
+
 /// Two queues that are each other's dead-letter queue: a redrive ends although what it has moved
 /// comes back.
 pub(in crate::conformance) async fn messages_that_arrive_later_are_not_covered(subject: &Subject) {

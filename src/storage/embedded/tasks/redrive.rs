@@ -25,10 +25,16 @@ const EXAMINED_PER_STEP: usize = 1_000;
 
 /// The next messages of a redrive.
 struct Batch {
-    messages: Vec<Located>,
-    /// Number of claimed or missing messages among them.
-    skipped: u64,
+    messages: Vec<Examined>,
     /// The cursor after this batch.
+    cursor: u64,
+}
+
+/// A message of a redrive.
+struct Examined {
+    /// Where the message is; `None` if it is claimed or missing.
+    available: Option<Located>,
+    /// The cursor after this message.
     cursor: u64,
 }
 
@@ -55,13 +61,21 @@ impl WriteTransaction<'_> {
         }
         let batch =
             if task.ids.is_empty() { self.next_of_feed(number, &task)? } else { self.next_of_ids(number, &task)? };
-        let mut moved = 0;
+        let (most, mut moved) = (task.moved_per_step_max(), 0);
+        task.cursor = batch.cursor;
         let mut by_target: Vec<(QueueId, Vec<NewRecord>)> = Vec::new();
         let mut known: HashMap<QueueName, Option<QueueId>> = HashMap::new();
-        for located in &batch.messages {
+        for Examined { available, cursor } in &batch.messages {
+            let Some(located) = available else {
+                task.skipped += 1;
+                continue;
+            };
             let message = id_of(source, located.key())?;
             let record = Bytes::copy_from_slice(Records::new(&self.view, number).get(located.key())?.value());
-            let Some(target) = self.target_of(source, &task, message, &record, &mut known)? else { continue };
+            let Some(target) = self.target_of(source, &task, message, &record, &mut known)? else {
+                task.skipped += 1;
+                continue;
+            };
             let arriving = arriving(located, message, &record, now_us)?;
             match by_target.iter_mut().find(|(other, _)| *other == target) {
                 Some((_, records)) => records.push(arriving),
@@ -69,13 +83,15 @@ impl WriteTransaction<'_> {
             }
             self.remove(number, located)?;
             moved += 1;
+            if moved == most {
+                task.cursor = *cursor;
+                break;
+            }
         }
         for (target, records) in by_target {
             self.post_moved(&target, records)?;
         }
         task.moved += moved;
-        task.skipped += batch.skipped + batch.messages.len() as u64 - moved;
-        task.cursor = batch.cursor;
         self.put_task(number, id, &task)?;
         Ok(RedriveStep::Continue { moved, per_second: task.per_second })
     }
@@ -105,51 +121,44 @@ impl WriteTransaction<'_> {
         Ok(target)
     }
 
-    /// Returns the next messages of the feed, and counts the claimed ones among them.
+    /// Returns the next messages of the feed.
     fn next_of_feed(&self, number: u64, task: &TaskRecord) -> Result<Batch, Error> {
-        let (most, mut budget) = (batch_size(task), RecordBudget::default());
-        let mut batch = Batch { messages: Vec::new(), skipped: 0, cursor: task.cursor };
+        let (mut available, mut budget) = (0, RecordBudget::default());
+        let mut batch = Batch { messages: Vec::new(), cursor: task.cursor };
         let sets = [Part::Ready, Part::InFlight].map(|set| self.view.entries(number, set, task.cursor + 1));
         let feed = Merged::new(sets.into_iter().collect::<Result<_, _>>()?, Order::OldestFirst)?;
         for located in feed.take(EXAMINED_PER_STEP) {
             let located = located?;
             let rank = rank_of(located.key());
             if rank > task.end {
-                batch.cursor = task.end;
-                return Ok(batch);
-            } else if located.set == Part::InFlight {
-                batch.skipped += 1;
-            } else if budget.try_add(&located) {
-                batch.messages.push(located);
-            } else {
+                break;
+            }
+            let is_available = located.set == Part::Ready;
+            if is_available && (available == MOVED_PER_STEP_MAX || !budget.try_add(&located)) {
                 return Ok(batch);
             }
+            available += u32::from(is_available);
+            batch.messages.push(Examined { available: Some(located).filter(|_| is_available), cursor: rank });
             batch.cursor = rank;
-            if batch.messages.len() as u64 == most {
-                return Ok(batch);
-            }
         }
-        if batch.messages.len() as u64 + batch.skipped < EXAMINED_PER_STEP as u64 {
+        if batch.messages.len() < EXAMINED_PER_STEP {
             batch.cursor = task.end;
         }
         Ok(batch)
     }
 
-    /// Returns the next messages that the request names, and counts those that are not available.
+    /// Returns the next messages that the request names.
     fn next_of_ids(&self, number: u64, task: &TaskRecord) -> Result<Batch, Error> {
-        let (most, mut budget) = (batch_size(task), RecordBudget::default());
-        let mut batch = Batch { messages: Vec::new(), skipped: 0, cursor: task.cursor };
+        let mut budget = RecordBudget::default();
+        let mut batch = Batch { messages: Vec::new(), cursor: task.cursor };
         let done = usize::try_from(task.cursor).unwrap_or(usize::MAX);
         for key in task.ids.iter().skip(done) {
-            match self.view.located_in(number, Part::Ready, key)? {
-                Some(located) if budget.try_add(&located) => batch.messages.push(located),
-                Some(_) => break,
-                None => batch.skipped += 1,
-            }
-            batch.cursor += 1;
-            if batch.cursor - task.cursor == most {
+            let available = self.view.located_in(number, Part::Ready, key)?;
+            if available.as_ref().is_some_and(|located| !budget.try_add(located)) {
                 break;
             }
+            batch.cursor += 1;
+            batch.messages.push(Examined { available, cursor: batch.cursor });
         }
         Ok(batch)
     }
@@ -161,12 +170,6 @@ impl WriteTransaction<'_> {
         };
         Ok(self.view.row(&queue)?.map(|_row| queue))
     }
-}
-
-/// Returns the maximum number of messages that the next step moves.
-fn batch_size(task: &TaskRecord) -> u64 {
-    let pace = task.per_second.unwrap_or(u32::MAX);
-    u64::from(MOVED_PER_STEP_MAX.min(pace)).min(task.limit - task.moved)
 }
 
 /// Returns a message as it arrives in its new queue: with its own time to live, which starts now.
