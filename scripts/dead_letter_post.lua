@@ -1,4 +1,5 @@
--- Posts dead letters from another queue, in order, and skips those that arrived before.
+-- Posts dead letters from another queue, in order, and skips those that arrived before, even if the
+-- queue was deleted afterwards.
 --
 -- ARGV  1 name of the queue that they come from
 --       2 number of shards and shards per tenant for which shards were assigned (2 bytes each),
@@ -18,7 +19,11 @@ local RECEIVED = '>I8I8'
 local SAMPLED_SOURCES = 4
 
 local is_due = load_queue()
-if not revision then
+local before = redis.call('HGET', received, source)
+local last = before and struct.unpack(RECEIVED, before) or 0
+if tonumber(ARGV[#ARGV - 4]) <= last then
+  return {'posted'}
+elseif not revision then
   return {'absent'}
 elseif is_due and (logical_packed or fairness()) then
   return {'due'}
@@ -27,8 +32,6 @@ local fair = fairness()
 if fair and fair.count > 1 and struct.pack('>I2I2', fair.count, fair.per_tenant) ~= ARGV[2] then
   return {'fair', fair.count, fair.per_tenant}
 end
-local before = redis.call('HGET', received, source)
-local last = before and struct.unpack(RECEIVED, before) or 0
 local new = {headers = {}, end_seconds = {}, delivery_states = {}, records = {}, candidates = {}}
 for i = 3, #ARGV, 5 do
   local number = tonumber(ARGV[i])
@@ -40,9 +43,6 @@ for i = 3, #ARGV, 5 do
     new.delivery_states[index] = string.sub(ARGV[i + 2], 5)
     new.candidates[index] = fair and fair.count > 1 and split_shards(ARGV[i + 4]) or nil
   end
-end
-if #new.headers == 0 then
-  return {'posted'}
 end
 post_messages(new)
 -- Removes the last numbers of queues that have sent nothing for a long time, a few at a time. The

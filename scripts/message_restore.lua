@@ -17,24 +17,10 @@ elseif redis.call('HEXISTS', idempotency, name) == 1 then
   return 'repeated'
 end
 store_outcome(name, '', lifetime_s)
-local fair = fairness()
-local entries, known_shards, blocks, fields, lowest = {}, {}, {}, {}, math.huge
+local entries, records, last_shards = {}, {}, {}
 for i = 4, #ARGV, 3 do
-  local entry, index = ARGV[i], #entries + 1
-  local rank = rank_of(entry)
-  entries[index] = entry
-  lowest = math.min(lowest, rank)
-  fields[2 * index - 1], fields[2 * index] = key_of(entry), ARGV[i + 1]
-  known_shards[index] = fair and ARGV[i + 2] ~= '' and rank > fair.boundary and ARGV[i + 2]
-  local block = block_of(rank)
-  blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry))
+  local index = #entries + 1
+  entries[index], records[index], last_shards[index] = ARGV[i], ARGV[i + 1], ARGV[i + 2] ~= '' and ARGV[i + 2]
 end
-redis.call('HSET', messages, unpack(fields))
-redis.call('ZADD', ready, unpack(by_rank(entries)))
-if fair then
-  put_into_shards(keys_of(entries), AVAILABLE, known_shards)
-end
-redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total + #entries))
-note_expirations(blocks)
-notify(#entries, lowest)
+restore_messages(entries, records, last_shards)
 return 'restored'

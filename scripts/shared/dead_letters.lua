@@ -7,7 +7,8 @@
 -- arrived is delivered first, whatever its count.
 --
 -- Messages that a redrive moves take the same path. They become new messages, so their deliveries
--- are not counted, and their time to live starts anew.
+-- are not counted, and their time to live starts anew. If their new queue does not exist any more,
+-- they return to their old positions (redrive_return.lua).
 --
 -- In the outbox, a message consists of its number, its delivery state, its entry, the length and
 -- name of the receiving queue, and its record. The delivery state is the claim count, the ttl (s) or
@@ -35,7 +36,7 @@ local function move_to_outbox(entries, policy, targets)
       local count, ttl, end_s = delivery_of(entry)
       local target, flag, new_ttl = targets and targets[i] or policy.dead_letter_queue, 0, 0
       if targets then
-        count, flag, new_ttl = 0, REDRIVEN, struct.unpack('>I4', records[i], RECORD_TTL + 1)
+        flag, new_ttl = REDRIVEN, struct.unpack('>I4', records[i], RECORD_TTL + 1)
       else
         new_ttl = policy.dead_letter_ttl
       end

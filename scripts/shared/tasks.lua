@@ -13,6 +13,16 @@ local function read_running_task(id)
   end
 end
 
+-- Returns the running task, if there is one.
+local function find_running_task()
+  for _, id in ipairs(redis.call('HKEYS', tasks)) do
+    local task = read_running_task(id)
+    if task then
+      return task
+    end
+  end
+end
+
 local function store_task(task)
   -- Frees memory before anything grows, so that this works when the store is full.
   redis.call('HDEL', tasks, task.id)

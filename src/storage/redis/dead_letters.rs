@@ -15,7 +15,7 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST, REDRIVEN};
+use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST, REDRIVE_RETURN, REDRIVEN};
 use super::shard_digits;
 use crate::domain::message::Nonce;
 use crate::domain::{Metadata, Origin, QueueId, QueueName, Sharding, Tenant};
@@ -81,7 +81,10 @@ impl RedisStore {
             let Some(last) = dead_letters.last() else {
                 return Ok(0);
             };
-            for batch in dead_letters.chunk_by(|one, next| one.target == next.target) {
+            let is_alike = |one: &DeadLetter, next: &DeadLetter| {
+                (&one.target, one.is_redriven) == (&next.target, next.is_redriven)
+            };
+            for batch in dead_letters.chunk_by(is_alike) {
                 self.post_dead_letters(source, batch).await?;
             }
             let args = [arguments::number(last.number), arguments::number(dead_letters.len() as u64)];
@@ -95,7 +98,8 @@ impl RedisStore {
         Ok(left)
     }
 
-    /// Posts dead letters to the queue that all of them go to, and creates it if it does not exist.
+    /// Posts dead letters, or messages of a redrive, to the queue that all of them go to. If it does
+    /// not exist, it is created for dead letters, but messages of a redrive return to the source.
     async fn post_dead_letters(&self, source: &QueueId, dead_letters: &[DeadLetter]) -> Result<(), Error> {
         let target = QueueId::new(source.project().clone(), dead_letters[0].target.clone())
             .map_err(|error| Error::Corrupt(format!("a dead letter of {source}: {error}")))?;
@@ -105,6 +109,7 @@ impl RedisStore {
             let (kind, mut reply) = self.run_applying_due(&DEAD_LETTER_POST, &target, &args).await?;
             match kind.as_str() {
                 "posted" => return Ok(()),
+                "absent" if dead_letters[0].is_redriven => return self.return_redriven(source, dead_letters).await,
                 "absent" => drop(self.create_queue(&target, &Metadata::default()).await?),
                 "fair" => sharding = read_sharding(&mut reply)?,
                 kind => return Err(reply::unknown_kind(DEAD_LETTER_POST.name, kind)),
@@ -113,6 +118,14 @@ impl RedisStore {
         Err(Error::Unavailable(format!(
             "cannot post dead letters to queue {target}: it changed during each of {ATTEMPTS_MAX} attempts"
         )))
+    }
+
+    /// Returns messages of a redrive from the outbox to the source, because their new queue does
+    /// not exist any more.
+    async fn return_redriven(&self, source: &QueueId, messages: &[DeadLetter]) -> Result<(), Error> {
+        let outermost = [&messages[0], &messages[messages.len() - 1]];
+        let args = outermost.map(|message| arguments::number(message.number));
+        self.connection.run(&REDRIVE_RETURN, &QueueKeys::of(source), &args).await.map(drop)
     }
 }
 

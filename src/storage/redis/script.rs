@@ -205,7 +205,7 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 21] = [
+const SHARED: [&str; 22] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
@@ -215,6 +215,7 @@ const SHARED: [&str; 21] = [
     lua!("shared/fair"),
     lua!("shared/find"),
     lua!("shared/removal"),
+    lua!("shared/restoring"),
     lua!("shared/policy"),
     lua!("shared/store_policy"),
     lua!("shared/turns"),
@@ -272,6 +273,7 @@ scripts! {
     REDRIVE_LIST = "redrive_list" [Queue Ready Outbox Tasks TaskLeases];
     REDRIVE_MOVE = "redrive_move"
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
+    REDRIVE_RETURN = "redrive_return" [Queue Messages Ready Expirations Outbox Shards Tasks Due];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"

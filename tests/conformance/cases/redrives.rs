@@ -69,7 +69,7 @@ impl Subject {
 }
 
 /// Returns the state and the numbers of moved, skipped and remaining messages.
-pub(super) fn progress(task: &Task) -> (TaskState, [u64; 3]) {
+pub(in crate::conformance) fn progress(task: &Task) -> (TaskState, [u64; 3]) {
     (task.state, [task.moved, task.skipped, task.remaining])
 }
 

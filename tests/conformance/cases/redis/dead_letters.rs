@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{MessageId, QueueId};
+use sukkal::domain::{MessageId, QueueId, Redrive, Selection, TaskId, TaskState};
+use sukkal::storage::{LeaseFence, RedriveStep};
+use uuid::Uuid;
 
 use super::keys::{existing_parts, key};
+use crate::conformance::cases::redrives::{all_to, progress};
 use crate::conformance::support::drivers::{redis, redis_at};
 use crate::conformance::support::subject::{LONG_S, Subject, messages, metadata};
 use crate::support::redis::RedisServer;
@@ -182,4 +185,120 @@ async fn an_arrival_is_remembered_after_its_queue_is_deleted() {
     subject.pop(&queue, 1).await;
     assert_eq!(arrived_origins(&subject).await, again);
     assert_eq!(ids.len(), 2);
+}
+
+/// Starts a redrive whose first step is cut off when its messages are in the outbox, because no
+/// message can arrive in `target`.
+async fn cut_off_redrive(
+    server: &RedisServer,
+    subject: &Subject,
+    from: &QueueId,
+    target: &QueueId,
+    redrive: &Redrive,
+) -> (TaskId, LeaseFence) {
+    let id = subject.create_redrive(from, redrive).await;
+    let fence = subject.store().take_task_lease(from, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    server.command(&["DEL", &key(target, "received")]);
+    server.command(&["LPUSH", &key(target, "received"), "in the way"]);
+    subject.store().redrive_step(from, id, fence).await.expect_err("no message arrives");
+    (id, fence)
+}
+
+/// Deletes a queue in which no message can arrive.
+async fn delete_blocked(server: &RedisServer, subject: &Subject, queue: &QueueId) {
+    subject.delete(queue).await;
+    server.command(&["DEL", &key(queue, "received")]);
+}
+
+#[tokio::test]
+async fn a_redrive_does_not_create_its_deleted_target_again() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    for (name, keys) in [
+        ("plain", json!({"_max_claim_count": 9, "_dead_letter_queue": "letters"})),
+        ("fair", json!({"_shards": 4, "_max_claim_count": 9, "_dead_letter_queue": "letters"})),
+    ] {
+        let (queue, other) = (subject.queue_of(name, keys).await, subject.queue("other").await);
+        subject.post(&queue, &messages(LONG_S, 250)).await;
+        let claim = subject.claim(&queue, 2, 60).await;
+        subject.release(&queue, claim.id).await;
+        let shown = async || {
+            let messages = subject.contents(&queue).await;
+            messages.into_iter().map(|one| (one.id, one.body, one.ttl_s, one.claim_count)).collect::<Vec<_>>()
+        };
+        let before = shown().await;
+        let named = Selection::Ids(before[..20].iter().map(|(id, ..)| *id).collect());
+        for (selection, moved) in [(Selection::All, 100), (Selection::First(30), 30), (named, 20)] {
+            let redrive = Redrive { selection, ..all_to(&other) };
+            let (id, fence) = cut_off_redrive(&server, &subject, &queue, &other, &redrive).await;
+            let remaining = subject.task(&queue, id).await.remaining + moved;
+            assert_eq!(shown().await, before[usize::try_from(moved).unwrap()..]);
+
+            delete_blocked(&server, &subject, &other).await;
+            subject.run_maintenance().await;
+
+            assert_eq!(subject.get(&other).await, None);
+            assert_eq!(shown().await, before);
+            assert!(!existing_parts(&server, &queue).contains(&"outbox"));
+            assert_eq!(subject.store().redrive_step(&queue, id, fence).await, Ok(RedriveStep::Ended));
+            let task = subject.task(&queue, id).await;
+            assert_eq!(progress(&task), (TaskState::Failed, [0, 0, remaining]));
+            assert_eq!(task.error.as_deref(), Some("The queue other does not exist any more."));
+            subject.create(&other).await;
+        }
+        assert_eq!(subject.redrive(&queue, &all_to(&other)).await.moved, 250);
+        assert_eq!(subject.count(&other).await, 250);
+        subject.delete(&other).await;
+    }
+    subject.assert_consistent().await;
+}
+
+#[tokio::test]
+async fn a_redrive_to_origins_skips_messages_whose_origin_is_deleted() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let dead = subject.id("dead");
+    let (gone, _) = subject.dead_letters_from("gone", &messages(LONG_S, 50)).await;
+    let (alive, _) = subject.dead_letters_from("alive", &messages(LONG_S, 3)).await;
+    let before = subject.feed(&dead).await;
+    let all = Redrive { to: None, selection: Selection::All, per_second: None };
+    let (id, fence) = cut_off_redrive(&server, &subject, &dead, &gone, &all).await;
+
+    delete_blocked(&server, &subject, &gone).await;
+    subject.run_maintenance().await;
+
+    assert_eq!(subject.store().redrive_step(&dead, id, fence).await, Ok(RedriveStep::Ended));
+    assert_eq!(progress(&subject.task(&dead, id).await), (TaskState::Done, [3, 50, 0]));
+    assert_eq!(subject.get(&gone).await, None);
+    assert_eq!(subject.feed(&dead).await, before[..50]);
+    assert_eq!(subject.count(&alive).await, 3);
+    subject.assert_consistent().await;
+}
+
+/// A message that has arrived does not return: it was deleted with its new queue.
+#[tokio::test]
+async fn redriven_messages_return_only_to_their_own_queue_and_only_if_they_have_not_arrived() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
+    subject.post(&queue, &messages(LONG_S, 10)).await;
+    cut_off_redrive(&server, &subject, &queue, &other, &all_to(&other)).await;
+    let (outbox, kept) = (key(&queue, "outbox"), key(&queue, "outbox:kept"));
+    server.command(&["COPY", &outbox, &kept]);
+    server.command(&["DEL", &key(&other, "received")]);
+    subject.run_maintenance().await;
+    assert_eq!(subject.count(&other).await, 10);
+    subject.delete(&other).await;
+    server.command(&["RENAME", &kept, &outbox]);
+    subject.run_maintenance().await;
+    assert_eq!((subject.count(&queue).await, subject.get(&other).await), (0, None));
+
+    subject.create(&other).await;
+    let source = subject.queue("source").await;
+    subject.post(&source, &messages(LONG_S, 10)).await;
+    cut_off_redrive(&server, &subject, &source, &other, &all_to(&other)).await;
+    delete_blocked(&server, &subject, &other).await;
+    subject.delete(&source).await;
+    subject.create(&source).await;
+    subject.run_maintenance().await;
+    assert_eq!((subject.count(&source).await, subject.get(&other).await), (0, None));
+    assert!(!existing_parts(&server, &source).contains(&"outbox"));
+    subject.assert_consistent().await;
 }
