@@ -13,9 +13,12 @@ if redis.call('HGET', queue, 'u') == token then
 elseif revision ~= last_known_revision then
   return {'stale'}
 end
--- Messages that are visible when a queue becomes fair have no shard, so delayed messages that are
--- due are released first.
-if is_fair(policy) and not fairness() and is_due then
+-- Due changes decide which messages have a shard when the queue becomes fair, and whether it still
+-- has such messages when it becomes plain.
+local fair = fairness()
+local becomes_fair = is_fair(policy) and not fair
+local becomes_plain = not is_fair(policy) and fair and fair.count > 1
+if is_due and (becomes_fair or becomes_plain) then
   return {'due'}
 end
 local next_revision = decimal(math.max(tonumber(revision) + 1, last_visible + 1, now))

@@ -18,7 +18,8 @@ pub trait QueueStore: Send + Sync {
     /// Returns the queue, or `None` if it does not exist.
     async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error>;
 
-    /// Replaces the metadata if the queue is still at the revision that the caller knows.
+    /// Replaces the metadata if the queue is still at the revision that the caller knows. Applies due
+    /// changes first if a plain queue becomes fair or a fair queue becomes plain.
     async fn update_queue(
         &self,
         queue: &QueueId,

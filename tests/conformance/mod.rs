@@ -441,6 +441,7 @@ suite! {
         ],
         model: [
             any_sequence_of_operations_matches_the_model,
+            a_queue_that_becomes_plain_with_due_changes_matches_the_model,
         ],
     }
 }

@@ -172,11 +172,16 @@ impl WriteTransaction<'_> {
         let Some(row) = self.row(queue)?.filter(|row| row.revision == last_known_revision) else {
             return Ok(Step::Done(UpdateOutcome::Stale));
         };
-        if metadata.sharding().is_some() && row.policy.sharding.is_none() {
+        // Due changes decide which messages have a shard when the queue becomes fair, and whether it
+        // still has such messages when it becomes plain.
+        let was_fair = row.policy.sharding.is_some();
+        if metadata.sharding().is_some() != was_fair {
             if self.apply_due_changes(&row, self.now_us(queue))? {
                 return Ok(Step::Again);
             }
-            self.become_fair(&row)?;
+            if !was_fair {
+                self.become_fair(&row)?;
+            }
         }
         let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
         self.put_row(queue, row.number, Revision(next_rank.max(last_known_revision.0 + 1)), metadata)?;

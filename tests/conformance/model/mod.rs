@@ -23,7 +23,7 @@ use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
 
 use self::claims::ExpectedClaim;
 use self::fairness::{Fairness, Kind, PoppedAndExpected};
-use self::operations::{Operation, QueueSettings, operation, queue_settings};
+use self::operations::{Batch, Operation, QueueSettings, operation, queue_settings};
 use crate::conformance::support::any::check_random_values;
 use crate::conformance::support::subject::{self, Subject, client, ids_of};
 
@@ -42,6 +42,21 @@ pub(in crate::conformance) async fn any_sequence_of_operations_matches_the_model
         Run::new(&subject, kind).run(settings, operations).await;
     })
     .await;
+}
+
+/// A message that was delayed before the queue became fair, and is due when it becomes plain.
+pub(in crate::conformance) async fn a_queue_that_becomes_plain_with_due_changes_matches_the_model(subject: &Subject) {
+    let settings = |shards| QueueSettings { color: 0, shards, own: None };
+    let post = |count, ticks, delay_ticks| Operation::Post(Batch { client: 0, tenants: 1, count, ticks, delay_ticks });
+    let operations = vec![
+        post(2, 3, Some(0)),
+        Operation::Update(settings(2)),
+        post(1, 0, None),
+        Operation::Advance(1),
+        Operation::Update(settings(1)),
+    ];
+
+    Run::new(subject, Kind::Fair).run(settings(1), operations).await;
 }
 
 /// A message that should be in the queue.
