@@ -15,7 +15,7 @@ use crate::support::proxy::Proxy;
 use crate::support::redis::{child_command, spawn};
 use crate::support::sukkal::{Api, Sukkal};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_sukkal");
+pub(super) const BINARY: &str = env!("CARGO_BIN_EXE_sukkal");
 /// Starts a program on a terminal of its own, with 100 columns.
 const ON_A_TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
@@ -39,13 +39,13 @@ sys.stdout.buffer.write(output)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 ";
 
-fn command(url: &str, words: &str) -> Command {
+pub(super) fn command(url: &str, words: &str) -> Command {
     let mut command = child_command(BINARY);
     command.args(words.split(' ')).env("SUKKAL_URL", url).stdin(Stdio::null());
     command
 }
 
-fn run(url: &str, words: &str) -> Output {
+pub(super) fn run(url: &str, words: &str) -> Output {
     command(url, words).output().expect("the binary under test starts")
 }
 
@@ -61,7 +61,12 @@ fn start(mut command: Command) -> (Child, std::io::Lines<BufReader<ChildStdout>>
 }
 
 /// Runs a command on a terminal, where a person types `input`. Returns the exit code and the screen.
-fn run_on_terminal(url: &str, words: &str, input: &str, environment: &[(&str, &str)]) -> (Option<i32>, String) {
+pub(super) fn run_on_terminal(
+    url: &str,
+    words: &str,
+    input: &str,
+    environment: &[(&str, &str)],
+) -> (Option<i32>, String) {
     let mut python = child_command("python3");
     python.args(["-c", ON_A_TERMINAL, BINARY]).args(words.split(' ')).env("SUKKAL_URL", url).env("TERM", "xterm");
     python.env_remove("NO_COLOR").envs(environment.iter().copied());
@@ -72,7 +77,7 @@ fn run_on_terminal(url: &str, words: &str, input: &str, environment: &[(&str, &s
     (output.status.code(), text(&output.stdout))
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 

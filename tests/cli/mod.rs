@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod misbehavior;
 mod ready;
 mod stand_in;
 mod transcript;

@@ -9,7 +9,13 @@ use std::thread;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// Header lines, each with its line break.
+    pub(crate) headers: &'static str,
     pub(crate) body: String,
+    /// Repeats the body until the client disconnects.
+    pub(crate) is_endless: bool,
+    /// Closes the connection instead of responding.
+    pub(crate) is_lost: bool,
     /// Closes the connection right after the response, without announcing it.
     pub(crate) closes: bool,
 }
@@ -43,9 +49,20 @@ impl StandIn {
 fn serve(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> Answer) {
     let mut reader = BufReader::new(stream);
     while let Some((method, path)) = read_request(&mut reader) {
-        let Answer { status, body, closes } = answer(&method, &path);
-        let head = format!("HTTP/1.1 {status} As Configured\r\nContent-Length: {}\r\n\r\n", body.len());
+        let Answer { status, headers, body, is_endless, is_lost, closes } = answer(&method, &path);
+        let length = if is_endless { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let head = format!("HTTP/1.1 {status} As Configured\r\n{headers}{length}\r\n");
         let mut writer = stream;
+        if is_lost {
+            return;
+        }
+        if is_endless {
+            let mut sent = writer.write_all(head.as_bytes());
+            while sent.is_ok() {
+                sent = writer.write_all(body.as_bytes());
+            }
+            return;
+        }
         if writer.write_all([head, body].concat().as_bytes()).is_err() || closes {
             return;
         }

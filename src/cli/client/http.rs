@@ -167,7 +167,7 @@ impl Request<'_> {
     pub(super) async fn send(self) -> Result<Response, Error> {
         let service = self.service;
         let target = self.target()?;
-        let deadline = Instant::now() + service.retry;
+        let start = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
             let (error, may_repeat, retry_after) = match self.send_once(&target).await {
@@ -189,12 +189,12 @@ impl Request<'_> {
                     (service.lost(&failure).with_text(unknown), false, Duration::ZERO)
                 }
             };
-            let next = Instant::now() + pause.max(retry_after);
-            if !may_repeat || next > deadline {
+            let pause_now = pause.max(retry_after);
+            if !may_repeat || start.elapsed().saturating_add(pause_now) > service.retry {
                 return Err(error);
             }
             print_message(&format!("{error}; trying again"));
-            sleep(next - Instant::now()).await;
+            sleep(pause_now).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
@@ -218,7 +218,7 @@ impl Request<'_> {
             self.service.has_responded.set(true);
             Response::read(response).await
         };
-        timeout(RESPONSE_TIMEOUT + self.wait, exchange).await.unwrap_or(Err(Failure::Timeout))
+        timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(Failure::Timeout))
     }
 
     /// Returns the path at the service. A link of the service may be none.

@@ -90,8 +90,8 @@ async fn follow(path: &str, service: &Service) -> Result<Value, Error> {
     loop {
         let task = service.get(path).await?;
         let number = |name: &str| task[name].as_u64().unwrap_or_default();
-        let gone = number("moved") + number("skipped");
-        bar.set_length(gone + number("remaining"));
+        let gone = number("moved").saturating_add(number("skipped"));
+        bar.set_length(gone.saturating_add(number("remaining")));
         bar.set_position(gone);
         if task["state"] != "running" {
             bar.finish_and_clear();

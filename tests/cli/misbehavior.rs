@@ -1,0 +1,56 @@
+//! What the client does if a service misbehaves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+
+use super::client::{run, run_on_terminal, text};
+use super::stand_in::{Answer, StandIn};
+
+#[test]
+fn a_command_does_not_wait_longer_than_it_may_repeat_its_request() {
+    let stand_in = StandIn::start(|_, _| Answer {
+        status: 503,
+        headers: "Retry-After: 18446744073709551615\r\n",
+        ..Answer::default()
+    });
+
+    let output = run(stand_in.url(), "ping");
+
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert_eq!(text(&output.stderr), "sukkal: the service is unavailable (503): Service Unavailable\n");
+}
+
+#[test]
+fn durations_may_be_longer_than_any_clock() {
+    let stand_in = StandIn::start(|_, _| Answer { status: 204, ..Answer::default() });
+
+    let ping = run(stand_in.url(), "ping --retry 1e19");
+    let claim = run(stand_in.url(), "claim take orders --wait 18446744073709551615");
+
+    assert!(ping.status.success(), "{ping:?}");
+    assert_eq!(claim.status.code(), Some(3), "{claim:?}");
+    assert_eq!(text(&claim.stderr), "sukkal: queue orders has no available message\n");
+}
+
+#[test]
+fn a_redrive_may_report_any_numbers() {
+    let requests = Arc::new(AtomicU64::new(0));
+    let stand_in = StandIn::start(move |method, _| {
+        if method == "POST" {
+            return Answer { status: 202, headers: "Location: /v2/queues/a/tasks/b\r\n", ..Answer::default() };
+        }
+        let state = if requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { "running" } else { "done" };
+        let task = json!({ "state": state, "moved": u64::MAX, "skipped": u64::MAX, "remaining": u64::MAX });
+        Answer { status: 200, body: task.to_string(), ..Answer::default() }
+    });
+
+    let piped = run(stand_in.url(), "dead redrive a");
+    let (code, screen) = run_on_terminal(stand_in.url(), "dead redrive a", "", &[]);
+
+    let number = "18,446,744,073,709,551,615";
+    assert!(piped.status.success(), "{piped:?}");
+    assert_eq!(text(&piped.stdout), format!("moved {number} messages, skipped {number}\n"));
+    assert_eq!(code, Some(0), "{screen}");
+}
