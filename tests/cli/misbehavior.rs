@@ -54,3 +54,32 @@ fn a_redrive_may_report_any_numbers() {
     assert_eq!(text(&piped.stdout), format!("moved {number} messages, skipped {number}\n"));
     assert_eq!(code, Some(0), "{screen}");
 }
+
+#[test]
+fn an_endless_response_is_an_error() {
+    let stand_in =
+        StandIn::start(|_, _| Answer { status: 200, body: " ".repeat(1 << 20), is_endless: true, ..Answer::default() });
+
+    let output = run(stand_in.url(), "ping");
+
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let url = stand_in.url();
+    assert_eq!(text(&output.stderr), format!("sukkal: a response of {url} is longer than 134217728 bytes\n"));
+}
+
+#[test]
+fn an_endless_event_is_an_error() {
+    let stand_in = StandIn::start(|_, _| Answer {
+        status: 200,
+        headers: "Content-Type: text/event-stream\r\n",
+        body: "x".repeat(1 << 20),
+        is_endless: true,
+        ..Answer::default()
+    });
+
+    let output = run(stand_in.url(), "message tail orders --all");
+
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let url = stand_in.url();
+    assert_eq!(text(&output.stderr), format!("sukkal: an event of {url} is longer than 16777216 bytes\n"));
+}

@@ -34,6 +34,9 @@ pub(super) enum Failure {
     Lost(String),
     #[error("no response in time")]
     Timeout,
+    /// The response is longer than any that a service sends.
+    #[error("the response is too long")]
+    TooLong,
 }
 
 /// A connection that carries one request at a time.

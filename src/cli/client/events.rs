@@ -11,11 +11,17 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// The part of a stream that has arrived and was not yet parsed.
+/// Maximum length of an event in bytes, above that of the largest message that services can be
+/// configured to accept.
+pub(super) const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// The part of a stream that has arrived and was not yet returned.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    unparsed: Vec<u8>,
-    /// How many bytes of `unparsed` are known to contain no line break.
+    arrived: Vec<u8>,
+    /// How many bytes of `arrived` are parsed.
+    parsed: usize,
+    /// How many bytes of `arrived` are parsed or are known to contain no line break.
     searched: usize,
     next: Event,
 }
@@ -23,16 +29,25 @@ pub(super) struct Events {
 impl Events {
     /// Adds bytes that have arrived.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.unparsed.extend_from_slice(bytes);
+        self.arrived.drain(..self.parsed);
+        self.searched -= self.parsed;
+        self.parsed = 0;
+        self.arrived.extend_from_slice(bytes);
+    }
+
+    /// Whether the event that is arriving is longer than [`EVENT_BYTES_MAX`].
+    pub(super) fn is_too_long(&self) -> bool {
+        let fields = self.next.kind.len() + self.next.id.len() + self.next.data.len();
+        fields + self.arrived.len() - self.parsed > EVENT_BYTES_MAX
     }
 
     /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Option<Event> {
-        while let Some(end) = self.unparsed[self.searched..].iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.unparsed.drain(..=self.searched + end).collect();
-            self.searched = 0;
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim_end_matches(['\r', '\n']);
+        while let Some(length) = self.arrived[self.searched..].iter().position(|byte| *byte == b'\n') {
+            let end = self.searched + length;
+            let line = String::from_utf8_lossy(&self.arrived[self.parsed..end]);
+            (self.parsed, self.searched) = (end + 1, end + 1);
+            let line = line.trim_end_matches('\r');
             if line.is_empty() {
                 let event = mem::take(&mut self.next);
                 if event != Event::default() {
@@ -46,11 +61,11 @@ impl Events {
                 "event" => value.clone_into(&mut self.next.kind),
                 "id" => value.clone_into(&mut self.next.id),
                 "data" if self.next.data.is_empty() => value.clone_into(&mut self.next.data),
-                "data" => self.next.data = format!("{}\n{value}", self.next.data),
+                "data" => self.next.data.extend(["\n", value]),
                 _ => {}
             }
         }
-        self.searched = self.unparsed.len();
+        self.searched = self.arrived.len();
         None
     }
 }
@@ -74,6 +89,34 @@ mod tests {
                 found.extend(std::iter::from_fn(|| events.next()));
             }
             assert_eq!(found, expected, "in parts of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn an_event_is_too_long_with_one_long_line_or_many_short_ones() {
+        for (start, part) in [("data:", "x"), ("", "data:x\n")] {
+            let mut events = Events::default();
+            let part = part.repeat(1 << 16);
+            let mut arrived = 0;
+            events.extend(start.as_bytes());
+            while !events.is_too_long() {
+                assert!(arrived < 4 * EVENT_BYTES_MAX, "{start}{}", &part[..8]);
+                events.extend(part.as_bytes());
+                arrived += part.len();
+                assert_eq!(events.next(), None);
+            }
+            assert!(arrived >= EVENT_BYTES_MAX, "{arrived}");
+        }
+    }
+
+    #[test]
+    fn any_number_of_events_may_arrive() {
+        let mut events = Events::default();
+        let part = format!("data:{}\n\n", "x".repeat(1 << 20));
+        for _ in 0..=EVENT_BYTES_MAX >> 20 {
+            events.extend(part.as_bytes());
+            assert_eq!(events.next().map(|event| event.data.len()), Some(1 << 20));
+            assert!(!events.is_too_long());
         }
     }
 }

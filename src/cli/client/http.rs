@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connection::{Connection, Failure};
 use super::error::Error;
 use super::flags::Settings;
-use super::response::Response;
+use super::response::{RESPONSE_BYTES_MAX, Response};
 use crate::cli::exit::print_message;
 
 /// Longer than the service takes to respond, unless a request waits for messages.
@@ -100,11 +100,12 @@ impl Service {
     /// The error for a request without a response.
     pub(super) fn lost(&self, failure: &Failure) -> Error {
         let url = &self.url;
-        Error::Unavailable(match failure {
-            Failure::Connect(cause) => format!("cannot connect to {url}: {cause}"),
-            Failure::Lost(cause) => format!("the connection to {url} was lost: {cause}"),
-            Failure::Timeout => format!("{url} does not respond in time"),
-        })
+        match failure {
+            Failure::Connect(cause) => Error::Unavailable(format!("cannot connect to {url}: {cause}")),
+            Failure::Lost(cause) => Error::Unavailable(format!("the connection to {url} was lost: {cause}")),
+            Failure::Timeout => Error::Unavailable(format!("{url} does not respond in time")),
+            Failure::TooLong => Error::Failed(format!("a response of {url} is longer than {RESPONSE_BYTES_MAX} bytes")),
+        }
     }
 }
 
@@ -183,7 +184,9 @@ impl Request<'_> {
                 Err(failure @ Failure::Connect(_)) => {
                     (service.lost(&failure), service.has_responded.get(), Duration::ZERO)
                 }
-                Err(failure) if self.is_repeatable => (service.lost(&failure), true, Duration::ZERO),
+                Err(failure) if self.is_repeatable => {
+                    (service.lost(&failure), !matches!(failure, Failure::TooLong), Duration::ZERO)
+                }
                 Err(failure) => {
                     let unknown = |text: &str| format!("{text}; it is unknown whether the request had an effect");
                     (service.lost(&failure).with_text(unknown), false, Duration::ZERO)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use hyper::{Method, StatusCode};
@@ -14,6 +14,9 @@ use super::error::Error;
 use super::output::printable;
 use crate::cli::exit::print_message;
 
+/// Maximum length of a response in bytes. A page of 20 messages of 4 MiB each, which is the largest
+/// that services can be configured to accept, is shorter.
+pub(super) const RESPONSE_BYTES_MAX: usize = 128 << 20;
 /// Maximum number of characters shown of a response that is not an error document.
 const SHOWN_CHARS_MAX: usize = 200;
 /// The title of the error for a path that does not exist. For an item that does not exist, it is
@@ -32,7 +35,9 @@ impl Response {
     /// Reads the body of a response.
     pub(super) async fn read(response: hyper::Response<Incoming>) -> Result<Self, Failure> {
         let (head, body) = response.into_parts();
-        let body = body.collect().await?;
+        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await.map_err(|error| {
+            error.downcast::<hyper::Error>().map_or(Failure::TooLong, |error| Failure::from(*error))
+        })?;
         Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::arguments::segment;
 use super::error::Error;
-use super::events::{Event, Events};
+use super::events::{EVENT_BYTES_MAX, Event, Events};
 use super::http::{Service, query, queue_path};
 use super::output::{Output, inline};
 use super::pages::{next_link, parameter};
@@ -153,6 +153,12 @@ impl Tail<'_> {
                 if self.remaining == 0 {
                     return Ok(String::new());
                 }
+            }
+            if events.is_too_long() {
+                return Err(Error::Failed(format!(
+                    "an event of {} is longer than {EVENT_BYTES_MAX} bytes",
+                    service.url()
+                )));
             }
             self.output.flush()?;
         }
