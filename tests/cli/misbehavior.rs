@@ -56,6 +56,25 @@ fn a_redrive_may_report_any_numbers() {
 }
 
 #[test]
+fn a_task_that_was_stopped_is_not_removed_if_the_response_is_lost() {
+    let deletions = Arc::new(AtomicU64::new(0));
+    let counted = deletions.clone();
+    let stand_in = StandIn::start(move |method, _| {
+        if method == "DELETE" {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_lost = method == "DELETE";
+        Answer { status: 200, body: json!({ "state": "running" }).to_string(), is_lost, ..Answer::default() }
+    });
+
+    let output = run(stand_in.url(), "dead stop orders 1");
+
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert!(text(&output.stderr).ends_with("; it is unknown whether the request had an effect\n"), "{output:?}");
+    assert_eq!(deletions.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn an_endless_response_is_an_error() {
     let stand_in =
         StandIn::start(|_, _| Answer { status: 200, body: " ".repeat(1 << 20), is_endless: true, ..Answer::default() });

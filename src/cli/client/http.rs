@@ -158,6 +158,12 @@ impl Request<'_> {
         self
     }
 
+    /// The request is not repeated after it was sent.
+    pub(super) fn once(mut self) -> Self {
+        self.is_repeatable = false;
+        self
+    }
+
     /// The service may wait this long before it responds.
     pub(super) fn waits(mut self, seconds: u64) -> Self {
         self.wait = Duration::from_secs(seconds);

@@ -134,9 +134,12 @@ pub(super) async fn ls(queue: &str, service: &Service, output: &mut Output) -> R
     output.table(&table)
 }
 
-/// Stops a task.
+/// Stops a running task, or removes one that has ended.
 pub(super) async fn stop(queue: &str, task: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
     let path = queue_path(queue, &format!("/tasks/{}", encode(task)));
-    service.request(Method::DELETE, &path).send().await?;
-    output.done(&format!("stopped task {task}"), &json!({ "id": task, "stopped": true }))
+    let is_running = service.get(&path).await?["state"] == "running";
+    // A second request would remove the task that the first one has stopped.
+    service.request(Method::DELETE, &path).once().send().await?;
+    let done = if is_running { "stopped" } else { "removed" };
+    output.done(&format!("{done} task {task}"), &json!({ "id": task, done: true }))
 }
