@@ -75,6 +75,18 @@ fn a_task_that_was_stopped_is_not_removed_if_the_response_is_lost() {
 }
 
 #[test]
+fn a_message_that_cannot_be_read_can_be_deleted() {
+    let stand_in = StandIn::start(|method, _| {
+        let status = if method == "DELETE" { 204 } else { 403 };
+        Answer { status, ..Answer::default() }
+    });
+
+    let output = run(stand_in.url(), "message rm orders 1");
+
+    assert_eq!(text(&output.stdout), "deleted message 1\n", "{output:?}");
+}
+
+#[test]
 fn an_endless_response_is_an_error() {
     let stand_in =
         StandIn::start(|_, _| Answer { status: 200, body: " ".repeat(1 << 20), is_endless: true, ..Answer::default() });

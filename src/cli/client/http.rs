@@ -97,7 +97,17 @@ impl Service {
         self.request(Method::GET, path).send().await?.json()
     }
 
-    /// The error for a request without a response.
+    /// Fails if there is nothing at this path. Services report the deletion of nothing as a success.
+    pub(super) async fn must_exist(&self, path: &str) -> Result<(), Error> {
+        match self.request(Method::GET, path).once().send().await {
+            Err(error @ Error::NotFound(_)) => Err(error),
+            // Whether the deletion is possible is up to its own request. A caller may be allowed to
+            // delete a message, but not to read it.
+            _ => Ok(()),
+        }
+    }
+
+    /// The error for a request without a complete response.
     pub(super) fn lost(&self, failure: &Failure) -> Error {
         let url = &self.url;
         match failure {

@@ -133,8 +133,9 @@ async fn rm(
 ) -> Result<(), Error> {
     let claim = query([("claim_id", claim.map(str::to_owned))]);
     for id in ids {
-        let path = queue_path(queue, &format!("/messages/{}{claim}", encode(id)));
-        service.request(Method::DELETE, &path).send().await?;
+        let path = queue_path(queue, &format!("/messages/{}", encode(id)));
+        service.must_exist(&path).await?;
+        service.request(Method::DELETE, &format!("{path}{claim}")).send().await?;
         output.done(&format!("deleted message {id}"), &json!({ "id": id, "deleted": true }))?;
     }
     Ok(())
