@@ -1,11 +1,12 @@
-//! What the client does if a service misbehaves.
+//! What the client does if a service misbehaves, or if many clients run at once.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::client::{run, run_on_terminal, text};
+use super::client::{command, run, run_on_terminal, text};
 use super::stand_in::{Answer, StandIn};
 
 #[test]
@@ -113,4 +114,25 @@ fn an_endless_event_is_an_error() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let url = stand_in.url();
     assert_eq!(text(&output.stderr), format!("sukkal: an event of {url} is longer than 16777216 bytes\n"));
+}
+
+#[test]
+fn contexts_that_are_added_at_the_same_time_are_all_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let context = |words: &str| {
+        let mut command = command("", &format!("context {words}"));
+        command.env("XDG_CONFIG_HOME", home.path()).stdout(Stdio::piped());
+        command
+    };
+    let names: Vec<String> = (10..30).map(|number| format!("c{number}")).collect();
+
+    let add = |name: &String| context(&format!("add {name} --url http://127.0.0.1:1")).spawn().unwrap();
+    let started: Vec<_> = names.iter().map(add).collect();
+    for child in started {
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
+
+    let listed = text(&context("ls --json").output().unwrap().stdout);
+    let name = |line: &str| serde_json::from_str::<Value>(line).unwrap()["name"].as_str().unwrap().to_owned();
+    assert_eq!(listed.lines().map(name).collect::<Vec<_>>(), names);
 }

@@ -50,27 +50,33 @@ pub(super) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(), Error> {
-    let mut contexts = Contexts::load(environment)?;
     match command {
         Command::Add(add) => {
-            contexts.contexts.insert(add.name.clone(), context(add, flags)?);
-            contexts.current.get_or_insert_with(|| add.name.clone());
-            contexts.save(environment)?;
+            let context = context(add, flags)?;
+            Contexts::change(environment, |contexts| {
+                contexts.contexts.insert(add.name.clone(), context);
+                contexts.current.get_or_insert_with(|| add.name.clone());
+                Ok(())
+            })?;
             output.done(&format!("added context {}", add.name), &json!({ "name": add.name, "added": true }))
         }
         Command::Use { name } => {
-            contexts.get(name)?;
-            contexts.current = Some(name.clone());
-            contexts.save(environment)?;
+            Contexts::change(environment, |contexts| {
+                contexts.get(name)?;
+                contexts.current = Some(name.clone());
+                Ok(())
+            })?;
             output.done(&format!("commands now use context {name}"), &json!({ "name": name, "current": true }))
         }
-        Command::Ls => ls(&contexts, output),
+        Command::Ls => ls(&Contexts::load(environment)?, output),
         Command::Rm { names } => {
-            for name in names {
-                contexts.contexts.remove(name).ok_or_else(|| Contexts::unknown(name))?;
-                contexts.current.take_if(|current| current == name);
-            }
-            contexts.save(environment)?;
+            Contexts::change(environment, |contexts| {
+                names.iter().try_for_each(|name| {
+                    contexts.contexts.remove(name).ok_or_else(|| Contexts::unknown(name))?;
+                    contexts.current.take_if(|current| current == name);
+                    Ok(())
+                })
+            })?;
             names.iter().try_for_each(|name| {
                 output.done(&format!("removed context {name}"), &json!({ "name": name, "removed": true }))
             })

@@ -67,13 +67,21 @@ impl Contexts {
         Ok(contexts)
     }
 
-    /// Replaces the file in one step.
-    pub(super) fn save(&self, environment: &Environment) -> Result<(), Error> {
+    /// Changes the contexts, and replaces the file in one step. If another process is changing the
+    /// contexts, it finishes first.
+    pub(super) fn change(
+        environment: &Environment,
+        change: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let path = path(environment)
             .ok_or_else(|| Error::Usage("there is no place for contexts: set HOME or XDG_CONFIG_HOME".to_owned()))?;
-        let text = toml::to_string(self).map_err(|error| Error::Failed(error.to_string()))?;
-        replace(&path, &text)
-            .map_err(|error| Error::Failed(format!("cannot write the contexts to {}: {error}", shown(&path))))
+        let unwritable =
+            |error: io::Error| Error::Failed(format!("cannot write the contexts to {}: {error}", shown(&path)));
+        let _lock = lock(&path).map_err(unwritable)?;
+        let mut contexts = Self::load(environment)?;
+        change(&mut contexts)?;
+        let text = toml::to_string(&contexts).map_err(|error| Error::Failed(error.to_string()))?;
+        replace(&path, &text).map_err(unwritable)
     }
 
     /// Returns the context that the environment or `sukkal context use` has selected.
@@ -98,10 +106,19 @@ fn path(environment: &Environment) -> Option<PathBuf> {
     Some(folder.join("sukkal").join("contexts.toml"))
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Waits until no other process is changing the contexts. The lock ends with the returned file.
+fn lock(path: &Path) -> io::Result<File> {
     let folder = path.parent().ok_or(ErrorKind::InvalidInput)?;
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-    let temporary = folder.join(format!("contexts.{}.tmp", std::process::id()));
+    // Not the file itself, because that is replaced.
+    let name = path.with_extension("lock");
+    let file = File::options().write(true).create(true).truncate(false).mode(FILE_MODE).open(name)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let write = || {
         let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
         file.write_all(text.as_bytes())?;
