@@ -117,6 +117,22 @@ fn an_endless_event_is_an_error() {
 }
 
 #[test]
+fn no_text_of_the_service_controls_the_terminal() {
+    let name = "a\u{9b}31m\u{7f}\u{202e}b\u{1b}[2J";
+    let page = json!({ "queues": [{ "name": name }], "links": [] }).to_string();
+    let stand_in = StandIn::start(move |_, _| Answer { status: 200, body: page.clone(), ..Answer::default() });
+
+    for words in ["queue ls", "queue ls --json"] {
+        let output = text(&run(stand_in.url(), words).stdout);
+
+        let escaped = r#""a\u009b31m\u007f\u202eb\u001b[2J""#;
+        assert!(output.contains(escaped), "{words}: {output:?}");
+        let document = serde_json::from_str::<Value>(&output);
+        assert!(document.map_or(words == "queue ls", |document| document["name"] == name), "{output:?}");
+    }
+}
+
+#[test]
 fn contexts_that_are_added_at_the_same_time_are_all_kept() {
     let home = tempfile::tempdir().unwrap();
     let context = |words: &str| {

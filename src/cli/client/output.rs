@@ -1,5 +1,6 @@
 //! What commands print: tables and sentences for people, JSON lines for programs.
 
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Output {
 
     /// Prints a document on a line of its own.
     pub(super) fn document(&mut self, document: &Value) -> Result<(), Error> {
-        Ok(writeln!(self.to, "{document}")?)
+        Ok(writeln!(self.to, "{}", json(document))?)
     }
 
     /// Prints a line for people.
@@ -67,17 +68,44 @@ impl Output {
 
 /// Returns the text without characters that control a terminal.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect()
+}
+
+/// Whether a character controls a terminal, or changes the direction of the text around it, so that
+/// a line can look like another one.
+fn is_control(c: char) -> bool {
+    // The Unicode property Bidi_Control.
+    let is_bidi = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || is_bidi
+}
+
+/// Returns a JSON value on one line, with escapes for characters that control a terminal.
+fn json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(is_control) {
+        return text;
+    }
+    // They occur in strings only, and each has an escape of four digits.
+    text.chars().fold(String::new(), |mut escaped, c| {
+        if is_control(c) {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+        escaped
+    })
 }
 
 /// Returns a JSON value on one line, without characters that control a terminal. Strings have no
-/// quotes if `is_bare`.
+/// quotes if `is_bare` and they have no such characters.
 pub(super) fn inline(value: &Value, is_bare: bool) -> String {
     match value {
         Value::Null if is_bare => String::new(),
-        Value::String(text) if is_bare && !text.contains(char::is_control) => text.clone(),
-        // JSON escapes the ASCII control characters, and `printable` removes the others.
-        value => printable(&value.to_string()),
+        Value::String(text) if is_bare && !text.contains(is_control) => text.clone(),
+        value => json(value),
     }
 }
 
@@ -111,8 +139,6 @@ pub(super) fn milliseconds(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -125,8 +151,19 @@ mod tests {
 
     #[test]
     fn no_text_of_the_service_controls_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\u{9b}c\n"), "a [2Jb c ");
-        assert_eq!(inline(&json!("\x1b[2J\u{9b}"), true), r#""\u001b[2J ""#);
-        assert_eq!(inline(&json!({ "a": "\u{9b}" }), true), r#"{"a":" "}"#);
+        assert_eq!(printable("a\x1b[2Jb\u{9b}c\u{202e}d\n"), "a [2Jb c d ");
+        assert_eq!(inline(&Value::from("\x1b[2J\u{9b}"), true), r#""\u001b[2J\u009b""#);
+        assert_eq!(inline(&Value::from("\u{202e}"), true), r#""\u202e""#);
+        assert_eq!(inline(&Value::from("größe"), true), "größe");
+    }
+
+    #[test]
+    fn json_has_escapes_for_characters_that_control_the_terminal_and_the_same_meaning() {
+        let document = serde_json::json!({ "\u{7f}": ["\\\u{9b}31m", "\u{2066}", "größe"] });
+
+        let text = json(&document);
+
+        assert_eq!(text, r#"{"\u007f":["\\\u009b31m","\u2066","größe"]}"#);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document);
     }
 }
