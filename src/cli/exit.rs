@@ -1,5 +1,6 @@
 //! Exit codes, and messages on stderr for the person who ran the command.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The exit code for a command that has failed for a reason that has no code of its own.
@@ -22,8 +23,7 @@ pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints one line on stderr.
-#[expect(clippy::print_stderr, reason = "the log may not be initialized yet, and a person is reading")]
+/// Prints one line on stderr. Without a working stderr, nobody reads it, and the exit code must do.
 pub(super) fn print_message(message: &str) {
-    eprintln!("sukkal: {message}");
+    let _ = io::stderr().write_all(format!("sukkal: {message}\n").as_bytes());
 }
