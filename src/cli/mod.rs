@@ -42,13 +42,14 @@ enum Command {
     Serve(serve::Options),
     /// Checks whether the service on this machine is ready, for health checks
     ///
-    /// Pass the same options as to `serve`. The exit code is 0 if the service is ready, and 1 with
-    /// the reason if it is not.
+    /// Pass the same options as to `serve`. The exit code is 0 if the service is ready, 1 with the
+    /// reason if it is not, and 2 if an option is wrong.
     Ready(serve::Options),
     /// Verifies the integrity of a store
     ///
     /// Verifies that each message is in exactly one state, is counted once, and has a rank of its
-    /// own. The exit code is 0 if no errors were found or all were repaired, and 1 otherwise.
+    /// own. The exit code is 0 if no errors were found or all were repaired, and 1 otherwise. It is
+    /// 2 if an option is wrong or the store cannot be opened.
     Check(check::Options),
     /// Shrinks the file of an embedded store. Stop Sukkal first
     Compact(store::Options),

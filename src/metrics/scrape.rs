@@ -85,7 +85,12 @@ impl Collector for Scrape {
         let Self { figures, process } = self;
         let Processed { posted, claimed, deleted, expired, dead_lettered } = figures.processed;
         let to = &mut encoder;
-        gauge(to, "sukkal_store_up", "1 if the store answered the last ping, otherwise 0", u64::from(figures.store_is_up))?;
+        gauge(
+            to,
+            "sukkal_store_up",
+            "1 if the store answered the last ping, otherwise 0",
+            u64::from(figures.store_is_up),
+        )?;
         gauge(
             to,
             "sukkal_store_operations_in_flight",

@@ -34,7 +34,11 @@ struct Step {
 /// Runs the commands of a file against a service, and compares their output.
 pub(super) fn check(path: &str, sukkal: &Sukkal) {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    let steps = if Path::new(path).extension().is_some_and(|extension| extension == "md") { parse(&console_blocks(&text)) } else { parse(&text) };
+    let steps = if Path::new(path).extension().is_some_and(|extension| extension == "md") {
+        parse(&console_blocks(&text))
+    } else {
+        parse(&text)
+    };
     assert!(!steps.is_empty(), "{path} has no commands");
     let outputs = run(&steps, sukkal);
     assert_eq!(outputs.len(), steps.len(), "the session of {path} has ended early: {outputs:#?}");

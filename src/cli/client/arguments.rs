@@ -12,7 +12,7 @@ pub(super) fn segment(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a piece of metadata. A value that is not JSON is a text.
+/// Parses a piece of metadata. A value that is not JSON is a string.
 pub(super) fn key_and_value(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("it must be KEY=VALUE, for example team=billing")?;
     Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))

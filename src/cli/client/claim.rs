@@ -39,7 +39,7 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
     },
-    /// Starts the time of a claim anew
+    /// Extends a claim: it lasts for its TTL from now
     Renew {
         #[arg(value_parser = segment)]
         queue: String,

@@ -24,7 +24,7 @@ pub(in crate::cli) enum Command {
         #[arg(required = true, value_name = "ID", value_parser = segment)]
         ids: Vec<String>,
     },
-    /// Shows the messages that the next claim would take, without claiming them
+    /// Shows the oldest available messages, without claiming them
     Peek {
         #[arg(value_parser = segment)]
         queue: String,

@@ -45,9 +45,9 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_name = "KEY")]
         unset: Vec<String>,
     },
-    /// Stops handing out messages: claims and pops get none until the queue is resumed
+    /// Stops the delivery of messages: claims and pops get none until the queue is resumed
     Pause(Queues),
-    /// Hands out messages again
+    /// Resumes the delivery of messages
     Resume(Queues),
     /// Deletes all messages of queues, including claimed ones
     Purge(Deletion),
@@ -67,11 +67,12 @@ pub(in crate::cli) struct List {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Metadata {
-    /// Metadata, such as `team=billing` or `_max_claim_count=3`. A value that is not JSON is a text
+    /// Metadata, such as `team=billing` or `_max_claim_count=3`. A value that is not JSON is a string
     ///
-    /// The service uses these keys: _default_message_ttl, _default_message_delay, _max_claim_count,
-    /// _dead_letter_queue, _dead_letter_queue_messages_ttl, _enable_encrypt_messages,
-    /// _max_messages_post_size, _shards and _shards_per_tenant.
+    /// The service uses these keys: _default_message_ttl, _default_message_delay,
+    /// _enable_message_delay, _max_claim_count, _dead_letter_queue,
+    /// _dead_letter_queue_messages_ttl, _enable_encrypt_messages, _max_messages_post_size, _shards
+    /// and _shards_per_tenant.
     #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
     metadata: Vec<(String, Value)>,
 }
