@@ -1,5 +1,5 @@
 -- Returns messages of a redrive to their queue, because their new queue does not exist any more.
--- They leave the outbox in the same step, so they cannot arrive in a later queue of that name. A
+-- They cannot arrive in a later queue of that name, because it refuses them (dead_letter_post.lua). A
 -- returned message is at its old position and keeps its id. Its time to live starts anew. If the
 -- queue itself was deleted, nothing is returned to it.
 --

@@ -20,7 +20,8 @@
 --   claim_ids    zset  ids of live claims, for lists; all scores are 0
 --   outbox       list  dead letters and redriven messages on their way to another queue
 --                      (dead_letters.lua)
---   received     hash  queue → number of the last dead letter that came from it, and when (µs)
+--   received     hash  queue → number of the last dead letter that came from it, and when (µs);
+--                      with ~ after its name, that of the last message of a redrive that was refused
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
 --   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
 --   tasks        hash  task id → its record (tasks.lua)

@@ -134,7 +134,8 @@ impl RedisStore {
 fn post_args(source: &QueueId, dead_letters: &[DeadLetter], sharding: Option<Sharding>) -> Result<Vec<Bytes>, Error> {
     let packed = |sharding: Sharding| [sharding.shards(), sharding.per_tenant()].map(u16::to_be_bytes).concat();
     let division = sharding.map_or_else(Bytes::new, |sharding| packed(sharding).into());
-    let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes()), division];
+    let flag: &[u8] = if dead_letters[0].is_redriven { b"redriven" } else { b"" };
+    let mut args = vec![Bytes::copy_from_slice(source.name().as_str().as_bytes()), division, Bytes::from_static(flag)];
     for dead_letter in dead_letters {
         let DeadLetter { delivery, entry, .. } = dead_letter;
         let record = arriving_record(source, dead_letter)?;

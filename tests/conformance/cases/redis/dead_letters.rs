@@ -273,6 +273,28 @@ async fn a_redrive_to_origins_skips_messages_whose_origin_is_deleted() {
     subject.assert_consistent().await;
 }
 
+/// The copy of the outbox stands for a process that has read it before, and posts late.
+#[tokio::test]
+async fn a_message_that_has_returned_does_not_arrive_in_a_later_queue() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
+    subject.post(&queue, &messages(LONG_S, 5)).await;
+    let (id, fence) = cut_off_redrive(&server, &subject, &queue, &other, &all_to(&other)).await;
+    let (outbox, kept) = (key(&queue, "outbox"), key(&queue, "outbox:kept"));
+    server.command(&["COPY", &outbox, &kept]);
+    delete_blocked(&server, &subject, &other).await;
+    subject.run_maintenance().await;
+    assert_eq!(subject.count(&queue).await, 5);
+
+    subject.create(&other).await;
+    server.command(&["RENAME", &kept, &outbox]);
+    subject.run_maintenance().await;
+
+    assert_eq!((subject.count(&queue).await, subject.count(&other).await), (5, 0));
+    while subject.store().redrive_step(&queue, id, fence).await.unwrap() != RedriveStep::Ended {}
+    assert_eq!((subject.count(&queue).await, subject.count(&other).await), (0, 5));
+}
+
 /// A message that has arrived does not return: it was deleted with its new queue.
 #[tokio::test]
 async fn redriven_messages_return_only_to_their_own_queue_and_only_if_they_have_not_arrived() {
