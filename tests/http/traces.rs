@@ -117,8 +117,11 @@ async fn requests_that_are_not_sampled_and_those_of_monitoring_are_not_sent() {
     for invalid in ["", "00-1-2-3", "x"] {
         answered(api.get("/v2/queues/sampled").header("traceparent", invalid), 200).await;
     }
+    let repeated = api.get("/v2/queues/repeated").header("traceparent", traceparent(TRACE, false));
+    answered(repeated.header("traceparent", traceparent(TRACE, true)), 200).await;
 
-    collector.span("of the last request", |span| span.name == "GetQueue").await;
+    let repeated = collector.span("of the last request", |span| format!("{span:?}").contains("/repeated")).await;
+    assert_ne!(hex(&repeated.span.trace_id), TRACE);
     let spans = format!("{:?}", collector.spans());
     assert!(!spans.contains("not-sampled"), "{spans}");
     assert!(!spans.contains("healthz") && !spans.contains("metrics"), "{spans}");

@@ -51,7 +51,11 @@ pub(super) async fn log<F: Future<Output = Response>>(
 fn request_span(tracer: &Tracer, request: &Request, id: RequestId) -> Span {
     let method = metering::label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or(metering::NO_ROUTE, MatchedPath::as_str);
-    let header = |name: &str| request.headers().get(name)?.to_str().ok().map(str::to_owned);
+    // A repeated `traceparent` is ignored, as the recommendation requires.
+    let header = |name: &str| {
+        let mut values = request.headers().get_all(name).iter();
+        values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::to_owned)
+    };
     let span = tracer.request(format!("{method} {route}"), header);
     span.set("http.request.method", method);
     span.set("http.route", route.to_owned());
