@@ -147,30 +147,37 @@ async fn a_waiter_examines_its_own_messages_once() {
     assert!(scripts < 10, "{scripts} scripts");
 }
 
+/// If Redis does not answer for half a second, the service repeats a script. So each operation is
+/// counted in three queues, and the lowest number counts.
 #[tokio::test]
 async fn operations_on_claims_and_pauses_take_one_script_each() {
     let (redis, sukkal) = idle_service();
     let api = sukkal.project("p");
-    answered(api.post(MESSAGES, &json!({ "messages": [{ "body": 1 }] })), 201).await;
-    let claimed = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
-    let path = claimed.header("location").unwrap();
-    block_until("the registration is confirmed", || {
-        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
-    });
+    let mut least = [usize::MAX; 7];
+    for queue in ["/v2/queues/q1", "/v2/queues/q2", "/v2/queues/q3"] {
+        let confirmations = || sukkal.log().iter().filter(|line| line.contains("confirmed the registration")).count();
+        let before = confirmations();
+        let [messages, claims] = ["messages", "claims"].map(|part| format!("{queue}/{part}"));
+        answered(api.post(&messages, &json!({ "messages": [{ "body": 1 }] })), 201).await;
+        let claimed = answered(api.post(&claims, &json!({})), 201).await;
+        let path = claimed.header("location").unwrap();
+        block_until("the registration is confirmed", || confirmations() > before);
 
-    for (request, status) in [
-        (api.get("/v2/queues/q/claims"), 200),
-        (api.request(Method::PATCH, path).json(&json!({})), 204),
-        (api.request(Method::POST, "/v2/queues/q/pause"), 204),
-        (api.post("/v2/queues/q/claims", &json!({})), 204),
-        (api.delete(&format!("{MESSAGES}?pop=1")), 200),
-        (api.request(Method::POST, "/v2/queues/q/resume"), 204),
-        (api.delete(path), 204),
-    ] {
-        redis.command(&["CONFIG", "RESETSTAT"]);
-        let answer = answered(request, status).await;
-        assert_eq!(call_count(&redis, "evalsha"), 1, "{answer:?}");
+        for (least, (request, status)) in least.iter_mut().zip([
+            (api.get(&claims), 200),
+            (api.request(Method::PATCH, path).json(&json!({})), 204),
+            (api.request(Method::POST, &format!("{queue}/pause")), 204),
+            (api.post(&claims, &json!({})), 204),
+            (api.delete(&format!("{messages}?pop=1")), 200),
+            (api.request(Method::POST, &format!("{queue}/resume")), 204),
+            (api.delete(path), 204),
+        ]) {
+            redis.command(&["CONFIG", "RESETSTAT"]);
+            answered(request, status).await;
+            *least = call_count(&redis, "evalsha").min(*least);
+        }
     }
+    assert_eq!(least, [1; 7]);
 }
 
 /// Two messages become available while a request waits: one at once, and one after a delay.
