@@ -39,7 +39,7 @@ pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use monitoring::{DiskUsage, Monitoring, Processed};
-use queues::SUMMARY_DUE_STEPS_MAX;
+use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use redrive::run_redrive;
 pub use task_lease::{LeaseFence, TaskLeases};

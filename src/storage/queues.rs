@@ -1,5 +1,7 @@
 //! Queues and their metadata: the trait, its arguments and its results.
 
+use std::future::Future;
+
 use async_trait::async_trait;
 
 use super::error::Error;
@@ -7,7 +9,35 @@ use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Re
 
 /// Maximum number of steps of due changes that [`QueueStore::summarize_queues`] applies to queues
 /// other than the first one. A step covers some hundreds of messages.
-pub(super) const SUMMARY_DUE_STEPS_MAX: usize = 64;
+const SUMMARY_DUE_STEPS_MAX: usize = 64;
+
+/// Completes summaries of these queues that a driver has read. A summary is missing if due changes
+/// must be applied to its queue first. For such a queue, `apply_step` applies some of them and reads
+/// the summary again. Returns the summaries of the first queues, as
+/// [`QueueStore::summarize_queues`] says.
+pub(super) async fn complete_summaries<F>(
+    queues: &[QueueId],
+    read: Vec<Option<Summary>>,
+    apply_step: impl Fn(QueueId) -> F,
+) -> Result<Vec<Summary>, Error>
+where
+    F: Future<Output = Result<Option<Summary>, Error>>,
+{
+    let (mut summaries, mut steps_left) = (Vec::with_capacity(queues.len()), SUMMARY_DUE_STEPS_MAX);
+    for (queue, mut summary) in queues.iter().zip(read) {
+        while summary.is_none() {
+            if !summaries.is_empty() {
+                if steps_left == 0 {
+                    return Ok(summaries);
+                }
+                steps_left -= 1;
+            }
+            summary = apply_step(queue.clone()).await?;
+        }
+        summaries.extend(summary);
+    }
+    Ok(summaries)
+}
 
 /// Stores queues and their metadata.
 #[async_trait]

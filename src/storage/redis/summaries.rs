@@ -8,7 +8,7 @@ use super::messages::read_holding;
 use super::reply;
 use super::script::QUEUE_SUMMARY;
 use crate::domain::{QueueId, Summary, Totals};
-use crate::storage::{Error, SUMMARY_DUE_STEPS_MAX};
+use crate::storage::{Error, complete_summaries};
 
 /// Maximum number of scripts in flight for one call. The queues of a call are in different slots, so
 /// one script cannot read several of them.
@@ -19,21 +19,11 @@ impl RedisStore {
     pub(super) async fn summaries(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
         let scripts: Vec<_> = queues.iter().map(|queue| self.summary(queue)).collect();
         let all: Vec<Option<Summary>> = stream::iter(scripts).buffered(SCRIPTS_IN_FLIGHT_MAX).try_collect().await?;
-        let (mut summaries, mut steps_left) = (Vec::with_capacity(queues.len()), SUMMARY_DUE_STEPS_MAX);
-        for (queue, mut summary) in queues.iter().zip(all) {
-            while summary.is_none() {
-                if !summaries.is_empty() {
-                    if steps_left == 0 {
-                        return Ok(summaries);
-                    }
-                    steps_left -= 1;
-                }
-                self.connection.apply_due_step(&QueueKeys::of(queue)).await?;
-                summary = self.summary(queue).await?;
-            }
-            summaries.extend(summary);
-        }
-        Ok(summaries)
+        let apply_step = |queue: QueueId| async move {
+            self.connection.apply_due_step(&QueueKeys::of(&queue)).await?;
+            self.summary(&queue).await
+        };
+        complete_summaries(queues, all, apply_step).await
     }
 
     /// Returns the summary of a queue, or `None` if due changes must be applied first.

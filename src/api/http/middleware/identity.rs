@@ -27,7 +27,7 @@ const PROJECT_ID_SPELLING: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant
 static ROLES: HeaderName = HeaderName::from_static("x-roles");
 /// Query parameters for clients that cannot set headers.
 const CLIENT_PARAMETER: &str = "client_id";
-const PROJECT_PARAMETER: &str = "project_id";
+pub(super) const PROJECT_PARAMETER: &str = "project_id";
 
 /// Returns the client that sent a request. `query` is the query of a request whose query may name
 /// the client and the project if the headers do not.

@@ -6,14 +6,13 @@ use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use tracing::info;
 
+use super::identity::PROJECT_PARAMETER;
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
 use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-
-const PROJECT_PARAMETER: &str = "project_id";
 
 /// Returns the project that an operator's request names in its query, if it does, and the URL without
 /// it, because handlers must not take the parameter for one of theirs.

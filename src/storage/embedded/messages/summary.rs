@@ -10,7 +10,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::key::rank_of;
-use crate::storage::{Error, SUMMARY_DUE_STEPS_MAX};
+use crate::storage::{Error, complete_summaries};
 
 /// Maximum number of queues that one transaction reads. Between two transactions, other tasks run.
 const QUEUES_PER_READ: usize = 100;
@@ -25,21 +25,11 @@ pub(in crate::storage::embedded) async fn summarize_queues(
         all.extend(read_summaries(store, some.to_vec()).await?);
         yield_now().await;
     }
-    let (mut summaries, mut steps_left) = (Vec::with_capacity(queues.len()), SUMMARY_DUE_STEPS_MAX);
-    for (queue, mut summary) in queues.iter().zip(all) {
-        while summary.is_none() {
-            if !summaries.is_empty() {
-                if steps_left == 0 {
-                    return Ok(summaries);
-                }
-                steps_left -= 1;
-            }
-            apply_due_step(store, queue.clone()).await?;
-            summary = read_summaries(store, vec![queue.clone()]).await?.pop().flatten();
-        }
-        summaries.extend(summary);
-    }
-    Ok(summaries)
+    let apply_step = |queue: QueueId| async move {
+        apply_due_step(store, queue.clone()).await?;
+        Ok(read_summaries(store, vec![queue]).await?.pop().flatten())
+    };
+    complete_summaries(queues, all, apply_step).await
 }
 
 /// Returns the summary of each queue, or `None` if due changes must be applied to it first.
