@@ -4,6 +4,8 @@ use super::*;
 use crate::support::redis::block_until;
 
 const POSTS: usize = 10;
+/// Number of times that something is counted, of which the lowest counts.
+const TRIALS: usize = 3;
 const MESSAGES: &str = "/v2/queues/q/messages";
 
 /// Returns how often Redis has executed a command. Commands inside scripts count too, so only
@@ -13,6 +15,25 @@ fn call_count(redis: &RedisServer, command: &str) -> usize {
     let prefix = format!("cmdstat_{command}:calls=");
     let line = stats.as_text().lines().find_map(|line| line.strip_prefix(&prefix));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Returns how often Redis executes each of these commands during `operation`. If Redis does not
+/// answer for half a second, the service repeats a script. So the operation runs three times, and
+/// the lowest numbers count.
+async fn lowest_call_counts<const N: usize>(
+    redis: &RedisServer,
+    commands: [&str; N],
+    operation: impl AsyncFn(),
+) -> [usize; N] {
+    let mut lowest = [usize::MAX; N];
+    for _ in 0..TRIALS {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        operation().await;
+        for (lowest, command) in lowest.iter_mut().zip(commands) {
+            *lowest = call_count(redis, command).min(*lowest);
+        }
+    }
+    lowest
 }
 
 /// Starts a service with its own Redis server, waits until both are idle, and resets the command
@@ -39,18 +60,17 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     let is_logged = |text: &str| sukkal.log().iter().any(|line| line.contains(text));
     block_until("the janitor is idle", || is_logged("has finished a round"));
     block_until("the registration is confirmed", || is_logged("confirmed the registration"));
-    redis.command(&["CONFIG", "RESETSTAT"]);
 
-    for _ in 0..POSTS {
-        post().await;
-    }
+    let commands = ["evalsha", "hmget", "eval", "zrangebylex", "script|load", "ping"];
+    let counts = lowest_call_counts(&redis, commands, async || {
+        for _ in 0..POSTS {
+            post().await;
+        }
+    })
+    .await;
 
-    assert_eq!(call_count(&redis, "evalsha"), POSTS);
-    // The script calls it once.
-    assert_eq!(call_count(&redis, "hmget"), POSTS);
-    for other in ["eval", "zrangebylex", "script|load", "ping"] {
-        assert_eq!(call_count(&redis, other), 0, "{other}");
-    }
+    // The script calls `HMGET` once.
+    assert_eq!(counts, [POSTS, POSTS, 0, 0, 0, 0]);
 }
 
 /// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is another.
@@ -58,7 +78,7 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
 async fn a_claim_and_a_list_are_one_script_and_one_command() {
     let (redis, sukkal) = idle_service();
     let api = sukkal.project("p");
-    let body = json!({ "messages": vec![json!({ "body": 1 }); 2 * POSTS] });
+    let body = json!({ "messages": vec![json!({ "body": 1 }); 2 * TRIALS * POSTS] });
     assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
     block_until("the registration is confirmed", || {
         sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
@@ -69,15 +89,16 @@ async fn a_claim_and_a_list_are_one_script_and_one_command() {
     };
     // The first calls load the scripts.
     claim_and_list().await;
-    redis.command(&["CONFIG", "RESETSTAT"]);
 
-    for _ in 0..POSTS {
-        claim_and_list().await;
-    }
+    let commands = ["evalsha", "hmget", "hget", "hincrby", "eval", "ping"];
+    let counts = lowest_call_counts(&redis, commands, async || {
+        for _ in 0..POSTS {
+            claim_and_list().await;
+        }
+    })
+    .await;
 
-    for (command, per_round) in [("evalsha", 2), ("hmget", 4), ("hget", 0), ("hincrby", 0), ("eval", 0), ("ping", 0)] {
-        assert_eq!(call_count(&redis, command), per_round * POSTS, "{command}");
-    }
+    assert_eq!(counts, [2 * POSTS, 4 * POSTS, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
