@@ -9,7 +9,8 @@
 --       6 'newest' to list the newest messages first, else empty
 -- Returns {'due'} if due changes must be applied first; otherwise {'page', now, whether the queue
 --       delays messages (0 or 1), whether it is fair (0 or 1), whether no message follows the page
---       (0 or 1), rank of the last entry examined, entries ...}.
+--       (0 or 1), rank of the last entry examined, entries ...}. If all messages of the page were
+--       never claimed, their entries are one string.
 assert(#ARGV == 6, 'message_list: 6 arguments')
 local after, limit, excluded_poster = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local include_claimed, include_delayed = ARGV[4] == 'claimed', ARGV[5] == 'delayed'
@@ -80,6 +81,12 @@ while not is_last and not is_full and examined < EXAMINED_MAX do
   is_full = is_full or listed == limit
   examined = examined + #entries
   width = math.min(SCAN_WIDTH, EXAMINED_MAX - examined)
+end
+-- One string costs the service less than many. No entry is shorter than that of a message that was
+-- never claimed, so all entries have that length if their sum is right.
+local joined = table.concat(page)
+if #joined == listed * FRESH_BYTES then
+  page = {joined}
 end
 -- A queue that is no longer fair by its metadata stays fair until its shards are empty.
 local serves_shards = fairness_packed

@@ -10,7 +10,7 @@ use super::RedisStore;
 use super::keys::QueueKeys;
 use super::reply::Reply;
 use crate::domain::{Message, QueueId};
-use crate::storage::entry::Entry;
+use crate::storage::entry::{Entry, FRESH_BYTES};
 use crate::storage::key::{KEY_BYTES, id_of};
 use crate::storage::{Error, REPLY_BYTES_MAX, record};
 
@@ -68,11 +68,16 @@ impl RedisStore {
     }
 }
 
-/// Reads the entries that are left in a reply.
+/// Reads the entries that are left in a reply. An item is one entry, or those of several messages
+/// that were never claimed.
 pub(super) fn read_entries(mut reply: Reply) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::with_capacity(reply.len());
     while !reply.is_empty() {
-        entries.push(Entry::decode(&reply.bytes()?)?);
+        let item = reply.bytes()?;
+        let bytes = if item.len().is_multiple_of(FRESH_BYTES) { FRESH_BYTES } else { item.len() };
+        for entry in item.chunks(bytes) {
+            entries.push(Entry::decode(entry)?);
+        }
     }
     Ok(entries)
 }
