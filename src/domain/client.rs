@@ -44,7 +44,7 @@ impl ClientIdRule {
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ClientId> {
         match self {
-            Self::Uuid => parse_uuid(text).map(|uuid| ClientId(uuid.to_string().into())),
+            Self::Uuid => parse_uuid(text).map(ClientId::of_uuid),
             Self::Text(length) => length.contains(&text.chars().count()).then(|| ClientId(text.into())),
         }
     }
@@ -64,7 +64,11 @@ impl ClientId {
     /// Returns an id that no other request has.
     #[must_use]
     pub fn random() -> Self {
-        Self(Uuid::new_v4().to_string().into())
+        Self::of_uuid(Uuid::new_v4())
+    }
+
+    fn of_uuid(uuid: Uuid) -> Self {
+        Self((&*uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer())).into())
     }
 
     /// Returns the id with this text, as a store keeps it.

@@ -175,8 +175,11 @@ pub(super) struct SizeClass(u8);
 impl SizeClass {
     /// Returns the smallest class for a record of this size in bytes.
     pub(super) fn of(bytes: usize) -> Self {
-        let class = (0..u8::MAX).find(|class| Self(*class).bytes_max() >= bytes);
-        Self(class.unwrap_or(u8::MAX))
+        let bytes = bytes.max(8);
+        let exponent = (bytes / 8).ilog2();
+        // 16 eighths are 8 of the next exponent.
+        let eighths = bytes.div_ceil(1 << exponent);
+        Self(u8::try_from(8 * exponent as usize + eighths - 8).unwrap_or(u8::MAX))
     }
 
     /// Returns the maximum size of a record of this class, in bytes.

@@ -28,7 +28,8 @@ use crate::broker::messages::{Listed, MessageQuery, PostRequest};
 use crate::broker::undelivered::Undelivered;
 use crate::domain::{IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
 
-/// Estimated size in bytes of the path of a message in a response.
+/// Estimated size in bytes of the path of a message in a response. While a text is written, the
+/// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
@@ -68,7 +69,7 @@ async fn post(
     let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency, trace };
     let WithWarnings { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
-    let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (1 + ids.len()));
+    let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (6 + ids.len()));
     Ok((StatusCode::CREATED, location, Warnings(warnings), posted).into_response())
 }
 

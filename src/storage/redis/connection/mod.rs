@@ -102,10 +102,7 @@ impl Connection {
 
     /// Returns the admission that bounds the operations on a key.
     pub(super) fn admission_of(&self, key: impl FnOnce() -> String) -> Arc<Admission> {
-        // The key is not needed for the only slot of a single server, and costs more than the rest
-        // of this function.
-        let slot = if self.servers.are_clustered() { self.slot(&key()) } else { 0 };
-        self.servers.admission(slot)
+        self.servers.admission(self.slot_with(key))
     }
 
     /// Returns the load of all servers together.
@@ -116,6 +113,12 @@ impl Connection {
     /// Returns the slot of a key: one script can use all keys of a slot.
     pub(super) fn slot(&self, key: &str) -> u16 {
         self.servers.slot(key)
+    }
+
+    /// The same for a key that is made only if it is needed. It is not needed for the only slot of a
+    /// single server.
+    pub(super) fn slot_with(&self, key: impl FnOnce() -> String) -> u16 {
+        if self.servers.are_clustered() { self.slot(&key()) } else { 0 }
     }
 
     /// Runs a script on a queue. The script must be idempotent, because it is repeated if its reply

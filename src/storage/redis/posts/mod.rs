@@ -89,7 +89,7 @@ impl PostBatcher {
     pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let (sender, receiver) = oneshot::channel();
         let request = Request::new(queue, post, sender);
-        let slot = self.connection.slot(request.keys.prefix());
+        let slot = self.connection.slot_with(|| QueueKeys::of(queue).queue());
         if self.groups().get(&slot).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
             return Err(Error::Overloaded);
         }
@@ -125,7 +125,7 @@ impl PostBatcher {
     /// Posts batches until no request waits.
     async fn post_batches(self, slot: u16) {
         while let Some(batch) = self.next_batch(slot) {
-            let outcomes = self.run(&batch).await;
+            let outcomes = self.run(slot, &batch).await;
             if let Err(error @ Error::Unavailable(_)) = &outcomes {
                 // These requests would wait for the same unavailable store, one batch after the
                 // other.
@@ -156,12 +156,13 @@ impl PostBatcher {
 
     /// Applies the due changes of the queues of these requests, and posts the requests again.
     async fn apply_due_and_retry(self, slot: u16, requests: Vec<Request>) {
-        let mut applied: HashMap<QueueKeys, Result<(), Error>> = HashMap::default();
+        let mut applied: HashMap<QueueId, Result<(), Error>> = HashMap::default();
         for request in requests {
-            if !applied.contains_key(&request.keys) {
-                applied.insert(request.keys.clone(), self.connection.apply_due(&request.keys).await);
+            if !applied.contains_key(&request.queue) {
+                let outcome = self.connection.apply_due(&QueueKeys::of(&request.queue)).await;
+                applied.insert(request.queue.clone(), outcome);
             }
-            match applied[&request.keys].clone() {
+            match applied[&request.queue].clone() {
                 Ok(()) => self.enqueue(slot, request),
                 Err(error) => request.complete(Err(error)),
             }
@@ -198,28 +199,26 @@ impl PostBatcher {
         self.groups().get_mut(&slot).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
     }
 
-    /// Runs the script for a batch. Returns the outcome of each part.
-    async fn run(&self, batch: &[Vec<Request>]) -> Result<Vec<Bytes>, Error> {
+    /// Runs the script for a batch in this slot. Returns the outcome of each part.
+    async fn run(&self, slot: u16, batch: &[Vec<Request>]) -> Result<Vec<Bytes>, Error> {
         let retry_slot = self.retry_slots.acquire();
-        let first = &batch[0][0].keys;
-        let slot = self.connection.slot(first.prefix());
         let is_plain =
             batch.iter().flatten().all(|request| request.tenants.is_empty() && request.idempotency.is_none());
         // The last key of the script is the index of due queues, which all queues share.
         let names = &MESSAGE_POST.keys[..if is_plain { PLAIN_KEYS } else { MESSAGE_POST.keys.len() - 1 }];
         let mut keys = Vec::new();
-        let mut numbers: HashMap<&QueueKeys, u16> = HashMap::default();
+        let mut numbers: HashMap<&QueueId, u16> = HashMap::default();
         let mut args = Vec::new();
         for part in batch {
             let next = u16::try_from(numbers.len() + 1).expect("a batch has few requests");
-            let number = *numbers.entry(&part[0].keys).or_insert_with(|| {
-                keys.extend(part[0].keys.named(names, slot));
+            let number = *numbers.entry(&part[0].queue).or_insert_with(|| {
+                keys.extend(QueueKeys::of(&part[0].queue).named(names, slot));
                 next
             });
             args.push(encode_head(part, number));
             args.extend(part.iter().flat_map(|request| request.tenants.iter().chain(&request.records)).cloned());
         }
-        keys.push(first.last_reply(&retry_slot.name()));
+        keys.push(QueueKeys::of(&batch[0][0].queue).last_reply(&retry_slot.name()));
         keys.push(keys::due(slot));
         let lifetime_ms = Bytes::from_static(REPLY_LIFETIME_MS.as_bytes());
         let numbers = [

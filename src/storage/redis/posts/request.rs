@@ -11,7 +11,6 @@ use crate::domain::{QueueId, Shard, ShardAssignment};
 use crate::storage::entry::{Entry, SizeClass};
 use crate::storage::key::{self, KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::redis::connection::error_from_reply;
-use crate::storage::redis::keys::QueueKeys;
 use crate::storage::redis::script::MESSAGE_POST;
 use crate::storage::redis::{reply, shard_digits};
 use crate::storage::{Error, Post, PostOutcome, record};
@@ -31,8 +30,7 @@ pub(super) const DUE_FIRST: u8 = b'u';
 
 /// A request, encoded for the script.
 pub(super) struct Request {
-    queue: QueueId,
-    pub(super) keys: QueueKeys,
+    pub(super) queue: QueueId,
     last_known_revision: u64,
     nonces: Vec<Nonce>,
     /// For each message: nonce, poster, size class, ttl, the delay if any message has one, and the
@@ -105,7 +103,6 @@ impl Request {
         });
         Self {
             queue: queue.clone(),
-            keys: QueueKeys::of(queue),
             last_known_revision: post.last_known_revision.0,
             nonces,
             message_fields,
@@ -131,10 +128,10 @@ impl Request {
 /// Groups the requests of a batch into parts. Requests in a part are accepted or refused together.
 pub(super) fn into_parts(batch: Vec<Request>) -> Vec<Vec<Request>> {
     let mut parts: Vec<Vec<Request>> = Vec::with_capacity(1);
-    let mut plain: HashMap<(QueueKeys, u64), usize> = HashMap::default();
+    let mut plain: HashMap<(QueueId, u64), usize> = HashMap::default();
     for request in batch {
         let index = if request.is_plain() {
-            *plain.entry((request.keys.clone(), request.last_known_revision)).or_insert(parts.len())
+            *plain.entry((request.queue.clone(), request.last_known_revision)).or_insert(parts.len())
         } else {
             parts.len()
         };
