@@ -10,8 +10,8 @@
 --       its number; its nonce, poster and size class; the rest of its entry; its record;
 --       the shards of its tenant
 -- Returns {'due'} if due changes must be applied first; {'posted'}; {'absent'} if the queue does
---       not exist, or has refused these messages of a redrive before; or {'fair', number of shards, shards per tenant}, with nothing posted, if shards
---       must be assigned for these numbers.
+--       not exist, or has refused these messages of a redrive before; or {'fair', number of shards,
+--       shards per tenant}, with nothing posted, if shards must be assigned for these numbers.
 assert(#ARGV >= 8 and #ARGV % 5 == 3, 'dead_letter_post: 3 arguments, and 5 for each dead letter')
 local source, is_redriven = ARGV[1], ARGV[3] == 'redriven'
 local first_number, last_number = tonumber(ARGV[4]), tonumber(ARGV[#ARGV - 4])
