@@ -15,7 +15,7 @@ type Computation<T> = Shared<BoxFuture<'static, Option<T>>>;
 /// A cached value. Clones share it.
 #[derive(Clone)]
 pub(super) struct Cached<T> {
-    /// Age at which the value is computed again.
+    /// Age at which the value is computed again. With 0, only concurrent callers share a value.
     max_age: Duration,
     state: Arc<Mutex<State<T>>>,
 }
@@ -43,6 +43,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
             {
                 return Some(value.clone());
             }
+            // A computation that has panicked is still here.
             let running = state.computation.take().filter(|computation| computation.peek().is_none());
             let computation = running.unwrap_or_else(|| self.start(compute()));
             state.computation.insert(computation).clone()
@@ -61,7 +62,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let value = compute.await;
-            this.lock().last = Some((Instant::now(), value.clone()));
+            *this.lock() = State { last: Some((Instant::now(), value.clone())), computation: None };
             value
         });
         task.map(Result::ok).boxed().shared()
@@ -123,5 +124,18 @@ mod tests {
         permits.add_permits(1);
         assert_eq!(get().await, Some(1));
         assert_eq!(cached.last(MAX_AGE), Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_without_a_lifetime_is_not_returned_to_later_callers() {
+        let (cached, source, permits) =
+            (Cached::new(Duration::ZERO), Arc::<Source>::default(), Arc::new(Semaphore::new(0)));
+        let get = || cached.get(WAIT_MAX, || compute(source.clone(), permits.clone()));
+
+        assert_eq!(get().await, None);
+        permits.add_permits(3);
+        tokio::task::yield_now().await;
+        assert_eq!(join_all([get(), get()]).await, [Some(2); 2]);
+        assert_eq!(get().await, Some(3));
     }
 }

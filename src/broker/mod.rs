@@ -25,11 +25,9 @@ mod waiting;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use quick_cache::sync::Cache;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +36,7 @@ pub use encryption::Cipher;
 pub use error::{Error, StoreError};
 
 use self::access::{GuardedStore, Resource, require_client};
+use self::cached::Cached;
 use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
 use self::monitor::Monitor;
@@ -71,13 +70,10 @@ pub struct Parts {
     waiting: Waiting,
     streams: ProjectQuota,
     redrives: ProjectQuota,
-    /// The last probe of the store, which may still be running.
-    last_probe: Mutex<Option<Probe>>,
+    /// The last probe of the store. Only callers that wait at the same time share it.
+    last_probe: Cached<Result<(), storage::Error>>,
     monitor: Monitor,
 }
-
-/// An attempt to write that several callers wait for.
-type Probe = Shared<BoxFuture<'static, Result<(), storage::Error>>>;
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,7 +118,7 @@ impl Broker {
             writes: TaskTracker::new(),
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
-            last_probe: Mutex::default(),
+            last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(queues),
         }))
     }
@@ -144,14 +140,9 @@ impl Broker {
     /// anonymous callers may ask for it.
     pub async fn probe(&self, caller: &Caller) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ProbeStore, Resource::Store)?;
-        let probe = {
-            let mut last = self.last_probe.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.as_ref().is_none_or(|probe| probe.peek().is_some()) {
-                *last = Some(async move { access.admit().await?.probe().await }.boxed().shared());
-            }
-            last.clone().expect("a probe was set above")
-        };
-        Ok(probe.await?)
+        let probe = async move { access.admit().await?.probe().await };
+        let outcome = self.last_probe.get(Duration::MAX, || in_current_request(probe)).await;
+        Ok(outcome.expect("a probe does not panic")?)
     }
 
     /// Succeeds if the caller may sign URLs for the queue.
