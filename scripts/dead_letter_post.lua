@@ -35,7 +35,8 @@ local function remember(field, number)
   redis.call('EXPIRE', received, REMEMBERED_S)
 end
 
-local is_due = load_queue()
+local is_due
+is_due, subscription_count = load_queue('n')
 local last = number_of(source)
 local is_first = last == 0
 if last_number <= last then

@@ -118,7 +118,8 @@ local function post_to(first_key, parts)
     unpack(KEYS, first_key, first_key + keys_per_queue - 1)
   now = clock_of(queue)
   shard_lengths = {}
-  local is_due = load_queue()
+  local is_due
+  is_due, subscription_count = load_queue('n')
   local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}}, {}
   local accepted, first_with = {}, {}
   for _, part in ipairs(parts) do

@@ -1,11 +1,12 @@
 -- Applies the due changes of a queue, some hundreds at a time, and records when the next one is
--- due. It expires claims and delays of returned messages, removes expired messages and idempotency
--- outcomes, and releases delayed messages.
+-- due. It expires claims and delays of returned messages, removes expired messages, subscriptions
+-- and idempotency outcomes, and releases delayed messages.
 --
 -- Returns {'absent' if the queue does not exist, 'again' if more may be due, otherwise 'done';
 --       number of dead letters to forward; id of a task that no process works on, or empty;
---       number of expired messages removed}.
+--       number of expired messages removed; 1 if work is due for deliveries, else 0}.
 local LEASES_MAX = 100
+local SUBSCRIPTIONS_MAX = 100
 local BLOCKS_MAX = 16
 local ENTRIES_MAX = 250
 -- The next rank to visit in a block, and the earliest second in which a message before it expires.
@@ -149,7 +150,11 @@ local function release_due()
   if not logical then
     return false
   end
+  local last_before = last_visible
   local may_be_more = release_delayed(math.max(logical.time, last_visible))
+  if subscription_count and last_visible > last_before then
+    signal_deliveries()
+  end
   if redis.call('EXISTS', delayed) == 1 then
     store_logical_time()
   else
@@ -167,20 +172,43 @@ local function remove_expired_outcomes()
   return #expired == ENTRIES_MAX
 end
 
+-- Removes expired subscriptions. Returns whether there may be more.
+local function remove_expired_subscriptions()
+  if not subscription_count then
+    return false
+  end
+  local now_s = math.floor(now / 1000000)
+  local expired = redis.call('ZRANGEBYSCORE', subscription_ends, '-inf', now_s, 'LIMIT', 0, SUBSCRIPTIONS_MAX)
+  local removed_count, retry_count = 0, 0
+  for _, id in ipairs(expired) do
+    if retry_count >= ENTRIES_MAX then
+      break
+    end
+    retry_count = retry_count + remove_subscription(id)
+    removed_count = removed_count + 1
+  end
+  if removed_count > 0 then
+    note_subscription_change()
+  end
+  return #expired == SUBSCRIPTIONS_MAX or removed_count < #expired
+end
+
 local function first_score(set)
   return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge
 end
 
 -- Records when the next change is due: for operations on the queue, and for the janitor, which also
--- forwards dead letters, continues tasks and removes idempotency outcomes.
-local function schedule_next(outbox_length, lease_ends_at, has_more, more_expired)
+-- forwards dead letters, continues tasks and deliveries, and removes subscriptions and idempotency
+-- outcomes.
+local function schedule_next(outbox_length, lease_ends_at, deliveries_at, has_more, more_expired)
   -- 0 and not now, because the clock may step back.
   local time = more_expired and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
     logical and first_score(delayed) - logical.offset or math.huge)
   if time < math.huge then
     redis.call('HSET', queue, 'd', decimal(time))
   end
-  time = math.min(time, lease_ends_at, first_score(idempotency_expirations),
+  time = math.min(time, lease_ends_at, deliveries_at, first_score(idempotency_expirations),
+    subscription_count and first_score(subscription_ends) * 1000000 or math.huge,
     (outbox_length > 0 or has_more) and now or math.huge)
   redis.call('ZREM', due, hash_tag())
   if time < math.huge then
@@ -188,13 +216,13 @@ local function schedule_next(outbox_length, lease_ends_at, has_more, more_expire
   end
 end
 
-load_queue()
+subscription_count = select(2, load_queue('n'))
 local outbox_length = redis.call('LLEN', outbox)
 if not revision then
   if outbox_length == 0 then
     redis.call('ZREM', due, hash_tag())
   end
-  return {'absent', outbox_length, '', 0}
+  return {'absent', outbox_length, '', 0, 0}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
@@ -204,11 +232,14 @@ if expired_count > 0 then
   redis.call('HINCRBY', queue, 'te', expired_count)
 end
 local more_released = release_due()
-local more_outcomes = remove_expired_outcomes()
+local more_outcomes, more_subscriptions = remove_expired_outcomes(), remove_expired_subscriptions()
 if fairness_packed and not fairness() then
   redis.call('HDEL', queue, 'f')
 end
-local has_more = more_leases or more_expired or more_released
+local has_more = more_leases or more_expired or more_released or more_subscriptions
 local lease_ends_at, abandoned_task = first_task_lease()
-schedule_next(outbox_length, lease_ends_at, has_more or more_outcomes, more_expired)
-return {has_more and 'again' or 'done', outbox_length, abandoned_task, expired_count}
+local deliveries_at = subscription_count and deliveries_due_at() or math.huge
+schedule_next(outbox_length, lease_ends_at, deliveries_at, has_more or more_outcomes, more_expired)
+return {
+  has_more and 'again' or 'done', outbox_length, abandoned_task, expired_count, deliveries_at <= now and 1 or 0,
+}

@@ -14,6 +14,7 @@ local orphaned_version, tombstone_ttl_s = ARGV[1], ARGV[2]
 
 load_queue()
 local version, last_dead_letter, counters = unpack(redis.call('HMGET', queue, 's', 'o', 'k'))
+local delivery_fence, subscriptions_version = read_lease(queue, DELIVERY_LEASE), redis.call('HGET', deliveries, 'v')
 local outbox_length = redis.call('LLEN', outbox)
 local last
 if not version then
@@ -22,9 +23,11 @@ elseif orphaned_version ~= '' then
   return {'', 0}
 else
   local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
-  last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible, now - 1)
+  last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible,
+    delivery_fence or 0, tonumber(subscriptions_version) or 0, now - 1)
   redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards,
-    tenants, idempotency, idempotency_expirations, tasks, task_leases)
+    tenants, idempotency, idempotency_expirations, tasks, task_leases, subscriptions, subscribers, subscription_ids,
+    subscription_ends, deliveries, retries, retry_times)
   redis.call('EXPIRE', received, tombstone_ttl_s)
 end
 local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))

@@ -1,5 +1,5 @@
 -- Purges a queue of all its messages, claimed ones included, and so of its claims. Redis frees the
--- memory in the background.
+-- memory in the background. Subscriptions are kept.
 --
 -- Returns 'done', also if the queue does not exist.
 load_queue()

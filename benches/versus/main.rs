@@ -24,6 +24,7 @@ mod report;
 mod results;
 mod ways;
 mod wrk;
+#[allow(dead_code, reason = "uses a part of the module")]
 mod zaqar;
 
 #[allow(dead_code, reason = "uses a part of the support code of the tests")]

@@ -26,11 +26,20 @@ static HOME: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
 /// Starts Zaqar and returns its process and URL.
 pub(crate) async fn start(redis: &RedisServer) -> (Child, String) {
+    start_with(redis, "").await
+}
+
+/// Starts Zaqar so that it notifies subscribers.
+pub(crate) async fn start_notifying(redis: &RedisServer) -> (Child, String) {
+    start_with(redis, "[storage]\nmessage_pipeline = zaqar.notification.notifier\n").await
+}
+
+async fn start_with(redis: &RedisServer, more: &str) -> (Child, String) {
     let python = python::environment("versus/zaqar", REQUIREMENTS);
     // oslo.config reads the configuration from the home directory.
     let home = HOME.path().join(redis.port().to_string());
     fs::create_dir_all(home.join(".zaqar")).unwrap();
-    fs::write(home.join(".zaqar/zaqar.conf"), configuration(redis)).unwrap();
+    fs::write(home.join(".zaqar/zaqar.conf"), configuration(redis) + more).unwrap();
 
     let port = free_port();
     let log = File::create(home.join("uwsgi.log")).unwrap();

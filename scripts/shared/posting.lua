@@ -73,6 +73,9 @@ local function delayed_ranks(count, delay)
   store_logical_time()
   posted_total = posted_total + count
   redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
+  if subscription_count then
+    signal_deliveries()
+  end
   return ranks
 end
 
@@ -88,6 +91,9 @@ local function visible_ranks(count)
   last_visible = rank + count - 1
   posted_total = posted_total + count
   redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
+  if subscription_count then
+    signal_deliveries()
+  end
   local ranks = {}
   for i = 1, count do
     ranks[i] = rank + i - 1

@@ -8,7 +8,8 @@
 --                      which nothing is due, x progress in a block of expirations
 --                      (queue_apply_due.lua), k last fence and number of claimed messages
 --                      (claims.lua), z present while the queue is paused, te and td totals of
---                      expired and dead-lettered messages, absent for 0
+--                      expired and dead-lettered messages, absent for 0, n number of subscriptions,
+--                      absent for 0, w lease of the process that delivers to them (deliveries.lua)
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
@@ -27,6 +28,15 @@
 --   tasks        hash  task id → its record (tasks.lua)
 --   task_leases  hash  id of a running task → the lease of the process that works on it
 --                      (task_lease.lua)
+--   subscriptions, subscribers
+--                hash  subscription id → its record (subscriptions.lua); subscriber → id
+--   subscription_ids, subscription_ends
+--                zset  ids of subscriptions, for lists, all scores are 0; ids by the second in which
+--                      the subscription expires
+--   deliveries   hash  progress and last attempts of subscriptions (subscriptions.lua)
+--   retries, retry_times
+--                hash, zset  subscription and message → the message, to be delivered again; those
+--                      by subscription and the time when they are due; all scores are 0
 --   idempotency, idempotency_expirations
 --                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
 --   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank,

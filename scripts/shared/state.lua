@@ -1,6 +1,6 @@
 -- Loads the fields of the queue that most operations need. Returns whether due changes must be
--- applied first, and up to two further fields that are named. If changes are due, the driver runs
--- queue_apply_due and tries again.
+-- applied first, and up to two further fields that are named. If changes must be applied first, the
+-- driver runs queue_apply_due and tries again.
 local revision, policy_packed, fairness_packed, last_visible, posted_total, logical_packed
 -- The last visible rank and the total of posted messages. They are one field, because a post changes
 -- both.
@@ -16,7 +16,7 @@ local function load_queue(...)
     last_visible, posted_total = struct.unpack(FEED_STATE, feed_state)
   end
   if next_due and now >= next_due then
-    return true
+    return true, one, other
   elseif not logical_packed then
     return false, one, other
   end

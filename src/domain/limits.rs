@@ -40,6 +40,10 @@ pub struct Limits {
     pub idempotency_key_ttl: u32,
     /// Maximum size of the body of a request that sets metadata.
     pub max_queue_metadata: u64,
+    /// Time to live of a subscription that is created without one.
+    pub default_subscription_ttl: u32,
+    /// Maximum number of subscriptions in a page.
+    pub max_subscriptions_per_page: u32,
     /// Whether the bulk deletion of messages requires the ids of their claims.
     pub message_delete_with_claim_id: bool,
     /// Maximum number of queues in a page.
@@ -71,6 +75,12 @@ impl Limits {
     #[must_use]
     pub fn messages_per_claim(&self) -> u32 {
         PAGE_DEFAULT.min(self.max_messages_per_claim_or_pop)
+    }
+
+    /// Returns the number of subscriptions in a page if the request has no limit.
+    #[must_use]
+    pub fn subscriptions_per_page(&self) -> u32 {
+        PAGE_DEFAULT.min(self.max_subscriptions_per_page)
     }
 
     /// Returns the number of messages in a page if the request has no limit.

@@ -1,34 +1,48 @@
 //! The types of the service and their rules, without I/O, wire formats or storage.
 
+pub mod address_rules;
 pub mod body;
 pub mod claim;
 pub mod claim_id;
 pub mod client;
+pub mod confirmation;
+pub mod delivery;
+pub mod delivery_options;
 pub mod idempotency;
 pub mod integer;
 pub mod limits;
 pub mod message;
 pub mod message_state;
 pub mod metadata;
+pub mod network;
 pub mod order;
 pub mod project;
+pub mod push_config;
 pub mod queue;
 pub mod queue_id;
 pub mod retry_policy;
 pub mod scope;
 pub mod secret;
 pub mod sharding;
+pub mod signing_key;
 pub mod stats;
+pub mod subscriber;
+pub mod subscription;
+pub mod subscription_draft;
 pub mod taken;
 pub mod task;
 pub mod trace_context;
 pub mod warning;
 pub mod web_origins;
 
+pub use address_rules::AddressRules;
 pub use body::Body;
 pub use claim::{Claim, ClaimSummary, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;
 pub use client::{ClientId, ClientIdRule};
+pub use confirmation::{ConfirmationKind, ConfirmationRequest};
+pub use delivery::{ATTEMPTS_KEPT, Attempt, Progress, Retry};
+pub use delivery_options::DeliveryOptions;
 pub use idempotency::IdempotencyKey;
 pub use limits::Limits;
 pub use message::{Message, MessageId, NewMessage, Origin, Rank};
@@ -36,12 +50,20 @@ pub use message_state::MessageState;
 pub use metadata::{DeadLetters, Metadata};
 pub use order::Order;
 pub use project::ProjectId;
+pub use push_config::PushConfig;
 pub use queue::{Creation, Queue, Revision};
 pub use queue_id::{QueueId, QueueName};
+pub use retry_policy::RetryPolicy;
 pub use scope::Scope;
 pub use secret::Secret;
 pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats, Summary, Totals};
+pub use subscriber::Subscriber;
+pub use subscription::{
+    DeliveryRequest, NewSubscription, NumberedRequest, SignatureAlgorithm, SigningKey, Subscription, SubscriptionId,
+    SubscriptionSettings, SubscriptionState,
+};
+pub use subscription_draft::SubscriptionDraft;
 pub use taken::Taken;
 pub use task::{Redrive, Selection, Task, TaskId, TaskState};
 pub use trace_context::TraceContext;

@@ -12,6 +12,8 @@
 
 mod admission;
 mod claims;
+mod deliveries;
+mod delivery_record;
 pub mod embedded;
 mod entry;
 mod error;
@@ -24,6 +26,7 @@ mod record;
 pub mod redis;
 mod redrive;
 mod service_rate;
+mod subscriptions;
 mod task_lease;
 mod task_record;
 mod tasks;
@@ -34,6 +37,9 @@ mod watchers;
 pub use admission::{Admission, AdmissionControl, Load, Permit};
 use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
+pub use deliveries::{
+    ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState,
+};
 pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
@@ -42,6 +48,7 @@ pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use redrive::run_redrive;
+pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use uri::{InvalidUri, StoreUri};
@@ -54,6 +61,8 @@ pub trait Driver:
     + ClaimStore
     + TaskStore
     + TaskLeases
+    + SubscriptionStore
+    + DeliveryStore
     + WatchStore
     + Maintenance
     + AdmissionControl
@@ -67,6 +76,8 @@ impl<T> Driver for T where
         + ClaimStore
         + TaskStore
         + TaskLeases
+        + SubscriptionStore
+        + DeliveryStore
         + WatchStore
         + Maintenance
         + AdmissionControl

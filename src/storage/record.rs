@@ -28,6 +28,7 @@ use serde_json::{Map, Value};
 
 use super::entry::Entry;
 use super::error::Error;
+use crate::domain::client::Poster;
 use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin, QueueName, TraceContext};
 
 /// First byte of a record: the marker of an array of three elements. Further elements are counted
@@ -121,6 +122,30 @@ fn with_origin(ttl_s: u32, parts: &Parts, origin: &Origin, created_s: u64) -> By
     let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
     let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
     encode(ttl_s, &parts.body, &[origin, created].concat(), parts.trace)
+}
+
+/// Returns the record of a message that was read, without its origin. A retry keeps it, because the
+/// message may be gone from its queue before the retry is due.
+pub(super) fn kept(message: &Message) -> Bytes {
+    encode(message.ttl_s, message.body.as_msgpack(), &[], message.trace)
+}
+
+/// Returns the message of such a record, which was posted at `created_s`.
+pub(super) fn kept_message(id: MessageId, record: &Bytes, created_s: u64, now_us: u64) -> Result<Message, Error> {
+    let parts = Parts::read(id, record)?;
+    Ok(Message {
+        id,
+        ttl_s: parts.ttl_s,
+        created_s,
+        age_s: (now_us / 1_000_000).saturating_sub(created_s),
+        claim: None,
+        claim_count: 0,
+        state: None,
+        origin: None,
+        trace: parts.trace,
+        poster: Poster::from_bytes([0; 8]),
+        body: Body::from_msgpack(parts.body),
+    })
 }
 
 /// Returns the time to live in a record, in seconds.

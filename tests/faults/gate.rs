@@ -267,6 +267,10 @@ impl Pipe {
 
 /// Returns the length of the first command, or `None` while it is incomplete.
 fn command_length(bytes: &[u8]) -> Option<usize> {
+    // A connection that receives notifications begins with an inline command.
+    if bytes.first().is_some_and(|kind| *kind != b'*') {
+        return bytes.windows(2).position(|end| end == b"\r\n").map(|at| at + 2);
+    }
     let (words, mut at) = number(bytes, 0, b'*')?;
     for _ in 0..words {
         let (length, start) = number(bytes, at, b'$')?;

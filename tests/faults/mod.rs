@@ -14,6 +14,7 @@ mod half_done;
 mod hang_up;
 mod janitor;
 mod layout;
+mod lost_delivery_replies;
 mod lost_replies;
 mod misconfigured;
 mod options;

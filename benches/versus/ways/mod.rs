@@ -1,6 +1,7 @@
 //! The HTTP service of Sukkal with other ways to post. The routes and the validation are the same,
 //! and only `post_messages` differs. All other operations use the normal store.
 
+mod deliveries;
 pub(crate) mod layout;
 mod stub;
 mod two_steps;

@@ -49,7 +49,8 @@ impl Encryption {
         if begins && self.cipher.is_none() { Err(InvalidMetadata::NoKey) } else { Ok(()) }
     }
 
-    /// Returns the messages as a queue with this metadata stores them.
+    /// Returns the messages as a queue with this metadata stores them. A body that is sealed already
+    /// stays as it is.
     pub(super) fn encrypt(
         &self,
         queue: &QueueId,
@@ -58,7 +59,7 @@ impl Encryption {
     ) -> Result<Vec<NewMessage>, Error> {
         if metadata.encrypts() {
             let cipher = self.cipher.as_ref().ok_or_else(|| no_key(&format!("queue {} encrypts", queue.name())))?;
-            for message in &mut messages {
+            for message in messages.iter_mut().filter(|message| message.body.as_sealed().is_none()) {
                 let encrypted = cipher.encrypt(queue.project(), message.body.as_msgpack());
                 message.body = Body::sealed(&encrypted).expect("no request is as long as that");
             }

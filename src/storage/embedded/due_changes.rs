@@ -1,5 +1,5 @@
 //! Applies the due changes of a queue: releases the messages of ended leases and delayed messages
-//! that are due, and removes messages that have ended.
+//! that are due, and removes messages and subscriptions that have ended.
 //!
 //! The operations of a transaction share one budget, so that many due changes in many queues do not
 //! delay other operations. An operation whose queue has more due changes runs again, after the
@@ -43,6 +43,7 @@ impl WriteTransaction<'_> {
         }
         self.count_due_changes(ended.len());
         self.release_delayed(row, now_us)?;
+        self.remove_expired_subscriptions(number, now_us)?;
         if self.due_changes_left() == 0 {
             return Ok(true);
         }

@@ -1,5 +1,5 @@
-//! Maintenance: applies due changes in unused queues, and reclaims expired rows of the registry and
-//! the contents that purges and deletions have discarded.
+//! Maintenance: applies due changes in unused queues, finds work that no process does, and reclaims
+//! expired rows of the registry and the contents that purges and deletions have discarded.
 
 use std::ops::Bound;
 
@@ -65,8 +65,18 @@ impl Maintenance for EmbeddedStore {
         let others = queues.iter().position(|queue| queue.project() != queues[0].project());
         queues.truncate(others.unwrap_or(QUEUES_PER_STEP));
         for queue in &queues {
-            match self.read_up_to_date(queue, View::abandoned_task).await {
-                Ok(Some(Some(task))) => self.continue_redrive(queue, task),
+            let work = self.read_up_to_date_with_row(queue, |view, row, state, now_us| {
+                Ok((view.abandoned_task(row.number, now_us)?, view.has_due_deliveries(state, now_us)?))
+            });
+            match work.await {
+                Ok(Some((task, has_due_deliveries))) => {
+                    if let Some(task) = task {
+                        self.continue_redrive(queue, task);
+                    }
+                    if has_due_deliveries {
+                        self.signal_deliveries(queue);
+                    }
+                }
                 // A queue that cannot be read must not prevent maintenance of all queues after it.
                 Err(Error::Corrupt(reason)) => {
                     tracing::warn!(%queue, reason, "cannot maintain a damaged queue; skipping it");

@@ -11,6 +11,7 @@
 mod check;
 mod claims;
 mod dead_letters;
+mod deliveries;
 mod due_changes;
 mod engine;
 mod fair;

@@ -214,6 +214,9 @@ impl WriteTransaction<'_> {
         } else {
             self.remove_registry(&project)?;
         }
+        if state.subscriptions > 0 {
+            self.discard_contents(state.subscriptions)?;
+        }
         self.discard_contents(row.number)
     }
 
@@ -230,7 +233,10 @@ impl WriteTransaction<'_> {
             QueueRow::renumbered(stored.value(), number)
         };
         self.put_registry(&key, &renumbered)?;
-        self.change_state(number, |state| *state = before.emptied())?;
+        let emptied = before.emptied();
+        self.change_state(number, |state| *state = emptied)?;
+        let first_due = self.view.first_due(number, &emptied)?.first();
+        self.note_due(number, first_due)?;
         self.move_tenants(row.number, number)?;
         self.move_tasks(row.number, number)?;
         self.discard_contents(row.number)

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{DatabaseError, StorageBackend};
+use tokio::sync::broadcast;
 use tokio::task::consume_budget;
 
 use crate::domain::{ProjectId, QueueId};
+use crate::storage::deliveries::SIGNALS_MAX;
 use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
@@ -18,7 +20,7 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::{Fsync, Step, Writer};
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
+use crate::storage::{Admission, AdmissionControl, DeliverySignal, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// Maximum number of operations in flight: two full batches, one of which is being written.
 const IN_FLIGHT_MAX: usize = 512;
@@ -34,6 +36,7 @@ pub(super) struct Parts {
     writer: Writer,
     pub(super) clock: Arc<Clock>,
     pub(super) watchers: Watchers,
+    pub(super) signals: broadcast::Sender<DeliverySignal>,
     processed: Arc<ProcessedCounter>,
     admission: Arc<Admission>,
 }
@@ -71,11 +74,12 @@ impl EmbeddedStore {
 
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
-        let processed = Arc::<ProcessedCounter>::default();
-        let writer = Writer::start(engine.clone(), clock.clone(), watchers.clone(), processed.clone(), fsync)
+        let (processed, signals) = (Arc::<ProcessedCounter>::default(), broadcast::Sender::new(SIGNALS_MAX));
+        let (engine_of, clock_of, watchers_of) = (engine.clone(), clock.clone(), watchers.clone());
+        let writer = Writer::start(engine_of, clock_of, watchers_of, signals.clone(), processed.clone(), fsync)
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, processed, admission }) })
+        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, signals, processed, admission }) })
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's time.
@@ -120,10 +124,22 @@ impl EmbeddedStore {
         &self,
         queue: &QueueId,
         absent: T,
+        work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Step<T>, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.write_bytes_up_to_date(queue, 0, absent, work).await
+    }
+
+    /// Runs an operation that writes this number of bytes on a queue whose due changes have been
+    /// applied.
+    pub(super) async fn write_bytes_up_to_date<T: Clone + Send + 'static>(
+        &self,
+        queue: &QueueId,
+        bytes: usize,
+        absent: T,
         mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Step<T>, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let queue = queue.clone();
-        self.write(0, move |store| {
+        self.write(bytes, move |store| {
             let now_us = store.now_us(&queue);
             let Some(row) = store.row(&queue)? else {
                 return Ok(Step::Done(absent.clone()));

@@ -26,6 +26,8 @@ use crate::domain::{ProjectId, QueueId};
 pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
 /// The version of the layout.
 pub(super) const LAYOUT: &str = "sukkal:layout";
+/// The channel of signals to the processes that deliver to subscribers: see `signals.rs`.
+pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
 /// Pattern for `SCAN` that matches the first key of every queue.
@@ -51,6 +53,13 @@ pub(super) enum KeyName {
     Tenants,
     Tasks,
     TaskLeases,
+    Subscriptions,
+    Subscribers,
+    SubscriptionIds,
+    SubscriptionEnds,
+    Deliveries,
+    Retries,
+    RetryTimes,
     Idempotency,
     IdempotencyExpirations,
     Tombstone,
@@ -77,6 +86,13 @@ impl KeyName {
             Self::Tenants => "tenants",
             Self::Tasks => "tasks",
             Self::TaskLeases => "task_leases",
+            Self::Subscriptions => "subscriptions",
+            Self::Subscribers => "subscribers",
+            Self::SubscriptionIds => "subscription_ids",
+            Self::SubscriptionEnds => "subscription_ends",
+            Self::Deliveries => "deliveries",
+            Self::Retries => "retries",
+            Self::RetryTimes => "retry_times",
             Self::Idempotency => "idempotency",
             Self::IdempotencyExpirations => "idempotency_expirations",
             Self::Tombstone => "tombstone",
@@ -120,6 +136,11 @@ impl QueueKeys {
     /// Returns the key of the hash of task records.
     pub(super) fn tasks(&self) -> String {
         self.key(KeyName::Tasks.name())
+    }
+
+    /// Returns the key of the hash of retries of deliveries.
+    pub(super) fn retries(&self) -> String {
+        self.key(KeyName::Retries.name())
     }
 
     /// Returns the key of the last reply of a retry slot.
@@ -186,7 +207,7 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 18] = [
+    const KEYS_OF_ONE_QUEUE: [KeyName; 25] = [
         KeyName::Queue,
         KeyName::Messages,
         KeyName::Ready,
@@ -202,6 +223,13 @@ mod tests {
         KeyName::Tenants,
         KeyName::Tasks,
         KeyName::TaskLeases,
+        KeyName::Subscriptions,
+        KeyName::Subscribers,
+        KeyName::SubscriptionIds,
+        KeyName::SubscriptionEnds,
+        KeyName::Deliveries,
+        KeyName::Retries,
+        KeyName::RetryTimes,
         KeyName::Idempotency,
         KeyName::IdempotencyExpirations,
         KeyName::Tombstone,

@@ -8,6 +8,7 @@ mod arguments;
 mod claims;
 mod connection;
 mod dead_letters;
+mod deliveries;
 mod forwarders;
 mod keys;
 mod maintenance;
@@ -21,7 +22,9 @@ mod registrations;
 mod reply;
 mod script;
 mod shard_digits;
+mod signals;
 mod slot_tags;
+mod subscriptions;
 mod summaries;
 mod tasks;
 mod uri;
@@ -42,6 +45,7 @@ use self::maintenance::confirmer::Confirmer;
 use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
+use self::signals::Signals;
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
@@ -53,7 +57,8 @@ pub struct RedisStore {
     forwarders: Forwarders,
     subscriber: Subscriber,
     confirmer: Confirmer,
-    /// Identifies this process among those that share the store, for the janitor lease.
+    signals: Signals,
+    /// Identifies this process among those that share the store, for the janitor lease and signals.
     id: Uuid,
 }
 
@@ -71,7 +76,9 @@ impl RedisStore {
         let post_batcher = PostBatcher::new(connection.clone(), batches);
         let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers));
         let (confirmer, waiting) = Confirmer::new();
-        let this = Self { connection, post_batcher, forwarders, subscriber, confirmer, id: Uuid::new_v4() };
+        let id = Uuid::new_v4();
+        let signals = Signals::new(id);
+        let this = Self { connection, post_batcher, forwarders, subscriber, confirmer, signals, id };
         tokio::spawn(this.clone().confirm_registrations(waiting));
         tokio::spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)

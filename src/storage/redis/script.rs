@@ -8,11 +8,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use fred::types::scripts::Script as FredScript;
 
-use super::keys::KeyName;
+use super::keys::{KeyName, SIGNAL_CHANNEL};
 use super::shard_digits::SHARD_DIGITS;
+use crate::domain::ATTEMPTS_KEPT;
+use crate::storage::delivery_record::{ID_BYTES, PROGRESS_HEAD_BYTES};
 use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
@@ -20,7 +23,7 @@ use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
 use crate::storage::record;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
-use crate::storage::{LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
+use crate::storage::{DELIVERY_LEASE_DURATION, LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
 /// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
 pub(super) const REDRIVEN: u8 = 128;
@@ -72,9 +75,13 @@ fn constants() -> String {
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
         ("RECORD_TTL", record::TTL.start),
         ("REDRIVEN", REDRIVEN.into()),
-        ("TASK_LEASE_US", usize::try_from(TASK_LEASE_DURATION.as_micros()).expect("a lease is short")),
+        ("TASK_LEASE_US", micros(TASK_LEASE_DURATION)),
+        ("DELIVERY_LEASE_US", micros(DELIVERY_LEASE_DURATION)),
         ("TASK_RUNNING", RUNNING.into()),
         ("TASK_DONE", DONE.into()),
+        ("ID_BYTES", ID_BYTES),
+        ("PROGRESS_HEAD_BYTES", PROGRESS_HEAD_BYTES),
+        ("ATTEMPTS_KEPT", ATTEMPTS_KEPT),
     ] {
         write!(lua, "\nlocal {name} = {value}").expect("writing to a string cannot fail");
     }
@@ -99,13 +106,20 @@ fn constants() -> String {
         // end, limit; maximum number per second, number of ids.
         ("TASK", ">BI8I8I8I8I8I8I8I4I4".to_owned()),
         // Fence, time of the expiry (µs), holder.
-        ("TASK_LEASE", ">I8I8c16".to_owned()),
+        ("LEASE", ">I8I8c16".to_owned()),
+        // Field of a queue with its delivery lease.
+        ("DELIVERY_LEASE", "w".to_owned()),
+        ("SIGNAL_CHANNEL", SIGNAL_CHANNEL.to_owned()),
         // Offset (µs), last logical time.
         ("LOGICAL_TIME", ">I8I8".to_owned()),
     ] {
         write!(lua, "\nlocal {name} = '{text}'").expect("writing to a string cannot fail");
     }
     lua
+}
+
+fn micros(duration: Duration) -> usize {
+    usize::try_from(duration.as_micros()).expect("a lease is short")
 }
 
 fn render(keys: &[KeyName], own: &str) -> Rendered {
@@ -205,12 +219,14 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 22] = [
+const SHARED: [&str; 26] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
     lua!("shared/entry"),
     lua!("shared/notify"),
+    lua!("shared/lease"),
+    lua!("shared/delivery_signal"),
     lua!("shared/expirations"),
     lua!("shared/fair"),
     lua!("shared/find"),
@@ -228,6 +244,8 @@ const SHARED: [&str; 22] = [
     lua!("shared/sharding"),
     lua!("shared/posting"),
     lua!("shared/idempotency"),
+    lua!("shared/subscriptions"),
+    lua!("shared/deliveries"),
 ];
 
 macro_rules! scripts {
@@ -251,6 +269,10 @@ scripts! {
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
     DEAD_LETTER_LIST = "dead_letter_list" [Outbox];
     DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due];
+    DELIVERY_LEASE = "delivery_lease" [Queue Delayed SubscriptionEnds Deliveries Due];
+    DELIVERY_LEASE_END = "delivery_lease_end" [Queue SubscriptionEnds Deliveries Due];
+    DELIVERY_RETRIES = "delivery_retries" [Queue SubscriptionEnds Retries RetryTimes];
+    DELIVERY_SAVE = "delivery_save" [Queue Delayed SubscriptionEnds Deliveries Retries RetryTimes];
     MESSAGE_DELETE = "message_delete" [Queue Messages Ready InFlight Delayed Expirations Claims Shards];
     MESSAGE_DELETE_MANY = "message_delete_many" [Queue Messages Ready InFlight Delayed Expirations Shards];
     MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed];
@@ -263,10 +285,13 @@ scripts! {
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];
+    QUEUE_CHECK_SUBSCRIPTIONS = "queue_check_subscriptions"
+        [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes];
     QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
     QUEUE_DELETE = "queue_delete"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Received Shards Tenants Tasks
-            TaskLeases Idempotency IdempotencyExpirations Tombstone Due];
+            TaskLeases Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Idempotency
+            IdempotencyExpirations Tombstone Due];
     QUEUE_GET_STATS = "queue_get_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_PAUSE = "queue_pause" [Queue];
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
@@ -277,13 +302,25 @@ scripts! {
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     QUEUE_APPLY_DUE = "queue_apply_due"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards TaskLeases Idempotency
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards TaskLeases
+            Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Idempotency
             IdempotencyExpirations Due];
     QUEUE_RESUME = "queue_resume" [Queue Ready];
     QUEUE_SHARDS = "queue_shards" [Queue Ready InFlight Delayed Shards Tenants];
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
     QUEUE_SUMMARY = "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
+    SUBSCRIPTION_ATTEMPTS = "subscription_attempts" [Queue SubscriptionEnds Deliveries];
+    SUBSCRIPTION_CREATE = "subscription_create"
+        [Queue Delayed Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
+    SUBSCRIPTION_DELETE = "subscription_delete"
+        [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
+    SUBSCRIPTION_DELETE_ALL = "subscription_delete_all"
+        [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
+    SUBSCRIPTION_GET = "subscription_get" [Queue Subscriptions SubscriptionEnds Deliveries];
+    SUBSCRIPTION_LIST = "subscription_list" [Queue Subscriptions SubscriptionIds SubscriptionEnds Deliveries];
+    SUBSCRIPTION_UPDATE = "subscription_update"
+        [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
     TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
     TASK_FINISH = "task_finish" [Tasks TaskLeases];
     TASK_LEASE = "task_lease" [TaskLeases];

@@ -51,6 +51,11 @@ impl Subject {
         self.backend.store()
     }
 
+    /// Returns whether other tests use the store too.
+    pub(in crate::conformance) fn is_shared(&self) -> bool {
+        self.backend.is_shared()
+    }
+
     /// Returns the project of this case.
     pub(in crate::conformance) fn project(&self) -> &ProjectId {
         &self.project
@@ -281,7 +286,7 @@ impl Subject {
     /// Asserts that an integrity check finds nothing. Skips shared stores, because other tests may
     /// be damaging them.
     pub(in crate::conformance) async fn assert_consistent(&self) {
-        if !self.backend.is_shared() {
+        if !self.is_shared() {
             assert_eq!(self.store().check().await.expect(OK).findings, [""; 0]);
         }
     }

@@ -6,6 +6,7 @@
 //! up. The second is after the call was executed but before its reply, and the client repeats the
 //! request at another process.
 
+mod deliveries;
 mod janitor;
 mod operations;
 mod queues;

@@ -12,6 +12,7 @@ use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::{Check, Error};
 
+mod deliveries;
 mod findings;
 mod queue;
 mod scan;
@@ -31,6 +32,11 @@ impl<T: Table> View<T> {
                 (Ok((row, _)), Ok(_)) => {
                     let other = numbers.insert(row.number, queue.clone());
                     findings.expect(other.is_none(), "its contents number belongs to another queue too");
+                    let subscriptions = self.stored_state(row.number).map_or(0, |state| state.subscriptions);
+                    if subscriptions > 0 {
+                        let other = numbers.insert(subscriptions, queue.clone());
+                        findings.expect(other.is_none(), "the contents number of its subscriptions is used twice");
+                    }
                     match self.check_queue(&queue, &row, &mut findings) {
                         // The rest of this queue is not verified.
                         Err(Error::Corrupt(reason)) => findings.expect(false, reason),

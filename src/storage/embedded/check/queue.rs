@@ -73,7 +73,8 @@ impl<T: Table> View<T> {
         let due = self.first_due(number, &state)?.first();
         findings.expect(state.due <= due, "a change is due before the stored time of the next one");
         self.check_claims(number, findings)?;
-        self.check_tasks(number, findings)
+        self.check_tasks(number, findings)?;
+        self.check_deliveries(queue, &state, findings)
     }
 
     /// Verifies one message, and adds it to the counts.

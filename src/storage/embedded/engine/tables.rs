@@ -5,7 +5,7 @@ use redb::{ReadableTable, TableDefinition};
 pub(crate) type Slice = &'static [u8];
 
 /// Version of the stored format. Other versions of Sukkal may have another one.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
 
 pub(crate) const FORMAT: &[u8] = b"format";
 

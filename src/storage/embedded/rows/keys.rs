@@ -32,6 +32,21 @@
 //! | `TENANTS` | | the tenants that posted most recently: see `tenants.rs` |
 //! | `TASK` | id | a task: see `storage/task_record.rs` |
 //! | `TASK_LEASE` | id | the lease of a running task: see `storage/task_lease.rs` |
+//!
+//! The subscriptions of a queue have a contents number of their own, which is in the state of the
+//! queue, because a purge of the messages keeps them. `storage/delivery_record.rs` has the records
+//! and the parts of keys. Under that number, `contents` has:
+//!
+//! | part | rest of the key | value |
+//! |---|---|---|
+//! | `SUBSCRIPTION` | id | a subscription |
+//! | `SUBSCRIBER` | subscriber | id of its subscription |
+//! | `SUBSCRIPTION_END` | second, id | nothing: the subscription expires then |
+//! | `PROGRESS` | id | the progress of a subscription |
+//! | `ATTEMPT` | id, place | an attempt |
+//! | `RETRY` | id, key | the retry of a message |
+//! | `RETRY_TIME` | id, time (µs), key | nothing: the retry is due at this time |
+//! | `DELIVERY` | | the delivery lease, and what its last holder has seen: see `delivery.rs` |
 
 use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
 use crate::storage::key::KEY_BYTES;
@@ -65,6 +80,14 @@ pub(crate) enum Part {
     Tenants = 10,
     Task = 11,
     TaskLease = 12,
+    Subscription = 13,
+    Subscriber = 14,
+    SubscriptionEnd = 15,
+    Progress = 16,
+    Attempt = 17,
+    Retry = 18,
+    RetryTime = 19,
+    Delivery = 20,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];

@@ -1,6 +1,7 @@
 //! The keys and rows of the tables, with their encodings.
 
 pub(super) mod claim;
+pub(super) mod delivery;
 pub(super) mod keys;
 pub(super) mod lease;
 pub(super) mod located;

@@ -7,7 +7,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
 
-const STATE_BYTES: usize = 125;
+const STATE_BYTES: usize = 141;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(crate) struct QueueState {
     /// Number of messages that are in flight, and number of messages that are delayed.
     pub(crate) in_flight: u64,
     pub(crate) delayed: u64,
-    /// No lease ends, no message ends and no message becomes due before this time (µs).
+    /// No lease ends, no message or subscription ends and no message becomes due before this time
+    /// (µs).
     pub(crate) due: u64,
     /// Number of messages that have a shard.
     pub(crate) sharded: u64,
@@ -45,6 +46,10 @@ pub(crate) struct QueueState {
     pub(crate) dead_lettered: u64,
     /// Whether claims and pops get no messages.
     pub(crate) is_paused: bool,
+    /// Contents number of the subscriptions; 0 if there have been none since they were all deleted.
+    pub(crate) subscriptions: u64,
+    /// Number of subscriptions.
+    pub(crate) subscription_count: u64,
 }
 
 impl Default for QueueState {
@@ -68,6 +73,8 @@ impl Default for QueueState {
             expired: 0,
             dead_lettered: 0,
             is_paused: false,
+            subscriptions: 0,
+            subscription_count: 0,
         }
     }
 }
@@ -86,6 +93,8 @@ impl QueueState {
             bytes.put_u64(number);
         }
         bytes.put_u8(self.is_paused.into());
+        bytes.put_u64(self.subscriptions);
+        bytes.put_u64(self.subscription_count);
         bytes
     }
 
@@ -113,6 +122,8 @@ impl QueueState {
             expired: numbers.get_u64(),
             dead_lettered: numbers.get_u64(),
             is_paused: numbers.get_u8() != 0,
+            subscriptions: numbers.get_u64(),
+            subscription_count: numbers.get_u64(),
         })
     }
 
@@ -122,12 +133,12 @@ impl QueueState {
         policy.sharding.is_some() || self.sharded > 0
     }
 
-    /// Returns the state after all messages are gone.
+    /// Returns the state after all messages are gone. Subscriptions remain.
     pub(crate) fn emptied(&self) -> Self {
         let Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, .. } = *self;
-        let Self { posted, claimed, expired, dead_lettered, .. } = *self;
+        let Self { posted, claimed, expired, dead_lettered, subscriptions, subscription_count, .. } = *self;
         let emptied = Self { last, boundary, turn, preferred_in_a_row, fence, is_paused, ..Self::default() };
-        Self { posted, claimed, expired, dead_lettered, ..emptied }
+        Self { posted, claimed, expired, dead_lettered, subscriptions, subscription_count, ..emptied }
     }
 
     /// Returns the number of messages in a set.
@@ -219,6 +230,8 @@ mod tests {
             expired: 15,
             dead_lettered: 16,
             is_paused: true,
+            subscriptions: 17,
+            subscription_count: 18,
         };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);

@@ -11,7 +11,7 @@ use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
-use crate::storage::task_lease::TaskLease;
+use crate::storage::task_lease::{TASK_LEASE_DURATION, TaskLease};
 use crate::storage::task_record::{TaskRecord, newest_first};
 use crate::storage::{Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, run_redrive};
 
@@ -95,7 +95,8 @@ impl TaskStore for EmbeddedStore {
 impl TaskLeases for EmbeddedStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
         self.write_up_to_date(queue, None, move |store, number, now_us| {
-            let lease = store.view.task_lease(number, task)?.and_then(|lease| lease.taken(holder, now_us));
+            let lease = store.view.task_lease(number, task)?;
+            let lease = lease.and_then(|lease| lease.taken(holder, now_us, TASK_LEASE_DURATION));
             if let Some(lease) = lease {
                 store.put_task_lease(number, task, lease)?;
             }
@@ -118,7 +119,8 @@ impl<T: Table> View<T> {
     pub(super) fn abandoned_task(&self, number: u64, now_us: u64) -> Result<Option<TaskId>, Error> {
         for entry in self.all_of(number, Part::TaskLease)? {
             let (id, lease) = entry?;
-            if !TaskLease::decode(&lease).ok_or_else(|| damaged("the lease of a task"))?.is_live(now_us) {
+            let lease = TaskLease::decode(&lease).ok_or_else(|| damaged("the lease of a task"))?;
+            if !lease.is_live(now_us, TASK_LEASE_DURATION) {
                 return read_id(&id).map(Some);
             }
         }
@@ -164,8 +166,8 @@ impl WriteTransaction<'_> {
         fence: LeaseFence,
         now_us: u64,
     ) -> Result<Option<TaskRecord>, Error> {
-        let lease = self.view.task_lease(number, id)?.and_then(|lease| lease.renewed(fence, now_us));
-        let Some(lease) = lease else {
+        let lease = self.view.task_lease(number, id)?;
+        let Some(lease) = lease.and_then(|lease| lease.renewed(fence, now_us, TASK_LEASE_DURATION)) else {
             return Ok(None);
         };
         self.put_task_lease(number, id, lease)?;

@@ -106,7 +106,7 @@ impl<T: Table> View<T> {
         SETS.into_iter().map(|set| self.entries(number, set, 0)).collect()
     }
 
-    /// Returns whether a lease or a message has ended, or a delayed message is due.
+    /// Returns whether a lease, a message or a subscription has ended, or a delayed message is due.
     pub(crate) fn has_due_changes(&self, number: u64, state: &QueueState, now_us: u64) -> Result<bool, Error> {
         if !state.may_have_due_changes(now_us) {
             return Ok(false);
@@ -114,15 +114,22 @@ impl<T: Table> View<T> {
         Ok(state.has_stepped_back(now_us) || self.first_due(number, state)?.first() <= now_us)
     }
 
-    /// Returns the times at which the first lease ends, the first message ends, and the first
-    /// delayed message becomes due.
+    /// Returns the times at which the first lease, the first message and the first subscription end,
+    /// and the first delayed message becomes due.
     pub(crate) fn first_due(&self, number: u64, state: &QueueState) -> Result<Due, Error> {
-        let first = |part| Ok::<_, Error>(self.until(number, part, u64::MAX, 1)?.first().map(|(time, _)| *time));
+        let first_in =
+            |number, part| Ok::<_, Error>(self.until(number, part, u64::MAX, 1)?.first().map(|(time, _)| *time));
+        let second_us = |second: Option<u64>| second.map_or(u64::MAX, |second| second.saturating_mul(1_000_000));
         let delayed =
             if state.delayed == 0 { None } else { self.entries(number, Part::Delayed, 0)?.next().transpose()? };
+        let subscription_end = match state.subscriptions {
+            0 => None,
+            subscriptions => first_in(subscriptions, Part::SubscriptionEnd)?,
+        };
         Ok(Due {
-            lease: first(Part::Lease)?.unwrap_or(u64::MAX),
-            end: first(Part::Expiration)?.map_or(u64::MAX, |second| second.saturating_mul(1_000_000)),
+            lease: first_in(number, Part::Lease)?.unwrap_or(u64::MAX),
+            end: second_us(first_in(number, Part::Expiration)?),
+            subscription_end: second_us(subscription_end),
             delay: delayed.map_or(u64::MAX, |delayed| rank_of(delayed.key()).saturating_sub(state.offset)),
         })
     }
@@ -167,12 +174,13 @@ impl<T: Table> View<T> {
 pub(crate) struct Due {
     pub(crate) lease: u64,
     pub(crate) end: u64,
+    pub(crate) subscription_end: u64,
     pub(crate) delay: u64,
 }
 
 impl Due {
     pub(crate) fn first(&self) -> u64 {
-        self.lease.min(self.end).min(self.delay)
+        self.lease.min(self.end).min(self.subscription_end).min(self.delay)
     }
 }
 

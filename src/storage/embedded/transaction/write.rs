@@ -1,7 +1,7 @@
 //! A write transaction, shared by the operations of a batch. It caches the state of each queue that
 //! they use, and writes the changed states at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{ReadableTable, Table};
 
@@ -48,6 +48,8 @@ pub(crate) struct WriteTransaction<'t> {
     /// Number of messages that became available, by contents number; 0 if something may be due
     /// sooner than before. Also the lowest position of those that are not after all others.
     freed: BTreeMap<u64, (u64, Option<Rank>)>,
+    /// Contents numbers of queues in which deliveries may be due.
+    signaled: BTreeSet<u64>,
     clock: &'t Clock,
     is_changed: bool,
     /// How many more leases and messages due changes may release or remove in this transaction.
@@ -64,9 +66,14 @@ pub(crate) struct FairCache {
     pub(crate) tenants: Option<Tenants>,
 }
 
-/// Notifications to send after the commit: a queue, the number of messages that became available,
-/// and the lowest position among them that readers may have passed.
-pub(crate) type Notifications = Vec<(QueueId, u64, Option<Rank>)>;
+/// Notifications to send after the commit.
+pub(crate) struct Notifications {
+    /// For waiters: a queue, the number of messages that became available, and the lowest position
+    /// among them that readers may have passed.
+    pub(crate) available: Vec<(QueueId, u64, Option<Rank>)>,
+    /// Queues in which deliveries may be due.
+    pub(crate) deliveries: Vec<QueueId>,
+}
 
 /// A cached value, which is written at the end if it has changed.
 pub(crate) struct Cached<T> {
@@ -89,6 +96,7 @@ impl<'t> WriteTransaction<'t> {
             read_ahead,
             names: BTreeMap::new(),
             freed: BTreeMap::new(),
+            signaled: BTreeSet::new(),
             clock,
             is_changed: false,
             due_changes_left: DUE_CHANGES_PER_TRANSACTION,
@@ -109,9 +117,11 @@ impl<'t> WriteTransaction<'t> {
             self.write_fair(number, fair)?;
         }
         let mut names = self.names;
-        let notifications =
+        let deliveries = self.signaled.iter().filter_map(|number| names.get(number).cloned()).collect();
+        let available =
             self.freed.into_iter().filter_map(|(number, (freed, older))| Some((names.remove(&number)?, freed, older)));
-        Ok((self.is_changed.then(|| notifications.collect()), self.read_ahead))
+        let notifications = Notifications { available: available.collect(), deliveries };
+        Ok((self.is_changed.then_some(notifications), self.read_ahead))
     }
 
     /// Returns the queue without its metadata.
@@ -137,6 +147,11 @@ impl<'t> WriteTransaction<'t> {
         *older = Some(older.map_or(rank, |older| older.min(rank)));
     }
 
+    /// Signals that deliveries may be due in a queue.
+    pub(crate) fn signal_deliveries(&mut self, number: u64) {
+        self.signaled.insert(number);
+    }
+
     pub(crate) fn now_us(&self, queue: &QueueId) -> u64 {
         self.clock.now_us(queue)
     }
@@ -150,10 +165,15 @@ impl<'t> WriteTransaction<'t> {
         Ok(state)
     }
 
-    /// Changes the cached state of a queue.
+    /// Changes the cached state of a queue. Signals deliveries if messages became visible, or were
+    /// delayed.
     pub(crate) fn change_state(&mut self, number: u64, change: impl FnOnce(&mut QueueState)) -> Result<(), Error> {
         let mut state = self.state(number)?;
+        let (last, delayed) = (state.last, state.delayed);
         change(&mut state);
+        if (state.last > last || state.delayed > delayed) && state.subscription_count > 0 {
+            self.signal_deliveries(number);
+        }
         self.states.insert(number, Cached { value: state, is_changed: true });
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{mem, thread};
 
 use redb::Durability;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
@@ -24,7 +24,7 @@ use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::embedded::transaction::write::{WriteTransaction, reserve_space};
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Error, Processed};
+use crate::storage::{DeliverySignal, Error, Processed};
 
 /// When acknowledged changes are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,7 @@ impl Writer {
         engine: Arc<Engine>,
         clock: Arc<Clock>,
         watchers: Watchers,
+        signals: broadcast::Sender<DeliverySignal>,
         processed: Arc<ProcessedCounter>,
         fsync: Fsync,
     ) -> Result<Self, std::io::Error> {
@@ -143,6 +144,7 @@ impl Writer {
             engine,
             clock,
             watchers,
+            signals,
             processed,
             fsync,
             last_sync: Instant::now(),
@@ -230,6 +232,7 @@ struct WriterThread {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
     watchers: Watchers,
+    signals: broadcast::Sender<DeliverySignal>,
     processed: Arc<ProcessedCounter>,
     fsync: Fsync,
     last_sync: Instant,
@@ -337,8 +340,11 @@ impl WriterThread {
         if is_synced_commit {
             self.last_sync = Instant::now();
         }
-        for (queue, freed, older) in notifications {
+        for (queue, freed, older) in notifications.available {
             self.watchers.notify(&queue, freed, older);
+        }
+        for queue in notifications.deliveries {
+            let _no_receiver = self.signals.send(DeliverySignal { queue, is_own: true });
         }
         ran
     }

@@ -1,5 +1,5 @@
-//! A connection to one server that receives only notifications, on one channel for each watched
-//! queue.
+//! A connection to one server that receives only notifications, such as those on the channel of each
+//! watched queue.
 //!
 //! A periodic `PING` detects a dead connection.
 
@@ -70,16 +70,30 @@ impl Listener {
         *self.connections.borrow()
     }
 
-    /// Subscribes to a channel. Notifications that are published after this returns are received.
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.is_connected()
+    }
+
+    /// Subscribes to the channel of a queue. Notifications that are published after this returns
+    /// are received.
     ///
     /// Returns the number of the connection that has the subscription.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<u64, FredError> {
+        self.try_to_subscribe(channel, true).await
+    }
+
+    /// Subscribes to a channel that does not belong to a slot. Otherwise like `subscribe`.
+    pub(super) async fn subscribe_everywhere(&self, channel: &str) -> Result<u64, FredError> {
+        self.try_to_subscribe(channel, false).await
+    }
+
+    async fn try_to_subscribe(&self, channel: &str, belongs_to_slot: bool) -> Result<u64, FredError> {
         let elapsed = || FredError::new(ErrorKind::Timeout, "no answer in time");
         let subscribed = async {
             self.client.wait_for_connect().await?;
             let connection_number =
                 *self.connections.clone().wait_for(|number| *number > 0).await.map_err(|_| elapsed())?;
-            if self.has_sharded_pubsub() {
+            if belongs_to_slot && self.has_sharded_pubsub() {
                 self.client.ssubscribe(channel.to_owned()).await?;
             } else {
                 self.client.subscribe(channel.to_owned()).await?;

@@ -5,6 +5,7 @@
 //! and the next attempt goes to the server that the cluster then names. A server that is handing
 //! the slot over (`ASK`) is retried until it is done.
 
+mod channel;
 mod cluster_slots;
 mod failure;
 mod health;
@@ -31,6 +32,7 @@ pub(super) use self::failure::error_from_reply;
 pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
+use self::channel::follow_channel;
 use self::failure::{error_from_failure, has_not_run, is_permanent, no_server_known};
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
@@ -65,6 +67,8 @@ pub(super) struct DueStep {
     pub(super) dead_letters: u64,
     /// A task that no process works on.
     pub(super) abandoned_task: Option<TaskId>,
+    /// Whether work is due for the deliveries of the queue.
+    pub(super) are_deliveries_due: bool,
 }
 
 impl DueStep {
@@ -183,9 +187,10 @@ impl Connection {
         let mut reply = self.run(&QUEUE_APPLY_DUE, queue, &[]).await?;
         let (kind, dead_letters) = (reply.text()?, reply.number()?);
         let (task, expired) = (reply.bytes()?, reply.number()?);
+        let are_deliveries_due = reply.number()? == 1;
         self.processed.add(Processed { expired, ..Processed::default() });
         let abandoned_task = <[u8; 16]>::try_from(&*task).ok().map(TaskId::from_bytes);
-        Ok(DueStep { kind, dead_letters, abandoned_task })
+        Ok(DueStep { kind, dead_letters, abandoned_task, are_deliveries_due })
     }
 
     /// Returns the keys of a queue that a script gets.
@@ -247,6 +252,21 @@ impl Connection {
         // The command goes to a client of one server, so the hash policy is not used.
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
         self.retry(name, slot, always, |client| send(client, command.clone(), args.clone())).await
+    }
+
+    /// Returns the number of the database, which is 0 in a cluster.
+    pub(super) fn database(&self) -> u8 {
+        self.servers.database()
+    }
+
+    /// Passes on all that is published on a channel that does not belong to a slot, from soon on.
+    pub(super) fn follow(&self, channel: &'static str, receive: impl Fn(&[u8]) + Clone + Send + 'static) {
+        tokio::spawn(follow_channel(self.servers.clone(), channel, receive));
+    }
+
+    /// Publishes a message on a channel that does not belong to a slot.
+    pub(super) async fn publish(&self, channel: &str, message: &str) -> Result<(), Error> {
+        self.command_on(self.servers.connected_slot(), "PUBLISH", &[channel, message]).await.map(|_receivers| ())
     }
 
     /// Succeeds if Redis replies. In a cluster it asks a server that is connected.

@@ -103,6 +103,11 @@ impl Servers {
         self.0.config.server.is_clustered()
     }
 
+    /// Returns the number of the database, which is 0 in a cluster.
+    pub(super) fn database(&self) -> u8 {
+        self.0.config.database.unwrap_or_default()
+    }
+
     /// Returns the slot of a key.
     pub(super) fn slot(&self, key: &str) -> u16 {
         if self.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }

@@ -12,7 +12,7 @@ use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
 use crate::storage::redis::keys::{self, QueueKeys};
 use crate::storage::redis::reply::{self, Reply};
-use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_CLAIMS, Script};
+use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script};
 use crate::storage::{Check, Error, QueueStore};
 
 /// Approximate number of keys that one `SCAN` visits.
@@ -21,7 +21,11 @@ const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, an
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
 const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
+/// Number of retries that one script checks. Their records have whole messages.
+const RETRIES_CHECKED_PER_STEP: u64 = 10;
 const CLAIM_PARTS: [&str; 5] = ["leases", "claims", "claim_ids", "shards", "tasks"];
+const SUBSCRIPTION_PARTS: [&str; 7] =
+    ["subscriptions", "subscribers", "subscription_ids", "subscription_ends", "deliveries", "retries", "retry_times"];
 
 impl RedisStore {
     /// Checks all queues, and repairs what can be repaired if `repairs` is set.
@@ -103,6 +107,9 @@ impl RedisStore {
         for part in CLAIM_PARTS {
             self.check_claims(queue, part, check).await?;
         }
+        for part in SUBSCRIPTION_PARTS {
+            self.check_subscriptions(queue, part, check).await?;
+        }
         Ok(())
     }
 
@@ -143,11 +150,7 @@ impl RedisStore {
     async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
         let mut from = Some(arguments::number(0));
         while let Some(place) = from {
-            let args = [Bytes::from_static(part.as_bytes()), place, arguments::number(CHECKED_PER_STEP)];
-            let (kind, mut reply) = self.run_check(&QUEUE_CHECK_CLAIMS, queue, &args).await?;
-            if kind != "checked" {
-                return Err(reply::unknown_kind(QUEUE_CHECK_CLAIMS.name, &kind));
-            }
+            let mut reply = self.check_part(&QUEUE_CHECK_CLAIMS, queue, part, place, CHECKED_PER_STEP).await?;
             from = Some(reply.bytes()?).filter(|next| !next.is_empty());
             while !reply.is_empty() {
                 let (name, finding) = (reply.bytes()?, reply.text()?);
@@ -161,6 +164,40 @@ impl RedisStore {
             }
         }
         Ok(())
+    }
+
+    /// Checks one of the keys that subscriptions and their deliveries have.
+    async fn check_subscriptions(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
+        let limit = if part == "retries" { RETRIES_CHECKED_PER_STEP } else { CHECKED_PER_STEP };
+        let mut from = Some(arguments::number(0));
+        while let Some(place) = from {
+            let mut reply = self.check_part(&QUEUE_CHECK_SUBSCRIPTIONS, queue, part, place, limit).await?;
+            from = Some(reply.bytes()?).filter(|next| !next.is_empty());
+            while !reply.is_empty() {
+                let (id, finding) = (reply.bytes()?, reply.text()?);
+                match <[u8; 16]>::try_from(&*id) {
+                    Ok(id) => check.add_finding(queue, format_args!("subscription {} {finding}", Uuid::from_bytes(id))),
+                    Err(_) => check.add_finding(queue, finding),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a script that checks a part of a queue in steps. Returns the rest of its reply.
+    async fn check_part(
+        &self,
+        script: &Script,
+        queue: &QueueId,
+        part: &'static str,
+        from: Bytes,
+        limit: u64,
+    ) -> Result<Reply, Error> {
+        let args = [Bytes::from_static(part.as_bytes()), from, arguments::number(limit)];
+        match self.run_check(script, queue, &args).await? {
+            (kind, reply) if kind == "checked" => Ok(reply),
+            (kind, _) => Err(reply::unknown_kind(script.name, &kind)),
+        }
     }
 
     /// Runs a script on a queue. Returns the kind of the reply, and the rest of it.

@@ -67,6 +67,9 @@ impl RedisStore {
             if let Some(task) = step.abandoned_task {
                 self.continue_redrive(queue, task);
             }
+            if step.are_deliveries_due {
+                self.signals.send_own(queue);
+            }
             match (step.kind.as_str(), step.dead_letters) {
                 ("absent", _) => return self.remove_orphaned_registration(queue).await,
                 (_done, 0) => break,

@@ -8,6 +8,7 @@ use sukkal::domain::{NewClaim, NewMessage, QueueId, Tenant, Term};
 use sukkal::storage::{Check, UpdateOutcome};
 
 use super::keys::key;
+use crate::conformance::cases::delivery_helpers::{attempt, delivered, retry};
 use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, client, message, messages, metadata};
@@ -199,4 +200,56 @@ async fn a_check_finds_a_running_task_without_a_lease() {
     let damage = "redis.call('DEL', KEYS[1])";
 
     assert_found(&server, &subject, &queue, damage, ["task_leases", "tasks"], "is running without a lease").await;
+}
+
+/// A queue with two subscriptions, each of which has progress, attempts and a retry.
+async fn store_with_subscriptions() -> (Arc<RedisServer>, Subject, QueueId) {
+    let (server, subject, queue) = backend().await;
+    let message = subject.list(&queue, None, 1).await.remove(0);
+    let ids = [subject.subscribe(&queue, "http://a").await, subject.subscribe(&queue, "http://b").await];
+    let (fence, state) = subject.lease(&queue, 1).await;
+    let changes = ids.map(|id| {
+        let mut change = delivered(id, 1);
+        change.attempts = (0..30).map(attempt).collect();
+        change.new_retries = vec![retry(&message, state.now_us + 1)];
+        change
+    });
+    subject.save(&queue, fence, &changes).await.expect("the lease is live");
+    (server, subject, queue)
+}
+
+#[tokio::test]
+async fn a_check_finds_each_kind_of_damage_to_subscriptions() {
+    const FIRST: &str = "local id = redis.call('HKEYS', KEYS[1])[1]";
+    let (_server, subject, _queue) = store_with_subscriptions().await;
+    assert_eq!(check(&subject).await.findings, [""; 0]);
+
+    for (damage, parts, finding) in [
+        ("redis.call('HINCRBY', KEYS[1], 'n', 1)".to_owned(), ["queue", "deliveries"], "are stored, 3 are counted"),
+        (format!("{FIRST} redis.call('HDEL', KEYS[1], id)"), ["subscribers", "queue"], "not found by its subscriber"),
+        (
+            "redis.call('HSET', KEYS[1], 'http://c', redis.call('HVALS', KEYS[1])[1])".to_owned(),
+            ["subscribers", "queue"],
+            "is found by a subscriber that it does not have",
+        ),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscription_ids", "queue"], "is not listed"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscription_ends", "queue"], "never expires"),
+        (
+            format!("{FIRST} redis.call('ZINCRBY', KEYS[2], 1, id)"),
+            ["subscriptions", "subscription_ends"],
+            "expires at another time",
+        ),
+        (format!("{FIRST} redis.call('HDEL', KEYS[2], 'p' .. id)"), ["subscriptions", "deliveries"], "has no progress"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and has a subscriber"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and is listed"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and expires"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and has progress"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and has attempts"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and has a retry"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["retry_times", "queue"], "has a retry that is never due"),
+        ("redis.call('DEL', KEYS[1])".to_owned(), ["retries", "queue"], "no record of a retry that is due"),
+    ] {
+        let (server, subject, queue) = store_with_subscriptions().await;
+        assert_found(&server, &subject, &queue, &damage, parts, finding).await;
+    }
 }

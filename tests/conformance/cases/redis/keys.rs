@@ -12,7 +12,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, mess
 use crate::support::redis::{RedisServer, Reply};
 
 /// The parts of a queue, each of which has a key.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 23] = [
     "queue",
     "messages",
     "ready",
@@ -27,6 +27,13 @@ const PARTS: [&str; 16] = [
     "outbox",
     "tasks",
     "task_leases",
+    "subscriptions",
+    "subscribers",
+    "subscription_ids",
+    "subscription_ends",
+    "deliveries",
+    "retries",
+    "retry_times",
     "idempotency",
     "idempotency_expirations",
 ];

@@ -4,6 +4,7 @@ mod check;
 mod claim_keys;
 mod concurrent_posts;
 mod dead_letters;
+mod deliveries;
 mod keys;
 mod maintenance;
 mod registrations;

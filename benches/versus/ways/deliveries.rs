@@ -1,0 +1,114 @@
+//! Subscriptions and deliveries use the normal store.
+
+use async_trait::async_trait;
+use sukkal::domain::{Attempt, NewSubscription, Progress, QueueId, Retry, Subscription, SubscriptionId};
+use sukkal::storage::{
+    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, SubscriptionChange,
+    SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
+};
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use super::{Poster, StoreVariant};
+
+#[async_trait]
+impl<P: Poster> SubscriptionStore for StoreVariant<P> {
+    async fn create_subscription(
+        &self,
+        queue: &QueueId,
+        new: &NewSubscription,
+        count_max: u32,
+    ) -> Result<SubscriptionCreation, Error> {
+        self.store.create_subscription(queue, new, count_max).await
+    }
+
+    async fn get_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+    ) -> Result<Option<(Subscription, Progress)>, Error> {
+        self.store.get_subscription(queue, id).await
+    }
+
+    async fn list_subscriptions(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<Subscription>, Error> {
+        self.store.list_subscriptions(queue, after, limit).await
+    }
+
+    async fn update_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+        change: &SubscriptionChange,
+    ) -> Result<SubscriptionUpdate, Error> {
+        self.store.update_subscription(queue, id, change).await
+    }
+
+    async fn delete_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<(), Error> {
+        self.store.delete_subscription(queue, id).await
+    }
+
+    async fn delete_subscriptions(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.delete_subscriptions(queue).await
+    }
+
+    async fn list_attempts(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<Vec<Attempt>>, Error> {
+        self.store.list_attempts(queue, id).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> DeliveryStore for StoreVariant<P> {
+    async fn take_delivery_lease(
+        &self,
+        queue: &QueueId,
+        holder: Uuid,
+    ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
+        self.store.take_delivery_lease(queue, holder).await
+    }
+
+    async fn load_deliveries(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<(Subscription, Progress)>, Error> {
+        self.store.load_deliveries(queue, after, limit).await
+    }
+
+    async fn list_retries(
+        &self,
+        queue: &QueueId,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Retry>, Error> {
+        self.store.list_retries(queue, subscription, limit).await
+    }
+
+    async fn save_deliveries(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        changes: &[DeliveryChange],
+    ) -> Result<Option<FeedState>, Error> {
+        self.store.save_deliveries(queue, fence, changes).await
+    }
+
+    async fn end_delivery_lease(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        seen: &FeedState,
+        next_retry_us: Option<u64>,
+    ) -> Result<bool, Error> {
+        self.store.end_delivery_lease(queue, fence, seen, next_retry_us).await
+    }
+
+    fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
+        self.store.delivery_signals()
+    }
+}

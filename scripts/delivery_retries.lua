@@ -1,0 +1,22 @@
+-- Lists the first retries of a subscription, in the order in which they are due. There are fewer if
+-- they would be too large for one reply.
+--
+-- ARGV  1 id of the subscription    2 maximum number of retries
+-- Returns {now, then the name of each retry}. The list is empty if the subscription does not exist.
+assert(#ARGV == 2, 'delivery_retries: 2 arguments')
+local id, limit = ARGV[1], ARGV[2]
+
+local reply, bytes = {decimal(now)}, 0
+if not has_subscription(id) then
+  return reply
+end
+local first, last = retry_range(id)
+for _, entry in ipairs(redis.call('ZRANGEBYLEX', retry_times, first, last, 'LIMIT', 0, limit)) do
+  local name = retry_name(entry)
+  bytes = bytes + redis.call('HSTRLEN', retries, name)
+  if bytes > REPLY_BYTES_MAX and #reply > 1 then
+    break
+  end
+  reply[#reply + 1] = name
+end
+return reply

@@ -1,0 +1,95 @@
+-- Subscriptions of a queue. `subscriptions` has a record of each:
+--   token of the last update (16 bytes), length (4 bytes) and text of the subscriber;
+--   then the record that storage/delivery_record.rs describes: revision, start of the ttl (µs),
+--   ttl (s), and the settings, which scripts do not read.
+-- `subscribers` has the id by the subscriber, `subscription_ids` the ids in byte order, for lists,
+-- and `subscription_ends` the ids by the second in which the subscription expires. An expired
+-- subscription does not exist for any script; queue_apply_due removes it.
+--
+-- `deliveries` has these fields: 'p' and an id: progress of the subscription; 'a', an id and a
+-- place: one of its last attempts; v: the version of the subscriptions, which changes with each of
+-- them; s: what the last holder of the lease has seen (deliveries.lua).
+-- `retries` has a record by the id of the subscription and the key of the message. `retry_times`
+-- has an entry of each: the id, the time (µs) when the retry is due, in 8 bytes, and the key.
+local SUBSCRIPTION = '>c16I4c0I8I8I8'
+
+-- Returns whether a subscription exists.
+local function has_subscription(id)
+  local end_s = redis.call('ZSCORE', subscription_ends, id)
+  return end_s and tonumber(end_s) > math.floor(now / 1000000)
+end
+
+-- Loads the queue and the number of its subscriptions. Returns whether due changes must be applied
+-- first, and whether a subscription has expired, which queue_apply_due removes too.
+local function load_subscriptions()
+  local is_due
+  is_due, subscription_count = load_queue('n')
+  if not subscription_count then
+    return is_due, false
+  end
+  subscription_count = tonumber(subscription_count)
+  local first = redis.call('ZRANGE', subscription_ends, 0, 0, 'WITHSCORES')
+  local has_expired = first[2] and tonumber(first[2]) <= math.floor(now / 1000000)
+  return is_due or has_expired, has_expired
+end
+
+-- Stores a subscription. A former record must have been removed.
+local function store_subscription(id, token, subscriber, revision, began, ttl_s, settings)
+  local record = struct.pack(SUBSCRIPTION, token, #subscriber, subscriber, revision, began, ttl_s) .. settings
+  redis.call('HSET', subscriptions, id, record)
+  redis.call('HSET', subscribers, subscriber, id)
+  redis.call('ZADD', subscription_ids, 0, id)
+  redis.call('ZADD', subscription_ends, decimal(math.floor(began / 1000000) + ttl_s), id)
+end
+
+-- Records that a subscription was created, changed or removed, and announces it. The version goes on
+-- after that of an earlier queue of this name (queue_delete.lua).
+local function note_subscription_change()
+  local version = math.max((tonumber(redis.call('HGET', deliveries, 'v')) or last_visible) + 1, now)
+  redis.call('HSET', deliveries, 'v', decimal(version))
+  signal_deliveries()
+end
+
+-- Returns the bounds of the entries of a subscription in `retry_times`. No time begins with the
+-- byte 255.
+local function retry_range(id)
+  return '[' .. id, '(' .. id .. '\255'
+end
+
+-- Returns the name of the retry with this entry.
+local function retry_name(entry)
+  return string.sub(entry, 1, ID_BYTES) .. string.sub(entry, ID_BYTES + 9)
+end
+
+-- Removes a subscription with its progress, attempts and retries, of which it has about a thousand
+-- at most. Only frees memory. Returns the number of retries.
+local function remove_subscription(id)
+  local record = redis.call('HGET', subscriptions, id)
+  if record then
+    local _, subscriber = struct.unpack(SUBSCRIPTION, record)
+    redis.call('HDEL', subscriptions, id)
+    redis.call('HDEL', subscribers, subscriber)
+  end
+  redis.call('ZREM', subscription_ids, id)
+  redis.call('ZREM', subscription_ends, id)
+  local fields = {'p' .. id}
+  for place = 0, ATTEMPTS_KEPT - 1 do
+    fields[#fields + 1] = 'a' .. id .. string.char(place)
+  end
+  redis.call('HDEL', deliveries, unpack(fields))
+  local first, last = retry_range(id)
+  local names = {}
+  for i, entry in ipairs(redis.call('ZRANGEBYLEX', retry_times, first, last)) do
+    names[i] = retry_name(entry)
+  end
+  call_in_chunks('HDEL', retries, names)
+  redis.call('ZREMRANGEBYLEX', retry_times, first, last)
+  if record then
+    subscription_count = redis.call('HINCRBY', queue, 'n', -1)
+    if subscription_count <= 0 then
+      subscription_count = nil
+      redis.call('HDEL', queue, 'n')
+    end
+  end
+  return #names
+end

@@ -1,0 +1,35 @@
+-- Creates a subscription, unless the queue has one with the same subscriber or too many.
+--
+-- ARGV  1 id, which identifies a retry of this call    2 subscriber    3 time to live (s)
+--       4 settings    5 rank after which its first message is, or empty for the end of the feed
+--       6 maximum number of subscriptions
+-- Returns {'due'} if due changes must be applied first; {'absent'} if the queue does not exist;
+--       {'exists', now, id, record} if that subscription has the subscriber; {'too_many'}; or
+--       {'created'}.
+assert(#ARGV == 6, 'subscription_create: 6 arguments')
+local id, subscriber, ttl_s, settings, after, count_max = unpack(ARGV)
+
+local is_due = load_subscriptions()
+if not revision then
+  return {'absent'}
+elseif has_subscription(id) then
+  return {'created'}
+elseif is_due then
+  return {'due'}
+end
+local other = redis.call('HGET', subscribers, subscriber)
+if other then
+  return {'exists', decimal(now), other, redis.call('HGET', subscriptions, other)}
+elseif (subscription_count or 0) >= tonumber(count_max) then
+  return {'too_many'}
+end
+store_subscription(id, id, subscriber, now, now, tonumber(ttl_s), settings)
+-- The first numbers of the record of its progress: position, highest position, messages read, feed
+-- total.
+local position = after == '' and last_visible or math.min(tonumber(after), last_visible)
+local total = posted_total - redis.call('ZCARD', delayed)
+local progress = struct.pack('>I8I8I8I8', position, last_visible, 0, total)
+redis.call('HSET', deliveries, 'p' .. id, progress .. string.rep('\0', PROGRESS_HEAD_BYTES - #progress))
+redis.call('HINCRBY', queue, 'n', 1)
+note_subscription_change()
+return {'created'}

@@ -1,0 +1,76 @@
+//! Deliveries: how far the notifications of a subscription have come.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Message, MessageId, Rank};
+
+/// Number of the last attempts that are kept for each subscription.
+pub const ATTEMPTS_KEPT: usize = 20;
+
+/// How far a subscription has come in the feed of its queue.
+///
+/// A message at or before `position` is done, unless it is in `in_flight` or has a retry. Only the
+/// process that holds the delivery lease of the queue writes this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Messages at or before this position were read, or cannot appear any more.
+    pub position: Rank,
+    /// The highest position so far. It differs from `position` after a request to go back.
+    pub counted_to: Rank,
+    /// Number of messages that were read since `feed_total` was noted.
+    pub read: u64,
+    /// Number of messages that had ever been visible in the feed when all of them had been read.
+    pub feed_total: u64,
+    /// Number of messages that were gone before their first attempt.
+    pub missed: u64,
+    /// Number of messages that were delivered.
+    pub delivered: u64,
+    /// Number of messages whose retries were used up.
+    pub given_up: u64,
+    /// Number of attempts.
+    pub attempts: u64,
+    /// The time since which every attempt has failed, in microseconds since 1970; 0 if the last one
+    /// has succeeded.
+    pub failing_since_us: u64,
+    /// Number of the owner's last request that was carried out.
+    pub last_request: u64,
+    /// The time when the first retry is due, in microseconds since 1970; 0 if there is none.
+    pub next_retry_us: u64,
+    /// Number of messages that have a retry, and the size of their stored bodies in bytes.
+    pub retries: u32,
+    /// See `retries`.
+    pub retry_bytes: u64,
+    /// The messages whose first attempt has begun and has no known outcome.
+    pub in_flight: Vec<MessageId>,
+}
+
+/// A message that is to be delivered again, with the message itself, which may be gone from its
+/// queue. The body stays sealed if the queue seals its bodies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Number of attempts so far.
+    pub attempts: u32,
+    /// When the next attempt is due, in microseconds since 1970.
+    pub due_us: u64,
+    /// The message.
+    pub message: Message,
+}
+
+/// An attempt to notify a subscriber of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Id of the message, as a number.
+    pub message: u128,
+    /// 1 for the first attempt of the message.
+    pub number: u32,
+    /// When it began, in seconds since 1970.
+    pub at_s: u64,
+    /// Status of the response, if there was one.
+    pub status: Option<u16>,
+    /// Time until its outcome, in milliseconds.
+    pub duration_ms: u64,
+    /// Why it has failed.
+    pub error: Option<String>,
+    /// The first bytes of the response as text.
+    pub response: String,
+}

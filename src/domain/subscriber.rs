@@ -1,0 +1,226 @@
+//! Subscribers: the URIs that receive notifications.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use thiserror::Error;
+use url::{Host, Url};
+
+use super::AddressRules;
+use super::address_rules::Refusal;
+
+/// Maximum length of a URI, in bytes.
+const URI_BYTES_MAX: usize = 2_048;
+/// Schemes that are known from Zaqar and need Keystone.
+const TRUST_SCHEMES: [&str; 2] = ["trust+http", "trust+https"];
+
+/// The URI of a subscriber. It follows the rules for schemes and ports, and for addresses if it has
+/// an address and not a name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Subscriber {
+    text: String,
+    url: Url,
+}
+
+/// Reasons for which a URI is refused. The errors do not show the URI, which may contain secrets.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum InvalidSubscriber {
+    /// The URI is too long.
+    #[error("subscriber has {0} bytes; at most {URI_BYTES_MAX} are allowed")]
+    Length(usize),
+    /// The scheme is not allowed.
+    #[error("subscriber has {}; the subscriber type must be supported in the list {allowed:?}", .scheme.as_ref().map_or_else(|| "no scheme".to_owned(), |scheme| format!("the scheme {scheme:?}")))]
+    Scheme {
+        /// The scheme, if the text has one.
+        scheme: Option<String>,
+        /// The schemes that are allowed.
+        allowed: Vec<String>,
+    },
+    /// The scheme needs Keystone.
+    #[error("subscriber has the scheme {0:?}, which is not supported until there is Keystone; use http or https")]
+    Keystone(String),
+    /// The text is not a URI.
+    #[error("subscriber is not a URI: {0}")]
+    Syntax(&'static str),
+    /// The URI contains a user or a password.
+    #[error("subscriber contains a user or a password; send them in a header with the option post_headers")]
+    Credentials,
+    /// The port is not allowed.
+    #[error(
+        "subscriber has the port {port}; the ports {allowed} are allowed, and the operator can allow others by allowed_ports of [push]"
+    )]
+    Port {
+        /// The port.
+        port: u16,
+        /// The ports that are allowed.
+        allowed: String,
+    },
+    /// The name resolves to an address that is not allowed.
+    #[error("subscriber has the host {name:?}, which is not allowed: {refusal}")]
+    Name {
+        /// The name.
+        name: String,
+        /// Why the address is not allowed.
+        refusal: Refusal,
+    },
+    /// The address is not allowed.
+    #[error("subscriber is not allowed: {0}")]
+    Address(Refusal),
+}
+
+impl Subscriber {
+    /// Parses a URI under these rules. A name in it is not resolved.
+    pub fn parse(text: &str, rules: &AddressRules) -> Result<Self, InvalidSubscriber> {
+        if text.len() > URI_BYTES_MAX {
+            return Err(InvalidSubscriber::Length(text.len()));
+        }
+        check_scheme(text, rules)?;
+        // The parser would ignore them, so the text would not be the URI that is notified.
+        if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
+            return Err(InvalidSubscriber::Syntax("it contains a space or a control character"));
+        }
+        let url = Url::parse(text).map_err(|error| InvalidSubscriber::Syntax(reason(error)))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(InvalidSubscriber::Credentials);
+        }
+        let subscriber = Self { text: text.to_owned(), url };
+        let port = subscriber.port();
+        if !rules.port_is_allowed(port) {
+            let allowed = rules.ports().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(InvalidSubscriber::Port { port, allowed });
+        }
+        subscriber.address().map_or(Ok(()), |address| rules.permits(address)).map_err(InvalidSubscriber::Address)?;
+        Ok(subscriber)
+    }
+
+    /// Returns the URI as its owner has written it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the parsed URI.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the name of the host, unless the URI has an address.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.url.domain()
+    }
+
+    /// Returns the address of the host, unless the URI has a name.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.url.host()? {
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.into()),
+            Host::Domain(_) => None,
+        }
+    }
+
+    /// Returns the port, which may be that of the scheme.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or_default()
+    }
+}
+
+fn check_scheme(text: &str, rules: &AddressRules) -> Result<(), InvalidSubscriber> {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).filter(|text| is_scheme(text));
+    match scheme {
+        Some(scheme) if rules.scheme_is_allowed(&scheme) => Ok(()),
+        Some(scheme) if TRUST_SCHEMES.contains(&&*scheme) => Err(InvalidSubscriber::Keystone(scheme)),
+        scheme => Err(InvalidSubscriber::Scheme { scheme, allowed: rules.schemes().to_vec() }),
+    }
+}
+
+fn reason(error: url::ParseError) -> &'static str {
+    match error {
+        url::ParseError::EmptyHost => "it has no host",
+        url::ParseError::InvalidPort => "its port is invalid",
+        url::ParseError::InvalidIpv4Address => "its IPv4 address is invalid",
+        url::ParseError::InvalidIpv6Address => "its IPv6 address is invalid",
+        _ => "its host is invalid",
+    }
+}
+
+/// Shows the URI without its path and query, which may contain secrets.
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subscriber({})", self.url.origin().ascii_serialization())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> AddressRules {
+        let ports = ["80", "443", "1024-65535"].map(|range| range.parse().unwrap()).to_vec();
+        AddressRules::new(Vec::new(), ports, ["http", "https"].map(str::to_owned).to_vec())
+    }
+
+    fn error_of(text: &str) -> String {
+        Subscriber::parse(text, &rules()).map_or_else(|error| error.to_string(), |_| panic!("{text} is accepted"))
+    }
+
+    #[test]
+    fn a_subscriber_is_a_uri_with_a_host() {
+        for (text, name, port) in [
+            ("http://triger.me", "triger.me", 80),
+            ("HTTPS://Hooks.example.com/a?b=%20#c", "hooks.example.com", 443),
+            ("http://hooks.example.com:8080", "hooks.example.com", 8080),
+            ("https://bücher.example/", "xn--bcher-kva.example", 443),
+        ] {
+            let subscriber = Subscriber::parse(text, &rules()).unwrap();
+
+            assert_eq!((subscriber.name(), subscriber.port(), subscriber.as_str()), (Some(name), port, text));
+        }
+        let literal = Subscriber::parse("http://[2606:4700::1]:8080/secret", &rules()).unwrap();
+        assert_eq!(literal.address(), Some("2606:4700::1".parse().unwrap()));
+        assert!(!format!("{literal:?}").contains("secret"));
+    }
+
+    #[test]
+    fn an_unsupported_scheme_is_refused_with_the_supported_ones() {
+        for text in ["mailto:a@b.example", "email://fake", "ftp://a", "fake", "", "//a", "://a", "1http://a"] {
+            let error = error_of(text);
+            assert!(error.ends_with("must be supported in the list [\"http\", \"https\"]"), "{text}: {error}");
+        }
+        for text in ["trust+http://a", "TRUST+HTTPS://a"] {
+            assert!(error_of(text).contains("not supported until there is Keystone"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_or_forbidden_uri_is_refused() {
+        for (text, reason) in [
+            ("http://", "not a URI: it has no host"),
+            ("http://user@a.example", "contains a user or a password"),
+            ("http://user:hush@a.example", "contains a user or a password"),
+            ("http://:hush@a.example", "contains a user or a password"),
+            ("http://a.example@127.0.0.1", "contains a user or a password"),
+            ("http://a.example/\nb", "a space or a control character"),
+            ("http://a .example", "a space or a control character"),
+            ("http://a.example:22", "has the port 22; the ports 80, 443, 1024-65535 are allowed"),
+            ("http://a.example:99999", "its port is invalid"),
+            ("http://0x7f.1", "127.0.0.1 is a loopback address"),
+            ("http://[::ffff:7f00:1]", "is a loopback address"),
+            ("http://169.254.169.254/latest", "a metadata service"),
+            ("http://1.2.3.4.5", "its IPv4 address is invalid"),
+        ] {
+            let error = error_of(text);
+            assert!(error.contains(reason) && !error.contains("hush"), "{text}: {error}");
+        }
+        let long = |bytes: usize| format!("http://a.example/{}", "x".repeat(bytes - 17));
+        assert!(Subscriber::parse(&long(2_048), &rules()).is_ok());
+        assert!(error_of(&long(2_049)).contains("2049 bytes; at most 2048"));
+    }
+}

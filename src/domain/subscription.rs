@@ -1,0 +1,159 @@
+//! Subscriptions: who is notified of the messages of a queue, and how.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{MessageId, Rank, Revision};
+
+/// Id of a subscription: a random UUID. Subscriptions are listed in the order of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SubscriptionId(Uuid);
+
+/// A subscription as a store returns it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscription {
+    /// Id of the subscription.
+    pub id: SubscriptionId,
+    /// Version of the subscription. Each change gives it a higher one. It is at least the time of
+    /// the change by the store's clock, in microseconds since 1970.
+    pub revision: Revision,
+    /// Time to live in seconds, from its creation or the last change of the time to live.
+    pub ttl_s: u64,
+    /// Time since then, in whole seconds of the store's clock.
+    pub age_s: u64,
+    /// What the owner has set.
+    pub settings: SubscriptionSettings,
+}
+
+/// What the owner of a subscription has set. Only `Debug` hides the secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubscriptionSettings {
+    /// The URI that is notified. No other subscription of the queue has the same one.
+    pub subscriber: String,
+    /// The options, as the owner has written them.
+    pub options: Map<String, Value>,
+    /// Whether the subscriber has confirmed that it wants notifications.
+    pub confirmed: bool,
+    /// The keys that sign notifications, the newest first.
+    pub keys: Vec<SigningKey>,
+    /// Whether notifications are sent.
+    pub state: SubscriptionState,
+    /// What the deliverer is asked to do, the oldest first. It remembers the number of the last
+    /// request that it has carried out.
+    pub requests: Vec<NumberedRequest>,
+}
+
+/// Whether notifications of a subscription are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubscriptionState {
+    /// They are sent.
+    #[default]
+    Active,
+    /// They wait until the owner resumes the subscription. The reason is set if the service has
+    /// paused it.
+    Paused(Option<String>),
+    /// The service has given up on the subscriber, for this reason. The owner can resume it.
+    Disabled(String),
+}
+
+/// A key that signs notifications. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SigningKey {
+    /// What the key is for.
+    pub algorithm: SignatureAlgorithm,
+    /// The secret bytes.
+    pub bytes: Vec<u8>,
+    /// The time until which the key signs, in seconds since 1970; `None` for the newest key.
+    pub until_s: Option<u64>,
+}
+
+/// A signature algorithm of the Standard Webhooks specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignatureAlgorithm {
+    /// `v1`: HMAC-SHA256.
+    HmacSha256,
+    /// `v1a`: Ed25519. The bytes of the key are its seed.
+    Ed25519,
+}
+
+/// A request of the owner to the deliverer, with its number. Numbers ascend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberedRequest {
+    /// The number.
+    pub number: u64,
+    /// The request.
+    pub request: DeliveryRequest,
+}
+
+/// What an owner asks the deliverer to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliveryRequest {
+    /// Continue with the messages after this position (µs), whether they were delivered or not.
+    Seek(u64),
+    /// Deliver the messages with these ids again, as far as they exist.
+    Redeliver(Vec<u128>),
+}
+
+/// A new subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSubscription {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// Time to live, in seconds.
+    pub ttl_s: u64,
+    /// The position after which its first message is; `None` for the end of the feed. A position
+    /// after the end counts as the end.
+    pub after: Option<Rank>,
+    /// What the owner has set.
+    pub settings: SubscriptionSettings,
+}
+
+impl DeliveryRequest {
+    /// Returns a request to deliver these messages again.
+    #[must_use]
+    pub fn redeliver(ids: &[MessageId]) -> Self {
+        Self::Redeliver(ids.iter().map(|id| id.bits()).collect())
+    }
+}
+
+impl SubscriptionId {
+    /// Returns a new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// Parses an id in its canonical form: lowercase, with hyphens. No subscription has an id in
+    /// another form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::try_parse(text).ok().map(Self).filter(|id| id.to_string() == text)
+    }
+
+    /// Returns the id with these bytes, as a store keeps it.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// Returns the sixteen bytes of the id.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for SubscriptionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({:?}, hidden)", self.algorithm)
+    }
+}

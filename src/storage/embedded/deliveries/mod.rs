@@ -1,0 +1,121 @@
+//! Subscriptions and deliveries. The rows have a contents number of their own, which is in the
+//! state of the queue, so that a purge of the messages does not touch them. Expired subscriptions
+//! are due changes of the queue.
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use crate::domain::{Progress, QueueId, Retry, Subscription, SubscriptionId};
+use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
+use crate::storage::delivery_record::decode_subscription;
+use crate::storage::embedded::rows::delivery::DeliveryRow;
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence};
+
+mod changes;
+mod read;
+mod save;
+mod subscriptions;
+
+#[async_trait]
+impl DeliveryStore for EmbeddedStore {
+    async fn take_delivery_lease(
+        &self,
+        queue: &QueueId,
+        holder: Uuid,
+    ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
+        self.write_up_to_date(queue, None, move |store, number, now_us| {
+            let state = store.state(number)?;
+            if state.subscription_count == 0 {
+                return Ok(None);
+            }
+            let row = store.view.delivery_row(&state)?;
+            let Some(lease) = row.lease.taken(holder, now_us, DELIVERY_LEASE_DURATION) else {
+                return Ok(None);
+            };
+            store.put_delivery_row(&state, &DeliveryRow { lease, ..row })?;
+            Ok(Some((lease.fence(), store.view.feed_state(number, &state, row.version, now_us)?)))
+        })
+        .await
+    }
+
+    async fn load_deliveries(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<(Subscription, Progress)>, Error> {
+        let of = queue.clone();
+        let loaded = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
+            let read = |(id, record): (SubscriptionId, Vec<u8>)| {
+                Ok((decode_subscription(id, &record, now_us)?, view.progress(&of, state, id)?))
+            };
+            view.subscriptions_after(state, after, limit)?.into_iter().map(read).collect()
+        });
+        Ok(loaded.await?.unwrap_or_default())
+    }
+
+    async fn list_retries(
+        &self,
+        queue: &QueueId,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Retry>, Error> {
+        let of = queue.clone();
+        let retries = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
+            view.retries(&of, state, subscription, limit, now_us)
+        });
+        Ok(retries.await?.unwrap_or_default())
+    }
+
+    async fn save_deliveries(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        changes: &[DeliveryChange],
+    ) -> Result<Option<FeedState>, Error> {
+        save::save_deliveries(self, queue, fence, changes).await
+    }
+
+    async fn end_delivery_lease(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        seen: &FeedState,
+        next_retry_us: Option<u64>,
+    ) -> Result<bool, Error> {
+        let seen = *seen;
+        self.write_up_to_date(queue, true, move |store, number, now_us| {
+            let state = store.state(number)?;
+            if state.subscriptions == 0 {
+                return Ok(true);
+            }
+            let row = store.view.delivery_row(&state)?;
+            if row.lease.fence() != fence {
+                return Ok(true);
+            }
+            let is_unseen = state.last > seen.last.micros() || row.version != seen.subscriptions_version;
+            if is_unseen && state.subscription_count > 0 {
+                return Ok(false);
+            }
+            store.put_delivery_row(&state, &row.ended(&seen, next_retry_us))?;
+            if next_retry_us.is_some_and(|due_us| due_us <= now_us) {
+                store.signal_deliveries(number);
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
+        self.parts.signals.subscribe()
+    }
+}
+
+impl EmbeddedStore {
+    /// Signals that deliveries may be due in a queue.
+    pub(super) fn signal_deliveries(&self, queue: &QueueId) {
+        let _no_receiver = self.parts.signals.send(DeliverySignal { queue: queue.clone(), is_own: true });
+    }
+}

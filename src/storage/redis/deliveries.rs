@@ -1,0 +1,146 @@
+//! Deliveries in Redis: the lease of the process that delivers, and how far deliveries have come.
+
+use async_trait::async_trait;
+use bytes::{BufMut, Bytes};
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use super::RedisStore;
+use super::arguments;
+use super::keys::QueueKeys;
+use super::reply::{self, Reply};
+use super::script::{DELIVERY_LEASE, DELIVERY_LEASE_END, DELIVERY_RETRIES, DELIVERY_SAVE};
+use super::subscriptions::subscription_id;
+use crate::domain::{Progress, QueueId, Rank, Retry, Subscription, SubscriptionId};
+use crate::storage::delivery_record::{
+    ID_BYTES, attempt_place, decode_retry, encode_attempt, encode_progress, encode_retry, retry_entry,
+};
+use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence};
+
+/// Number of bytes of the head of a change: an id and three numbers of four bytes.
+const HEAD_BYTES: usize = ID_BYTES + 3 * 4;
+
+#[async_trait]
+impl DeliveryStore for RedisStore {
+    async fn take_delivery_lease(
+        &self,
+        queue: &QueueId,
+        holder: Uuid,
+    ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
+        let args = [Bytes::copy_from_slice(holder.as_bytes())];
+        let (kind, mut reply) = self.run_applying_due(&DELIVERY_LEASE, queue, &args).await?;
+        match kind.as_str() {
+            "none" => Ok(None),
+            "taken" => {
+                self.signals.note_holder(queue, holder);
+                Ok(Some((LeaseFence(reply.number()?), read_feed_state(&mut reply)?)))
+            }
+            kind => Err(reply::unknown_kind(DELIVERY_LEASE.name, kind)),
+        }
+    }
+
+    async fn load_deliveries(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<(Subscription, Progress)>, Error> {
+        self.subscriptions_with_progress(queue, after, limit).await
+    }
+
+    async fn list_retries(
+        &self,
+        queue: &QueueId,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Retry>, Error> {
+        let keys = QueueKeys::of(queue);
+        let args = [subscription_id(subscription), arguments::number(limit as u64)];
+        let mut reply = self.connection.run(&DELIVERY_RETRIES, &keys, &args).await?;
+        let (now_us, mut names) = (reply.number()?, Vec::with_capacity(reply.len()));
+        while !reply.is_empty() {
+            names.push(reply.bytes()?.into());
+        }
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Records are large, so they do not pass through Lua.
+        let mut records = self.connection.command_with("HMGET", &keys.retries(), names).await?;
+        let mut retries = Vec::with_capacity(records.len());
+        while !records.is_empty() {
+            if let Some(record) = records.bytes_or_nil() {
+                retries.push(decode_retry(queue, &record, now_us)?);
+            }
+        }
+        Ok(retries)
+    }
+
+    async fn save_deliveries(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        changes: &[DeliveryChange],
+    ) -> Result<Option<FeedState>, Error> {
+        let mut args = vec![arguments::number(fence.0)];
+        for change in changes {
+            add_change(&mut args, change);
+        }
+        let (kind, mut reply) = self.run_applying_due(&DELIVERY_SAVE, queue, &args).await?;
+        match kind.as_str() {
+            "fenced" => Ok(None),
+            "saved" => read_feed_state(&mut reply).map(Some),
+            kind => Err(reply::unknown_kind(DELIVERY_SAVE.name, kind)),
+        }
+    }
+
+    async fn end_delivery_lease(
+        &self,
+        queue: &QueueId,
+        fence: LeaseFence,
+        seen: &FeedState,
+        next_retry_us: Option<u64>,
+    ) -> Result<bool, Error> {
+        let numbers = [fence.0, seen.last.micros(), seen.subscriptions_version, next_retry_us.unwrap_or_default()];
+        let (kind, _) = self.run_applying_due(&DELIVERY_LEASE_END, queue, &numbers.map(arguments::number)).await?;
+        match kind.as_str() {
+            "busy" => Ok(false),
+            "ended" => {
+                self.signals.forget_holder(queue);
+                Ok(true)
+            }
+            kind => Err(reply::unknown_kind(DELIVERY_LEASE_END.name, kind)),
+        }
+    }
+
+    fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
+        self.signals.receiver(&self.connection)
+    }
+}
+
+/// Adds the arguments of a change, in the order that `scripts/delivery_save.lua` reads.
+fn add_change(args: &mut Vec<Bytes>, change: &DeliveryChange) {
+    let DeliveryChange { subscription, progress, attempts, ended_retries, new_retries } = change;
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    head.put_slice(subscription.as_bytes());
+    for count in [attempts.len(), ended_retries.len(), new_retries.len()] {
+        head.put_u32(u32::try_from(count).expect("a change has fewer parts"));
+    }
+    args.extend([head.into(), encode_progress(progress)]);
+    for (number, attempt) in attempts {
+        args.extend([Bytes::copy_from_slice(&[attempt_place(*number)]), encode_attempt(*number, attempt)]);
+    }
+    for (message, due_us) in ended_retries {
+        args.push(retry_entry(*subscription, *due_us, *message).into());
+    }
+    for retry in new_retries {
+        args.extend([retry_entry(*subscription, retry.due_us, retry.message.id).into(), encode_retry(retry)]);
+    }
+}
+
+fn read_feed_state(reply: &mut Reply) -> Result<FeedState, Error> {
+    let (now_us, last) = (reply.number()?, reply.number()?);
+    let last = Rank::new(last).ok_or_else(|| Error::Corrupt(format!("{last} is not a rank")))?;
+    let (total, subscriptions_version, next_delayed) = (reply.number()?, reply.number()?, reply.number()?);
+    let next_delayed_us = Some(next_delayed).filter(|due_us| *due_us > 0);
+    Ok(FeedState { now_us, last, total, subscriptions_version, next_delayed_us })
+}

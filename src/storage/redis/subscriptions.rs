@@ -1,0 +1,178 @@
+//! Subscriptions in Redis: create, get, list, update and delete them.
+
+use async_trait::async_trait;
+use bytes::{Buf, Bytes};
+use uuid::Uuid;
+
+use super::RedisStore;
+use super::arguments;
+use super::keys::QueueKeys;
+use super::reply::{self, Reply};
+use super::script::{
+    SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_CREATE, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_GET,
+    SUBSCRIPTION_LIST, SUBSCRIPTION_UPDATE,
+};
+use crate::domain::{Attempt, NewSubscription, Progress, QueueId, Subscription, SubscriptionId};
+use crate::storage::delivery_record::{self, ID_BYTES};
+use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
+
+/// Number of bytes of the token of an update, which begins a record in Redis.
+const TOKEN_BYTES: usize = 16;
+/// Number of bytes of the length of the subscriber, which follows the token.
+const LENGTH_BYTES: usize = 4;
+
+#[async_trait]
+impl SubscriptionStore for RedisStore {
+    async fn create_subscription(
+        &self,
+        queue: &QueueId,
+        new: &NewSubscription,
+        count_max: u32,
+    ) -> Result<SubscriptionCreation, Error> {
+        let args = [
+            subscription_id(new.id),
+            Bytes::copy_from_slice(new.settings.subscriber.as_bytes()),
+            arguments::number(new.ttl_s),
+            delivery_record::encode_settings(&new.settings).into(),
+            new.after.map_or_else(Bytes::new, |after| arguments::number(after.micros())),
+            arguments::number(count_max.into()),
+        ];
+        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_CREATE, queue, &args).await?;
+        match kind.as_str() {
+            "created" => Ok(SubscriptionCreation::Created),
+            "exists" => {
+                let now_us = reply.number()?;
+                Ok(SubscriptionCreation::Exists(read_listed(&mut reply, now_us)?))
+            }
+            "too_many" => Ok(SubscriptionCreation::TooMany),
+            "absent" => Ok(SubscriptionCreation::NoQueue),
+            kind => Err(reply::unknown_kind(SUBSCRIPTION_CREATE.name, kind)),
+        }
+    }
+
+    async fn get_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+    ) -> Result<Option<(Subscription, Progress)>, Error> {
+        let mut reply = self.connection.run(&SUBSCRIPTION_GET, &QueueKeys::of(queue), &[subscription_id(id)]).await?;
+        match reply.text()?.as_str() {
+            "none" => Ok(None),
+            "subscription" => {
+                let now_us = reply.number()?;
+                let subscription = read_subscription(id, &mut reply, now_us)?;
+                Ok(Some((subscription, delivery_record::decode_progress(queue, &reply.bytes()?)?)))
+            }
+            kind => Err(reply::unknown_kind(SUBSCRIPTION_GET.name, kind)),
+        }
+    }
+
+    async fn list_subscriptions(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<Subscription>, Error> {
+        let args = list_args(after, limit, b"");
+        let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
+        let (now_us, mut found) = (reply.number()?, Vec::new());
+        while !reply.is_empty() {
+            found.push(read_listed(&mut reply, now_us)?);
+        }
+        Ok(found)
+    }
+
+    async fn update_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+        change: &SubscriptionChange,
+    ) -> Result<SubscriptionUpdate, Error> {
+        let args = [
+            subscription_id(id),
+            arguments::number(change.last_known_revision.0),
+            Bytes::copy_from_slice(change.settings.subscriber.as_bytes()),
+            change.ttl_s.map_or_else(Bytes::new, arguments::number),
+            delivery_record::encode_settings(&change.settings).into(),
+            Bytes::copy_from_slice(Uuid::new_v4().as_bytes()),
+        ];
+        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_UPDATE, queue, &args).await?;
+        match kind.as_str() {
+            "done" => Ok(SubscriptionUpdate::Done),
+            "stale" => Ok(SubscriptionUpdate::Stale),
+            "taken" => Ok(SubscriptionUpdate::SubscriberTaken(read_id(&reply.bytes()?)?)),
+            kind => Err(reply::unknown_kind(SUBSCRIPTION_UPDATE.name, kind)),
+        }
+    }
+
+    async fn delete_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<(), Error> {
+        let args = [subscription_id(id)];
+        self.connection.run(&SUBSCRIPTION_DELETE, &QueueKeys::of(queue), &args).await.map(drop)
+    }
+
+    async fn delete_subscriptions(&self, queue: &QueueId) -> Result<(), Error> {
+        self.connection.run(&SUBSCRIPTION_DELETE_ALL, &QueueKeys::of(queue), &[]).await.map(drop)
+    }
+
+    async fn list_attempts(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<Vec<Attempt>>, Error> {
+        let args = [subscription_id(id)];
+        let mut reply = self.connection.run(&SUBSCRIPTION_ATTEMPTS, &QueueKeys::of(queue), &args).await?;
+        if reply.text()? == "none" {
+            return Ok(None);
+        }
+        let mut records = Vec::with_capacity(reply.len());
+        while !reply.is_empty() {
+            records.push(reply.bytes()?);
+        }
+        delivery_record::newest_attempts(records.iter().map(|record| &record[..])).map(Some)
+    }
+}
+
+impl RedisStore {
+    /// Returns the next subscriptions after `after` with their progress.
+    pub(super) async fn subscriptions_with_progress(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<(Subscription, Progress)>, Error> {
+        let args = list_args(after, limit, b"progress");
+        let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
+        let (now_us, mut found) = (reply.number()?, Vec::new());
+        while !reply.is_empty() {
+            let subscription = read_listed(&mut reply, now_us)?;
+            found.push((subscription, delivery_record::decode_progress(queue, &reply.bytes()?)?));
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the sixteen bytes of the id of a subscription.
+pub(super) fn subscription_id(id: SubscriptionId) -> Bytes {
+    Bytes::copy_from_slice(id.as_bytes())
+}
+
+fn list_args(after: Option<SubscriptionId>, limit: usize, progress: &'static [u8]) -> [Bytes; 3] {
+    let after = after.map_or_else(Bytes::new, subscription_id);
+    [after, arguments::number(limit as u64), Bytes::from_static(progress)]
+}
+
+fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
+    let invalid = |_| Error::Corrupt(format!("the id of a subscription has {} bytes", bytes.len()));
+    <[u8; ID_BYTES]>::try_from(bytes).map(SubscriptionId::from_bytes).map_err(invalid)
+}
+
+/// Reads an id, and the record of the subscription that has it.
+fn read_listed(reply: &mut Reply, now_us: u64) -> Result<Subscription, Error> {
+    let id = read_id(&reply.bytes()?)?;
+    read_subscription(id, reply, now_us)
+}
+
+/// Reads the record of a subscription, as `scripts/shared/subscriptions.lua` describes it.
+fn read_subscription(id: SubscriptionId, reply: &mut Reply, now_us: u64) -> Result<Subscription, Error> {
+    let record = reply.bytes()?;
+    let subscriber_bytes = record.get(TOKEN_BYTES..TOKEN_BYTES + LENGTH_BYTES).map(|mut length| length.get_u32());
+    let start = subscriber_bytes.map(|bytes| TOKEN_BYTES + LENGTH_BYTES + bytes as usize);
+    let record = start.and_then(|start| record.get(start..)).unwrap_or_default();
+    delivery_record::decode_subscription(id, record, now_us)
+}

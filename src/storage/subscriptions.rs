@@ -1,0 +1,96 @@
+//! Subscriptions of a queue: the trait, its arguments and its results.
+
+use async_trait::async_trait;
+
+use super::error::Error;
+use crate::domain::{
+    Attempt, NewSubscription, Progress, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings,
+};
+
+/// Stores subscriptions. A subscription that has expired does not exist for any method.
+///
+/// Each change of a subscription is announced as [`super::DeliveryStore::delivery_signals`] says.
+#[async_trait]
+pub trait SubscriptionStore: Send + Sync {
+    /// Creates a subscription, unless the queue has one with the same subscriber, or else has
+    /// `count_max` of them. If a subscription with this id exists, the call has no effect and
+    /// returns [`SubscriptionCreation::Created`].
+    async fn create_subscription(
+        &self,
+        queue: &QueueId,
+        new: &NewSubscription,
+        count_max: u32,
+    ) -> Result<SubscriptionCreation, Error>;
+
+    /// Returns the subscription with its progress, or `None` if it does not exist.
+    async fn get_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+    ) -> Result<Option<(Subscription, Progress)>, Error>;
+
+    /// Returns the next subscriptions after `after`, at most `limit` of them, in the order of their
+    /// ids. There are fewer only at the end.
+    async fn list_subscriptions(
+        &self,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<Subscription>, Error>;
+
+    /// Changes a subscription if it is still at the revision that the caller knows, and no other
+    /// subscription of the queue has the new subscriber.
+    async fn update_subscription(
+        &self,
+        queue: &QueueId,
+        id: SubscriptionId,
+        change: &SubscriptionChange,
+    ) -> Result<SubscriptionUpdate, Error>;
+
+    /// Deletes the subscription with its progress, attempts and retries. Has no effect if it does
+    /// not exist.
+    async fn delete_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<(), Error>;
+
+    /// Deletes all subscriptions of the queue.
+    async fn delete_subscriptions(&self, queue: &QueueId) -> Result<(), Error>;
+
+    /// Returns the last attempts of the subscription, the newest first, at most
+    /// [`crate::domain::ATTEMPTS_KEPT`]. Returns `None` if the subscription does not exist.
+    async fn list_attempts(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<Vec<Attempt>>, Error>;
+}
+
+/// The result of creating a subscription.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each creation")]
+pub enum SubscriptionCreation {
+    /// The subscription is new.
+    Created,
+    /// Nothing was created: this subscription has the same subscriber.
+    Exists(Subscription),
+    /// Nothing was created: the queue has the maximum number of subscriptions.
+    TooMany,
+    /// Nothing was created: the queue does not exist.
+    NoQueue,
+}
+
+/// A change of a subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubscriptionChange {
+    /// The revision that the caller knows.
+    pub last_known_revision: Revision,
+    /// The new settings.
+    pub settings: SubscriptionSettings,
+    /// The new time to live in seconds, which starts now; `None` leaves it as it is.
+    pub ttl_s: Option<u64>,
+}
+
+/// The result of changing a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriptionUpdate {
+    /// The subscription was changed.
+    Done,
+    /// Nothing was changed: the subscription is at another revision, or does not exist.
+    Stale,
+    /// Nothing was changed: this other subscription of the queue has the new subscriber.
+    SubscriberTaken(SubscriptionId),
+}

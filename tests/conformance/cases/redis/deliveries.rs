@@ -1,0 +1,205 @@
+//! Deliveries over Redis: keys that are left behind, the index of due queues, signals between
+//! processes, and a store without memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sukkal::domain::{NewSubscription, QueueId, SubscriptionId};
+use sukkal::storage::{Error, Schedule, SubscriptionCreation};
+use tokio::time::{sleep, timeout};
+
+use super::keys::existing_parts;
+use crate::conformance::cases::delivery_helpers::{
+    attempt, delivered, expiring_subscription, next_signal, retry, settings, subscription,
+};
+use crate::conformance::support::drivers::redis_at;
+use crate::conformance::support::subject::{LONG_S, Subject, messages};
+use crate::support::redis::{RedisServer, Reply};
+
+const OK: &str = "the store answers";
+/// The index of due queues on a server that is not a cluster.
+const DUE: &str = "sukkal:{3560}:due";
+const NEXT: Schedule = Schedule { pause: Duration::ZERO, walk: Duration::from_secs(3_600) };
+/// Longer than two heartbeats.
+const ACQUAINTED: Duration = Duration::from_millis(2_200);
+/// Time in which a signal would arrive.
+const SIGNAL_ABSENCE: Duration = Duration::from_millis(300);
+
+/// Starts a server with a queue that has messages, and a subscription with attempts and retries.
+async fn backend() -> (Arc<RedisServer>, Subject, QueueId, SubscriptionId) {
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(LONG_S, 3)).await;
+    let id = subject.subscribe(&queue, "http://a").await;
+    let (fence, state) = subject.lease(&queue, 1).await;
+    let mut change = delivered(id, 1);
+    change.attempts.push(attempt(0));
+    change.new_retries =
+        subject.list(&queue, None, 3).await.iter().map(|message| retry(message, state.now_us)).collect();
+    subject.save(&queue, fence, &[change]).await.expect("the lease is live");
+    (server, subject, queue, id)
+}
+
+/// Returns the time (µs) at which the index of due queues has the queue.
+fn due_at(server: &RedisServer, queue: &QueueId) -> Option<u64> {
+    match server.command(&["ZSCORE", DUE, &queue.to_string()]) {
+        Reply::Bulk(None) => None,
+        score => Some(score.as_text().parse().expect("a score is a number")),
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_subscription_leaves_no_keys() {
+    let (server, subject, queue, id) = backend().await;
+    assert!(existing_parts(&server, &queue).contains(&"retry_times"));
+    let left = ["queue", "messages", "ready", "expirations", "deliveries"];
+
+    subject.unsubscribe(&queue, id).await;
+
+    // What is left of deliveries is the version of the subscriptions.
+    assert_eq!(existing_parts(&server, &queue), left);
+    subject.subscribe(&queue, "http://a").await;
+    subject.store().delete_subscriptions(&queue).await.expect(OK);
+    assert_eq!(existing_parts(&server, &queue), left);
+    subject.subscribe_with(&queue, expiring_subscription("http://a")).await;
+    subject.advance(&queue, Duration::from_secs(62)).await;
+    subject.run_maintenance().await;
+    assert_eq!(existing_parts(&server, &queue), left);
+    subject.subscribe(&queue, "http://a").await;
+    subject.delete(&queue).await;
+    assert_eq!(existing_parts(&server, &queue), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_due_index_has_a_queue_until_no_work_is_due() {
+    let (server, subject, queue, id) = backend().await;
+    let (fence, seen) = subject.lease(&queue, 1).await;
+    let lease_s = 40_000_000;
+    subject.store().maintain(&NEXT).await.expect(OK);
+    let expiry = due_at(&server, &queue).expect("the lease expires");
+    assert!((seen.now_us + lease_s - 1_000_000..=seen.now_us + lease_s).contains(&expiry), "{expiry} after {seen:?}");
+
+    // A retry, then the expiry of the subscription.
+    let retry_us = seen.now_us + 90_000_000;
+    assert_eq!(subject.store().end_delivery_lease(&queue, fence, &seen, Some(retry_us)).await, Ok(true));
+    server.command(&["ZADD", DUE, "0", &queue.to_string()]);
+    subject.store().maintain(&NEXT).await.expect(OK);
+    assert_eq!(due_at(&server, &queue), Some(retry_us));
+    let (fence, seen) = subject.lease(&queue, 2).await;
+    assert!(subject.end_lease(&queue, fence, &seen).await);
+    subject.change(&queue, id, settings("http://a"), Some(500)).await;
+    let (fence, seen) = subject.lease(&queue, 2).await;
+    assert!(subject.end_lease(&queue, fence, &seen).await);
+    subject.store().maintain(&NEXT).await.expect(OK);
+    let end_us = due_at(&server, &queue).expect("the subscription expires");
+    assert!((seen.now_us + 490_000_000..=seen.now_us + 500_000_000).contains(&end_us), "{end_us} after {seen:?}");
+
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    for _ in 0..2 {
+        assert_eq!(subject.store().maintain(&NEXT).await, Ok(1), "work stays due until a process has seen it");
+    }
+    subject.unsubscribe(&queue, id).await;
+    subject.store().maintain(&NEXT).await.expect(OK);
+    let messages_end_us = due_at(&server, &queue).expect("its messages expire");
+    assert!(messages_end_us > seen.now_us + u64::from(LONG_S) * 900_000);
+}
+
+#[tokio::test]
+async fn a_subscription_can_live_until_the_year_9999() {
+    let (server, subject, queue, _id) = backend().await;
+    let ttl_s = 250_000_000_000;
+
+    let id = subject.subscribe_with(&queue, NewSubscription { ttl_s, ..subscription("http://b") }).await;
+
+    subject.run_maintenance().await;
+    assert_eq!(subject.subscription(&queue, id).await.ttl_s, ttl_s);
+    assert_eq!(subject.store().check().await.expect(OK).findings, [""; 0]);
+    assert!(due_at(&server, &queue).is_some());
+}
+
+/// What a subscriber has been sent is recorded, and owners can delete what they no longer need.
+#[tokio::test]
+async fn deliveries_go_on_in_a_full_redis() {
+    let (server, subject, queue, id) = backend().await;
+    let other = subject.subscribe(&queue, "http://b").await;
+    let (fence, seen) = subject.lease(&queue, 1).await;
+    let held = subject.retries(&queue, id).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let refused = subject.store().create_subscription(&queue, &subscription("http://c"), 10).await;
+    assert!(matches!(refused, Err(Error::MemoryFull(_))), "{refused:?}");
+    let mut change = delivered(id, 2);
+    change.attempts.push(attempt(1));
+    change.ended_retries = held.iter().map(|retry| (retry.message.id, retry.due_us)).collect();
+    let saved = subject.save(&queue, fence, &[change]).await.expect("the lease is live");
+    assert_eq!(saved.last, seen.last);
+    assert_eq!(subject.progress_of(&queue, id).await.delivered, 2);
+    assert_eq!(subject.retries(&queue, id).await, []);
+    subject.change(&queue, id, settings("http://d"), None).await;
+    subject.unsubscribe(&queue, id).await;
+    let (_, seen) = subject.lease(&queue, 1).await;
+    assert!(subject.end_lease(&queue, fence, &seen).await);
+    subject.lease(&queue, 2).await;
+    subject.store().delete_subscriptions(&queue).await.expect(OK);
+    subject.run_maintenance().await;
+
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(subject.find_subscription(&queue, other).await, None);
+    assert_eq!(subject.store().check().await.expect(OK).findings, [""; 0]);
+    assert_eq!(subject.try_subscribe(&queue, &subscription("http://c")).await, SubscriptionCreation::Created);
+}
+
+#[tokio::test]
+async fn one_of_the_processes_that_share_a_store_acts_at_once() {
+    let (server, subject, _queue, _id) = backend().await;
+    let other = redis_at(server.clone());
+    let (mut signals, mut other_signals) = (subject.store().delivery_signals(), other.store().delivery_signals());
+    sleep(ACQUAINTED).await;
+
+    let mut own = 0;
+    for number in 0..16 {
+        let queue = subject.queue(&format!("q{number}")).await;
+        subject.subscribe(&queue, "http://a").await;
+        let signal = timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
+        let others = timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.expect("a signal arrives");
+        assert_ne!(signal.is_own, others.is_own);
+        own += u32::from(signal.is_own);
+    }
+    assert!((1..16).contains(&own), "both processes share the work: {own} of 16");
+}
+
+#[tokio::test]
+async fn only_the_holder_of_a_live_lease_gets_signals() {
+    let (server, subject, queue, _id) = backend().await;
+    let other = redis_at(server.clone());
+    let (mut signals, mut other_signals) = (subject.store().delivery_signals(), other.store().delivery_signals());
+    sleep(ACQUAINTED).await;
+
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    let signal = timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
+    assert!(signal.is_own);
+    assert_eq!(timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.ok(), None);
+    let (fence, seen) = subject.lease(&queue, 1).await;
+    assert!(subject.end_lease(&queue, fence, &seen).await);
+    other.store().take_delivery_lease(&queue, uuid::Uuid::from_u128(2)).await.expect(OK).expect("the lease has ended");
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+    let others = timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.expect("a signal arrives");
+    assert!(others.is_own);
+    assert_eq!(timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.ok(), None);
+}
+
+#[tokio::test]
+async fn signals_go_on_after_the_connection_was_lost() {
+    let (server, subject, queue, _id) = backend().await;
+    let mut signals = subject.store().delivery_signals();
+    sleep(SIGNAL_ABSENCE).await;
+
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    sleep(ACQUAINTED).await;
+    while signals.try_recv().is_ok() {}
+    subject.post(&queue, &messages(LONG_S, 1)).await;
+
+    timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
+}
