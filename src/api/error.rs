@@ -117,6 +117,9 @@ pub enum Error {
     /// The body is invalid.
     #[error("{0}")]
     Body(String),
+    /// The body that confirms a subscription is not an object.
+    #[error("The body must be an object such as {{\"confirmed\": true}}.")]
+    Confirmation,
     /// The media type of the body is not the one that the route requires.
     #[error("Expected Content-Type for PATCH: {0}.")]
     MediaType(&'static str),
@@ -237,9 +240,13 @@ impl Error {
             }
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
-            Self::Request(_) | Self::IdempotencyKey(_) | Self::Broker(Broker::Limit(_) | Broker::Metadata(_)) => {
+            Self::Request(_)
+            | Self::IdempotencyKey(_)
+            | Self::Broker(Broker::Limit(_) | Broker::Metadata(_) | Broker::Subscription(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid API request")
             }
+            Self::Broker(Broker::NoChange) => (StatusCode::BAD_REQUEST, "Unable to update subscription"),
+            Self::Confirmation => (StatusCode::BAD_REQUEST, "Unable to confirm subscription"),
             Self::Body(_) | Self::PatchedMetadata(_) | Self::Broker(Broker::DelayType | Broker::TenantType) => {
                 (StatusCode::BAD_REQUEST, "Invalid request body")
             }
@@ -252,9 +259,13 @@ impl Error {
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
             Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
-            Self::Broker(Broker::NoQueue(_) | Broker::NoMessage(_) | Broker::NoClaim(_) | Broker::NoTask(_)) => {
-                (StatusCode::NOT_FOUND, "Not found")
-            }
+            Self::Broker(
+                Broker::NoQueue(_)
+                | Broker::NoMessage(_)
+                | Broker::NoClaim(_)
+                | Broker::NoTask(_)
+                | Broker::NoSubscription(_),
+            ) => (StatusCode::NOT_FOUND, "Not found"),
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             Self::Document | Self::Broker(Broker::Store(StoreError::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")

@@ -151,6 +151,14 @@ impl Expiry {
     pub fn by_default(now: OffsetDateTime) -> Self {
         Self(now + DEFAULT_LIFE)
     }
+
+    /// Returns the expiry of a URL that is valid from `now` for this time, at most until the end of
+    /// the year 9999.
+    #[must_use]
+    pub fn after(now: OffsetDateTime, valid: Duration) -> Self {
+        let expiry = now.saturating_add(valid);
+        Self(expiry.replace_nanosecond(0).unwrap_or(expiry))
+    }
 }
 
 impl FromStr for Expiry {

@@ -10,12 +10,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::broadcast;
+
 use super::Error;
 use crate::auth::{Caller, Client};
 use crate::domain::{ProjectId, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::with_current_span;
-use crate::storage::{self, Driver, Permit, Watch};
+use crate::storage::{self, DeliverySignal, Driver, Permit, Watch};
 use crate::telemetry::{Part, Span};
 
 /// An operation that a caller asks for, with the name of its policy in Zaqar where it has one.
@@ -83,6 +85,27 @@ pub enum Action {
     GetTask,
     /// Stops or removes a task.
     DeleteTask,
+    /// `subscription:get_all`
+    ListSubscriptions,
+    /// `subscription:create`
+    CreateSubscription,
+    /// `subscription:get`
+    GetSubscription,
+    /// `subscription:update`
+    UpdateSubscription,
+    /// `subscription:delete`
+    DeleteSubscription,
+    /// `subscription:confirm`
+    ConfirmSubscription,
+    /// Lists the last attempts to notify a subscriber. Zaqar has neither the operation nor a policy
+    /// for it.
+    ListAttempts,
+    /// Stops the notifications of a subscriber, as above.
+    PauseSubscription,
+    /// Continues the notifications of a subscriber, as above.
+    ResumeSubscription,
+    /// Notifies a subscriber of messages again, as above.
+    Redeliver,
     /// `ping:get`
     Ping,
     /// `health:get`
@@ -97,6 +120,8 @@ pub enum Action {
     RestoreMessages,
     /// Does the steps of a task.
     RunTask,
+    /// Delivers the messages of a queue to its subscribers.
+    Deliver,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues,
 }
@@ -228,6 +253,17 @@ impl Access {
     fn admitted(&self, in_flight: Option<InFlight>) -> AdmittedStore {
         let span = self.span.as_ref().map(|span| span.child("store", Part::Store));
         AdmittedStore { guarded: self.guarded.clone(), in_flight, _span: span }
+    }
+
+    /// Returns the same access for background work that takes its turn among the requests of
+    /// clients.
+    pub(super) fn in_turn(self) -> Self {
+        Self { is_background: false, ..self }
+    }
+
+    /// Receives the queues in which deliveries may be due. This needs no admission.
+    pub(super) fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
+        self.guarded.driver.delivery_signals()
     }
 
     /// Returns the same access for work that outlives the request, and is not traced.

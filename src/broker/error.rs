@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::domain::QueueId;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::sharding::TENANT_CHARS_MAX;
+use crate::domain::subscription_draft::InvalidSubscription;
 pub use crate::storage::Error as StoreError;
 
 /// The reason why an operation was refused or failed.
@@ -25,6 +26,12 @@ pub enum Error {
     /// The value of a reserved metadata key is not valid.
     #[error("{0}")]
     Metadata(#[from] InvalidMetadata),
+    /// What the client has sent for a subscription is not valid.
+    #[error("{0}")]
+    Subscription(#[from] InvalidSubscription),
+    /// A request to change a subscription names nothing that can be changed.
+    #[error("the body has nothing to change; it accepts \"subscriber\", \"ttl\", \"options\" and \"secret\"")]
+    NoChange,
     /// The change cannot be applied to the queue's metadata, or a task of the queue is running.
     #[error("{0}")]
     Conflict(String),
@@ -40,6 +47,9 @@ pub enum Error {
     /// The task does not exist.
     #[error("{0}")]
     NoTask(String),
+    /// The subscription does not exist or has expired.
+    #[error("{0}")]
+    NoSubscription(String),
     /// The message is claimed, and the request to delete it does not name its claim.
     #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
     Claimed,
@@ -70,4 +80,13 @@ pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Error {
+    /// Returns the error of a second subscription for a subscriber.
+    #[must_use]
+    pub fn subscriber_taken() -> Self {
+        let text = "Such subscription already exists. Subscriptions are unique by project + queue + subscriber URI.";
+        Self::Conflict(text.to_owned())
+    }
 }

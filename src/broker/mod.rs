@@ -6,6 +6,8 @@
 mod access;
 mod cached;
 pub mod claims;
+mod confirmations;
+pub mod deliveries;
 mod encryption;
 pub mod error;
 pub mod feed;
@@ -14,11 +16,15 @@ pub mod health;
 pub mod messages;
 mod monitor;
 mod monitoring;
+mod name_check;
 pub mod projects;
 pub mod queues;
 mod range;
+pub mod subscriptions;
 mod summaries;
 pub mod tasks;
+#[cfg(test)]
+mod test_options;
 pub mod undelivered;
 mod waiting;
 
@@ -29,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
+use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 pub use access::Action;
@@ -37,12 +44,14 @@ pub use error::{Error, StoreError};
 
 use self::access::{GuardedStore, Resource, require_client};
 use self::cached::Cached;
+use self::confirmations::Confirmations;
 use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
 use self::monitor::Monitor;
+use self::name_check::NameCheck;
 use self::waiting::{ProjectQuota, SharedReads, Waiting};
 use crate::auth::Caller;
-use crate::domain::{Limits, Queue, QueueId};
+use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
@@ -58,6 +67,9 @@ pub struct Broker(Arc<Parts>);
 pub struct Parts {
     store: GuardedStore,
     limits: Limits,
+    push: PushConfig,
+    name_check: NameCheck,
+    confirmations: Confirmations,
     metrics: Arc<Metrics>,
     /// Queues at their last known revisions. A post names the revision that it was prepared for, and
     /// the store rejects it if the queue has changed. An outdated entry therefore does no harm.
@@ -92,8 +104,14 @@ impl Deref for Broker {
 impl Broker {
     /// Creates a broker over a store. Without a cipher no queue can begin to encrypt.
     #[must_use]
-    pub fn new(store: Arc<dyn Driver>, limits: Limits, cipher: Option<Cipher>, metrics: Arc<Metrics>) -> Self {
-        Self::with_monitored_queues(store, limits, cipher, metrics, Vec::new())
+    pub fn new(
+        store: Arc<dyn Driver>,
+        limits: Limits,
+        push: PushConfig,
+        cipher: Option<Cipher>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self::with_monitored_queues(store, limits, push, cipher, metrics, Vec::new())
     }
 
     /// Creates a broker whose metrics include these queues.
@@ -101,6 +119,7 @@ impl Broker {
     pub fn with_monitored_queues(
         store: Arc<dyn Driver>,
         limits: Limits,
+        push: PushConfig,
         cipher: Option<Cipher>,
         metrics: Arc<Metrics>,
         queues: Vec<QueueId>,
@@ -112,6 +131,9 @@ impl Broker {
             streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
             redrives: ProjectQuota::new("running redrives", limits.max_redrives_per_project),
             limits,
+            push,
+            name_check: NameCheck::default(),
+            confirmations: Confirmations::default(),
             metrics,
             known_queues: Cache::new(KNOWN_QUEUES_MAX),
             encryption: Encryption::new(cipher),
@@ -148,6 +170,13 @@ impl Broker {
     /// Succeeds if the caller may sign URLs for the queue.
     pub fn authorize_share(&self, caller: &Caller, queue: &QueueId) -> Result<(), Error> {
         self.store.authorize(caller, Action::ShareQueue, queue).map(drop)
+    }
+
+    /// Returns the receiver of all confirmations that are to be sent to subscribers. Returns `None`
+    /// after the first call.
+    #[must_use]
+    pub fn take_confirmations(&self) -> Option<mpsc::Receiver<ConfirmationRequest>> {
+        self.confirmations.take()
     }
 
     /// Ends all waits and streams. Waiting requests are answered at once, and no request waits from

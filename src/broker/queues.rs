@@ -230,7 +230,8 @@ mod tests {
 
     use super::*;
     use crate::auth::Client;
-    use crate::domain::{ClientIdRule, Limits, ProjectId};
+    use crate::broker::test_options::{limits, push_config};
+    use crate::domain::{ClientIdRule, ProjectId};
     use crate::metrics::Metrics;
     use crate::storage::embedded::EmbeddedStore;
 
@@ -242,30 +243,7 @@ mod tests {
     #[tokio::test]
     async fn a_project_runs_one_list_with_a_filter_at_a_time() {
         let store = Arc::new(EmbeddedStore::in_memory().unwrap());
-        let limits = Limits {
-            default_message_ttl: 60,
-            default_message_delay: 0,
-            max_message_ttl: 60,
-            max_message_delay: 0,
-            default_claim_ttl: 60,
-            default_claim_grace: 60,
-            max_claim_ttl: 60,
-            max_claim_grace: 60,
-            max_messages_post_size: 1,
-            max_messages_per_post: 1,
-            idempotency_key_ttl: 1,
-            max_queue_metadata: 1,
-            message_delete_with_claim_id: false,
-            max_queues_per_page: 10,
-            max_wait: 0,
-            max_queueing: 1,
-            max_waits_per_project: 1,
-            max_streams_per_project: 1,
-            max_redrives_per_project: 1,
-            max_messages_per_claim_or_pop: 1,
-            max_messages_per_page: 1,
-        };
-        let broker = Broker::new(store, limits, None, Arc::new(Metrics::default()));
+        let broker = Broker::new(store, limits(), push_config(), None, Arc::new(Metrics::default()));
         let (busy, other) = (caller("busy"), caller("other"));
         let filtering = QueueQuery { name: Some("q".to_owned()), ..QueueQuery::default() };
         let running = broker.filter_turns.of(&busy.as_client().unwrap().project);

@@ -21,7 +21,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
-use crate::domain::{ClientIdRule, Limits, ProjectId, QueueId, Secret, WebOrigins};
+use crate::domain::{ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -50,6 +50,8 @@ pub struct Config {
     pub transport: Transport,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
+    /// Deliveries to subscribers.
+    pub push: PushConfig,
     /// The embedded store.
     pub embedded: Embedded,
     /// Background maintenance.
@@ -209,7 +211,16 @@ impl Config {
         warnings.extend(options.short_secret_warnings());
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
+        warnings.extend(config.confirmation_warning());
         Ok(Self { warnings, ..config })
+    }
+
+    /// Returns a warning if no subscriber can confirm a subscription, although it must.
+    fn confirmation_warning(&self) -> Option<String> {
+        let cannot_confirm = self.push.require_confirmation && self.signed_url.secret_key.reveal().is_none();
+        let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: subscribers get no requests \
+                       to confirm, so they get no messages";
+        cannot_confirm.then(|| warning.to_owned())
     }
 }
 
@@ -332,6 +343,46 @@ mod tests {
             let error = load(&format!("[metrics]\nqueues = [{queues}]"), &[], None).unwrap_err().to_string();
             assert!(error.contains("it must be a list of at most 500 queues"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_rules_for_addresses_are_lists_in_a_file_and_in_the_environment() {
+        let file =
+            "[push]\nallowed_networks = [\"10.0.0.0/8\"]\nallowed_ports = [\"443\"]\nallowed_schemes = [\"https\"]";
+        let environment = [
+            ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8, ::1"),
+            ("SUKKAL_PUSH__ALLOWED_PORTS", "80, 8000-9000"),
+            ("SUKKAL_PUSH__ALLOWED_SCHEMES", "http"),
+        ];
+        let permits = |config: &Config, address: &str| config.push.addresses.permits(address.parse().unwrap()).is_ok();
+
+        let default = load("", &[], None).unwrap();
+        assert!(!permits(&default, "10.1.2.3") && !permits(&default, "127.0.0.1"));
+        let from_file = load(file, &[], None).unwrap();
+        assert!(permits(&from_file, "10.1.2.3") && !from_file.push.addresses.scheme_is_allowed("http"));
+        let config = load(file, &environment, None).unwrap();
+        assert!(permits(&config, "127.0.0.1") && permits(&config, "::1") && !permits(&config, "10.1.2.3"));
+        assert!(config.push.addresses.port_is_allowed(8500) && !config.push.addresses.port_is_allowed(443));
+        for (option, value, expected) in [
+            ("ALLOWED_NETWORKS", "10.0.0.1/8", "it must be a list of IP networks"),
+            ("ALLOWED_PORTS", "0", "it must be a list of ports"),
+            ("ALLOWED_SCHEMES", "mailto", "it must be a list of \"http\" and \"https\""),
+        ] {
+            let error = load("", &[(&format!("SUKKAL_PUSH__{option}"), value)], None).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn required_confirmations_need_a_secret_key() {
+        let warnings = |secret: &str| {
+            let environment =
+                [("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", secret)];
+            load("", &environment, None).unwrap().warnings
+        };
+
+        assert!(warnings("")[0].starts_with("push.require_confirmation is true, but signed_url.secret_key is empty"));
+        assert_eq!(warnings(&"x".repeat(32)), [""; 0]);
     }
 
     #[test]

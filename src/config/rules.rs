@@ -6,8 +6,11 @@ use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
 use super::cors;
+use crate::domain::address_rules::PortRange;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::StoreUri;
 
@@ -32,6 +35,12 @@ pub(super) enum ValueRule {
     OptionalUrl,
     /// A list of queues, each as `PROJECT/QUEUE`.
     Queues,
+    /// A list of IP networks.
+    Networks,
+    /// A list of ports and ranges of ports.
+    Ports,
+    /// A list of schemes of subscribers.
+    Schemes,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -54,11 +63,14 @@ const CONNECTIONS_MAX: u64 = 1_000_000;
 const QUEUEING_S_MAX: u64 = 60;
 /// Each listed queue is read several times a minute.
 const METRICS_QUEUES_MAX: usize = 500;
+const SUBSCRIPTIONS_MAX: u64 = 100_000;
+const SCHEMES: [&str; 2] = ["http", "https"];
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
                                 host, and its port unless that is the default, in lower case";
 
 const MESSAGE_TTL: ValueRule = ValueRule::Integer(MESSAGE_TTL_S_MIN as u64, YEAR_S, "seconds");
+const SUBSCRIPTION_TTL: ValueRule = ValueRule::Integer(SUBSCRIPTION_TTL_S_MIN, YEAR_S, "seconds");
 const CLAIM_TERM: ValueRule = ValueRule::Integer(CLAIM_TERM_S_MIN as u64, YEAR_S, "seconds");
 const DELAY: ValueRule = ValueRule::Integer(0, YEAR_S, "seconds");
 const DURATION: ValueRule = ValueRule::Integer(1, YEAR_S, "seconds");
@@ -88,6 +100,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.message_delete_with_claim_id", ValueRule::Boolean),
     ("transport.max_queues_per_page", PAGE),
     ("transport.max_messages_per_page", PAGE),
+    ("transport.default_subscription_ttl", SUBSCRIPTION_TTL),
+    ("transport.max_subscriptions_per_page", PAGE),
     ("transport.max_messages_per_claim_or_pop", PAGE),
     ("transport.max_wait", ValueRule::Integer(0, HOUR_S, "seconds")),
     ("transport.max_waits_per_project", CONNECTIONS),
@@ -107,6 +121,14 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.default_project", ValueRule::OptionalProject),
     ("transport.cors_origins", ValueRule::WebOrigins),
     ("signed_url.secret_key", ValueRule::Secret),
+    ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
+    ("push.require_confirmation", ValueRule::Boolean),
+    ("push.allowed_networks", ValueRule::Networks),
+    ("push.allowed_ports", ValueRule::Ports),
+    ("push.allowed_schemes", ValueRule::Schemes),
+    ("push.max_connections", CONNECTIONS),
+    ("push.max_connections_per_host", CONNECTIONS),
+    ("push.disable_after", ValueRule::Integer(60, YEAR_S, "seconds")),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
@@ -138,9 +160,9 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::Queues => {
-                let queues = text.split(',').map(str::trim).filter(|queue| !queue.is_empty());
-                Some(Value::Array(queues.map(|queue| Value::String(queue.to_owned())).collect()))
+            Self::Queues | Self::Networks | Self::Ports | Self::Schemes => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
             Self::OneOf(_)
             | Self::Address
@@ -173,6 +195,9 @@ impl ValueRule {
             (Self::Queues, Value::Array(queues)) => {
                 queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(|text| text.as_str().and_then(queue).is_some())
             }
+            (Self::Networks, Value::Array(networks)) => all(networks, |text| text.parse::<Network>().is_ok()),
+            (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
+            (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
             }
@@ -197,6 +222,11 @@ impl ValueRule {
                 "the URL of a server without TLS, such as \"http://127.0.0.1:4318\", or empty".to_owned()
             }
             Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
+            Self::Networks => {
+                "a list of IP networks and addresses such as \"10.0.0.0/8\", without bits after the prefix".to_owned()
+            }
+            Self::Ports => "a list of ports from 1 to 65535 and ranges such as \"1024-65535\"".to_owned(),
+            Self::Schemes => "a list of \"http\" and \"https\"".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
@@ -207,6 +237,11 @@ impl ValueRule {
     pub(super) fn is_public(self) -> bool {
         !matches!(self, Self::Store | Self::Secret)
     }
+}
+
+/// Returns whether all items of a list are texts that are accepted.
+fn all(items: &[Value], is_accepted: impl Fn(&str) -> bool) -> bool {
+    items.iter().all(|item| item.as_str().is_some_and(&is_accepted))
 }
 
 /// Returns whether a text is the URL of a server that is reached without TLS and without a password.

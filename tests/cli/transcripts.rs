@@ -44,6 +44,11 @@ fn dead_letters_are_listed_and_moved_back() {
 }
 
 #[test]
+fn subscriptions_are_created_paused_and_deleted() {
+    check("tests/cli/transcripts/subscriptions.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
 fn contexts_name_services_and_keep_credentials_secret() {
     check("tests/cli/transcripts/contexts.txt", &Sukkal::start("memory:"));
 }

@@ -69,6 +69,15 @@ async fn the_home_document_lists_the_resources() {
         assert_eq!(resources[relation]["href-template"], "/v2/queues/{queue_name}/claims/{claim_id}");
         assert_eq!(resources[relation]["hints"]["allow"], json!([method]));
     }
+    let subscriptions = json!({
+        "href-template": "/v2/queues/{queue_name}/subscriptions{?marker,limit}",
+        "href-vars": {"queue_name": "param/queue_name", "marker": "param/marker", "limit": "param/subscription_limit"},
+        "hints": {"allow": ["GET"], "formats": {"application/json": {}}},
+    });
+    assert_eq!(resources["rel/subscriptions_get"], subscriptions);
+    assert_eq!(resources["rel/subscriptions_post"]["hints"]["accept-post"], json!(["application/json"]));
+    assert_eq!(resources["rel/subscription"]["hints"]["allow"], json!(["GET", "DELETE"]));
+    assert_eq!(resources["rel/subscription_patch"]["hints"]["allow"], json!(["PATCH"]));
     assert_eq!(resources["rel/health"], Value::Null);
     for (relation, resource) in resources.as_object().unwrap() {
         assert!(text(&resource["href-template"]).starts_with("/v2/"), "{relation}");
@@ -84,6 +93,7 @@ async fn every_resource_of_the_home_document_exists() {
     for (relation, resource) in home["resources"].as_object().unwrap() {
         let template = text(&resource["href-template"]).split("{?").next().unwrap();
         let path = template.replace("{queue_name}", "q").replace("{message_id}", "m").replace("{claim_id}", "c");
+        let path = path.replace("{subscriptions_id}", "s");
         let options = answered(api.request(Method::OPTIONS, &path), 200).await;
         for method in resource["hints"]["allow"].as_array().unwrap() {
             let allowed = options.header("allow").unwrap().split(", ").any(|name| name == method);

@@ -19,6 +19,11 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let at = |method: Method, path: &str| api.request(method, &format!("{q}{path}"));
     let claim = format!("/claims/{}", Uuid::new_v4());
     let task = format!("/tasks/{}", Uuid::new_v4());
+    let subscription = format!("/subscriptions/{}", Uuid::new_v4());
+    let of_subscription = |method: Method, path: &str| at(method, &format!("{subscription}{path}"));
+    let subscribe = api.post(&format!("{q}/subscriptions"), &json!({"subscriber": "http://192.0.2.1/"}));
+    let confirm = of_subscription(Method::PUT, "/confirm").json(&json!({"confirmed": true}));
+    let redeliver = of_subscription(Method::POST, "/redeliver").json(&json!({"since": "now"}));
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
@@ -49,6 +54,16 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::GET, "/tasks"), "Tasks could not be listed."),
         (at(Method::GET, &task), "Task could not be retrieved."),
         (at(Method::DELETE, &task), "Task could not be stopped or removed."),
+        (at(Method::GET, "/subscriptions"), "Subscriptions could not be listed."),
+        (subscribe, "Subscription could not be created."),
+        (of_subscription(Method::GET, ""), "Subscription could not be retrieved."),
+        (of_subscription(Method::PATCH, "").json(&json!({"ttl": 60})), "Subscription could not be updated."),
+        (of_subscription(Method::DELETE, ""), "Subscription could not be deleted."),
+        (confirm, "Subscription could not be confirmed."),
+        (of_subscription(Method::GET, "/attempts"), "Attempts could not be listed."),
+        (of_subscription(Method::POST, "/pause"), "Subscription could not be paused."),
+        (of_subscription(Method::POST, "/resume"), "Subscription could not be resumed."),
+        (redeliver, "Redelivery could not be started."),
         (at(Method::DELETE, "/tasks/x"), "Task could not be stopped or removed."),
     ]
 }

@@ -24,6 +24,9 @@ pub(super) struct IsSigned(pub(super) bool);
 /// The id at the end of a path, as the client wrote it.
 pub(super) struct LastSegment(pub(super) String);
 
+/// The id before the last segment of a path, as the client wrote it.
+pub(super) struct SecondToLastSegment(pub(super) String);
+
 /// The claim id and the message id at the end of a path, as the client wrote them.
 pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
 
@@ -53,6 +56,14 @@ impl<S: Sync> FromRequestParts<S> for LastSegment {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         Ok(Self(decode_segment(parts.uri.path().rsplit('/').next().unwrap_or_default()).into_owned()))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for SecondToLastSegment {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(Self(decode_segment(parts.uri.path().rsplit('/').nth(1).unwrap_or_default()).into_owned()))
     }
 }
 

@@ -16,6 +16,7 @@ mod server;
 mod service;
 mod share;
 mod stream;
+mod subscriptions;
 mod tasks;
 mod warnings;
 
@@ -75,6 +76,7 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());
+    routes.extend(subscriptions::routes());
     routes.extend(tasks::routes());
     routes.extend(share::routes());
     routes.extend(discovery::open_routes());

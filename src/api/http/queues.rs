@@ -160,7 +160,10 @@ async fn purge(
         None => wire::purge::ALL.to_vec(),
     };
     if kinds.contains(&Kind::Messages) {
-        broker.purge_queue(&caller, queue).await?;
+        broker.purge_queue(&caller, queue.clone()).await?;
+    }
+    if kinds.contains(&Kind::Subscriptions) {
+        broker.purge_subscriptions(&caller, queue).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,7 +10,10 @@ const QUEUE: (&str, &str) = ("queue_name", "queue_name");
 const MESSAGE: (&str, &str) = ("message_id", "message_id");
 const CLAIM: (&str, &str) = ("claim_id", "claim_id");
 
-const RESOURCES: [Resource; 15] = [
+const SUBSCRIPTION: (&str, &str) = ("subscriptions_id", "subscriptions_id");
+const SUBSCRIPTION_LIMIT: (&str, &str) = ("limit", "subscription_limit");
+
+const RESOURCES: [Resource; 19] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -51,6 +54,25 @@ const RESOURCES: [Resource; 15] = [
     ("rel/post_claim", "/v2/queues/{queue_name}/claims{?limit}", &[QUEUE, ("limit", "claim_limit")], &["POST"]),
     ("rel/patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["PATCH"]),
     ("rel/delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["DELETE"]),
+    (
+        "rel/subscriptions_get",
+        "/v2/queues/{queue_name}/subscriptions{?marker,limit}",
+        &[QUEUE, ("marker", "marker"), SUBSCRIPTION_LIMIT],
+        &["GET"],
+    ),
+    ("rel/subscriptions_post", "/v2/queues/{queue_name}/subscriptions", &[QUEUE, SUBSCRIPTION_LIMIT], &["POST"]),
+    (
+        "rel/subscription",
+        "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}",
+        &[QUEUE, SUBSCRIPTION],
+        &["GET", "DELETE"],
+    ),
+    (
+        "rel/subscription_patch",
+        "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}",
+        &[QUEUE, SUBSCRIPTION],
+        &["PATCH"],
+    ),
     ("rel/ping", "/v2/ping", &[], &["GET"]),
 ];
 

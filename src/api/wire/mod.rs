@@ -4,6 +4,7 @@
 pub mod body;
 pub mod checksum;
 pub mod claims;
+pub mod confirmation;
 pub mod health;
 pub mod home;
 pub mod json;
@@ -17,6 +18,7 @@ pub mod share;
 pub mod since;
 pub mod state;
 pub mod stats;
+pub mod subscriptions;
 pub mod tasks;
 mod timestamp;
 pub mod trace_context;

@@ -10,7 +10,7 @@ use crate::api::Error;
 pub enum Kind {
     /// All messages, including claimed ones.
     Messages,
-    /// All subscriptions. The service does not support subscriptions, so this has no effect.
+    /// All subscriptions.
     Subscriptions,
 }
 

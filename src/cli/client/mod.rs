@@ -1,5 +1,5 @@
 //! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
-//! `project`, `context` and `ping`.
+//! `subscription`, `project`, `context` and `ping`.
 //!
 //! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
 //! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
@@ -28,6 +28,7 @@ mod queue;
 mod queues;
 mod redrive;
 mod response;
+mod subscription;
 mod table;
 mod tail;
 mod view;
@@ -64,6 +65,9 @@ pub(super) enum Command {
     /// Lists dead letters, and moves them back to their queues
     #[command(after_help = EXIT_CODES)]
     Dead(Noun<dead::Command>),
+    /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs
+    #[command(after_help = EXIT_CODES)]
+    Subscription(Noun<subscription::Command>),
     /// Lists projects. Needs the role admin
     #[command(after_help = EXIT_CODES)]
     Project(Noun<project::Command>),
@@ -104,6 +108,7 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
         Command::Message(noun) => message::run(&noun.command, &service()?, &mut output).await,
         Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
         Command::Dead(noun) => dead::run(&noun.command, &service()?, &mut output).await,
+        Command::Subscription(noun) => subscription::run(&noun.command, &service()?, &mut output).await,
         Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
         Command::Ping(_) => ping::run(&service()?, &mut output).await,
@@ -119,6 +124,7 @@ impl Command {
             Self::Message(noun) => &noun.flags,
             Self::Claim(noun) => &noun.flags,
             Self::Dead(noun) => &noun.flags,
+            Self::Subscription(noun) => &noun.flags,
             Self::Project(noun) => &noun.flags,
             Self::Context(noun) => &noun.flags,
             Self::Ping(flags) => flags,

@@ -1,0 +1,217 @@
+//! `/v2/queues/{queue_name}/subscriptions`: create, list, show, change, confirm, pause, resume and
+//! delete subscriptions, list their attempts, and deliver messages again.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::extract::{LastSegment, SecondToLastSegment};
+use super::response;
+use super::route::{Route, route};
+use crate::api::Error;
+use crate::api::wire::query::Query;
+use crate::api::wire::subscriptions::{self, SubscriptionListDocument};
+use crate::api::wire::{body, links};
+use crate::auth::Caller;
+use crate::broker::{self, Broker};
+use crate::domain::QueueId;
+
+/// Maximum size in bytes of the body of a request for a subscription.
+const BODY_BYTES_MAX: u64 = 65_536;
+/// Estimated maximum size in bytes of a page of subscriptions with few options.
+const LIST_BYTES: usize = 8_192;
+/// Query parameter that includes how far deliveries have come.
+const WITH_DELIVERY: &str = "with_delivery";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        route("/v2/queues/{queue_name}/subscriptions").on(Method::GET, "Subscriptions could not be listed.", list).on(
+            Method::POST,
+            "Subscription could not be created.",
+            create,
+        ),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}")
+            .on(Method::GET, "Subscription could not be retrieved.", get)
+            .on(Method::PATCH, "Subscription could not be updated.", update)
+            .on(Method::DELETE, "Subscription could not be deleted.", delete),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm").on(
+            Method::PUT,
+            "Subscription could not be confirmed.",
+            confirm,
+        ),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/attempts").on(
+            Method::GET,
+            "Attempts could not be listed.",
+            attempts,
+        ),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/pause").on(
+            Method::POST,
+            "Subscription could not be paused.",
+            pause,
+        ),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/resume").on(
+            Method::POST,
+            "Subscription could not be resumed.",
+            resume,
+        ),
+        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver").on(
+            Method::POST,
+            "Redelivery could not be started.",
+            redeliver,
+        ),
+    ]
+}
+
+/// Returns a page of the queue's subscriptions, in the order of their ids.
+async fn list(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Error> {
+    let query = Query::parse(query.as_deref());
+    let marker = query.last("marker").map(subscriptions::parse_marker).transpose()?;
+    let limit = query.integer("limit")?;
+    let page = broker.list_subscriptions(&caller, &queue, marker, limit).await?;
+    let parameters = [("limit", limit.map(|limit| limit.to_string()))];
+    let last = page.last().map(|subscription| subscription.id.to_string());
+    let links = links::next(&subscriptions::path(&queue), marker.is_some(), &parameters, last.as_deref());
+    let subscriptions = page.iter().map(|subscription| subscriptions::document(&queue, subscription)).collect();
+    Ok(response::json(&SubscriptionListDocument { subscriptions, links }, LIST_BYTES))
+}
+
+/// Creates a subscription: `201`, also if the subscriber has one that it has not confirmed.
+async fn create(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let request = subscriptions::parse_new(read(&headers, body).await?.as_deref())?;
+    let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
+    let location = [(LOCATION, subscriptions::path(&queue))];
+    Ok(match subscriptions::subscribed_document(&subscribed) {
+        Some(document) => (StatusCode::CREATED, location, Json(document)).into_response(),
+        None => (location, Error::from(broker::Error::subscriber_taken())).into_response(),
+    })
+}
+
+/// Returns a subscription, on request with how far its deliveries have come.
+async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Error> {
+    let with_delivery = Query::parse(query.as_deref()).boolean(WITH_DELIVERY)?;
+    let (subscription, progress) = broker.get_subscription(&caller, &queue, &id).await?;
+    let mut document = subscriptions::document(&queue, &subscription);
+    if with_delivery == Some(true) {
+        document["delivery"] = subscriptions::delivery_document(&subscription, &progress);
+    }
+    Ok(Json(document))
+}
+
+/// Changes the parts of a subscription that the body names.
+async fn update(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let fields = subscriptions::parse_change(read(&headers, body).await?.as_deref())?;
+    broker.update_subscription(&caller, queue, &id, fields).await?;
+    Ok(changed(&uri))
+}
+
+/// Stores whether the subscriber has confirmed the subscription.
+async fn confirm(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    SecondToLastSegment(id): SecondToLastSegment,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let confirmed = subscriptions::parse_confirmation(read(&headers, body).await?.as_deref())?;
+    broker.confirm_subscription(&caller, queue, &id, confirmed).await?;
+    Ok(changed(&uri))
+}
+
+/// Deletes a subscription. Deleting an unknown subscription has no effect.
+async fn delete(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+) -> Result<StatusCode, Error> {
+    broker.delete_subscription(&caller, queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the last attempts to notify a subscriber, the newest first.
+async fn attempts(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    SecondToLastSegment(id): SecondToLastSegment,
+) -> Result<Json<Value>, Error> {
+    Ok(Json(subscriptions::attempts_document(&broker.list_attempts(&caller, &queue, &id).await?)))
+}
+
+/// Pauses a subscription: its subscriber gets no messages until it is resumed.
+async fn pause(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    SecondToLastSegment(id): SecondToLastSegment,
+) -> Result<StatusCode, Error> {
+    broker.pause_subscription(&caller, queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resumes a subscription that is paused or disabled.
+async fn resume(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    SecondToLastSegment(id): SecondToLastSegment,
+) -> Result<StatusCode, Error> {
+    broker.resume_subscription(&caller, queue, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Begins to deliver messages again: `202`.
+async fn redeliver(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    SecondToLastSegment(id): SecondToLastSegment,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Error> {
+    let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
+    let request = subscriptions::parse_redelivery(&body)?;
+    broker.redeliver(&caller, queue, &id, request).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+async fn read(headers: &HeaderMap, body: Body) -> Result<Option<Bytes>, Error> {
+    body::read(headers, body, BODY_BYTES_MAX, Error::Request).await
+}
+
+/// Returns the response to a change: `204` with the path of the request.
+fn changed(uri: &Uri) -> Response {
+    (StatusCode::NO_CONTENT, [(LOCATION, uri.path())]).into_response()
+}

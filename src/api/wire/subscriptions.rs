@@ -1,0 +1,157 @@
+//! Subscription documents, and the bodies of requests for subscriptions.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::links::Link;
+use super::timestamp::timestamp;
+use super::{json, since};
+use crate::api::Error;
+use crate::broker::messages::Since;
+use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
+use crate::domain::{Attempt, MessageId, Progress, QueueId, Subscription, SubscriptionId, SubscriptionState};
+
+const MICROS_IN_SECOND: u64 = 1_000_000;
+const NOT_AN_OBJECT: &str = "Subscriptions must be a dict.";
+
+/// A page of a list of subscriptions.
+#[derive(Debug, Serialize)]
+pub struct SubscriptionListDocument {
+    /// The subscriptions.
+    pub subscriptions: Vec<Value>,
+    /// The links of the page.
+    pub links: Vec<Link>,
+}
+
+/// Returns the document of a subscription. Its keys are not shown.
+#[must_use]
+pub fn document(queue: &QueueId, subscription: &Subscription) -> Value {
+    let Subscription { id, ttl_s, age_s, settings, .. } = subscription;
+    json!({
+        "id": id.to_string(),
+        "source": queue.name().as_str(),
+        "subscriber": settings.subscriber,
+        "ttl": ttl_s,
+        "age": age_s,
+        "options": settings.options,
+        "confirmed": settings.confirmed,
+    })
+}
+
+/// Returns how far the deliveries of a subscription have come.
+#[must_use]
+pub fn delivery_document(subscription: &Subscription, progress: &Progress) -> Value {
+    let (state, reason) = match &subscription.settings.state {
+        SubscriptionState::Active => ("active", None),
+        SubscriptionState::Paused(reason) => ("paused", reason.as_ref()),
+        SubscriptionState::Disabled(reason) => ("disabled", Some(reason)),
+    };
+    let failing_since_s = Some(progress.failing_since_us / MICROS_IN_SECOND).filter(|since_s| *since_s > 0);
+    json!({
+        "state": state,
+        "reason": reason,
+        "delivered": progress.delivered,
+        "missed": progress.missed,
+        "given_up": progress.given_up,
+        "retrying": progress.retries,
+        "attempts": progress.attempts,
+        "failing_since": failing_since_s.map(timestamp),
+    })
+}
+
+/// Returns the document of a new or known subscription. Only that of a new one has its key. Returns
+/// `None` if the subscription exists and is confirmed.
+#[must_use]
+pub fn subscribed_document(subscribed: &Subscribed) -> Option<Value> {
+    match subscribed {
+        Subscribed::Created(id, key) => {
+            let mut document = json!({ "subscription_id": id.to_string(), "secret": key.secret() });
+            if let Some(public_key) = key.public_key() {
+                document["public_key"] = public_key.into();
+            }
+            Some(document)
+        }
+        Subscribed::Unconfirmed(id) => Some(json!({ "subscription_id": id.to_string() })),
+        Subscribed::Confirmed => None,
+    }
+}
+
+/// Returns the document of the last attempts of a subscription.
+#[must_use]
+pub fn attempts_document(attempts: &[Attempt]) -> Value {
+    let document = |attempt: &Attempt| {
+        json!({
+            "message_id": MessageId::from_bits(attempt.message).to_string(),
+            "attempt": attempt.number,
+            "at": timestamp(attempt.at_s),
+            "status": attempt.status,
+            "duration_ms": attempt.duration_ms,
+            "error": attempt.error,
+            "response": attempt.response,
+        })
+    };
+    json!({ "attempts": attempts.iter().map(document).collect::<Value>(), "links": [] })
+}
+
+/// Returns the path of a queue's subscriptions.
+#[must_use]
+pub fn path(queue: &QueueId) -> String {
+    format!("/v2/queues/{}/subscriptions", queue.name())
+}
+
+/// Parses the marker of a list of subscriptions.
+pub fn parse_marker(text: &str) -> Result<SubscriptionId, Error> {
+    let expected = "the id of a subscription";
+    SubscriptionId::parse(text).ok_or_else(|| Error::Parameter { name: "marker".to_owned(), expected })
+}
+
+/// Parses the body of a request for a new subscription. The broker checks the fields.
+pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
+    let fields =
+        body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
+    let since = fields.get("since").filter(|value| !value.is_null()).map(parse_since).transpose()?;
+    Ok(SubscriptionRequest { fields, since })
+}
+
+/// Parses the body of a request to change a subscription. The broker checks the fields.
+pub fn parse_change(body: Option<&[u8]>) -> Result<Map<String, Value>, Error> {
+    let fields =
+        body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
+    if fields.is_empty() {
+        return Err(Error::Request("No subscription to create.".to_owned()));
+    }
+    Ok(fields)
+}
+
+/// Parses `{"confirmed": true}`.
+pub fn parse_confirmation(body: Option<&[u8]>) -> Result<bool, Error> {
+    let fields = body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Confirmation))?;
+    let confirmed = fields.get("confirmed").and_then(Value::as_bool);
+    confirmed.ok_or_else(|| Error::Request("The 'confirmed' should be boolean.".to_owned()))
+}
+
+/// Parses `{"since": …}` or `{"ids": […]}`.
+pub fn parse_redelivery(body: &[u8]) -> Result<RedeliveryRequest, Error> {
+    let invalid = |text: &str| Error::Request(text.to_owned());
+    let fields = object(body, || Error::Body("Document type not supported.".to_owned()))?;
+    match (fields.get("since"), fields.get("ids"), fields.len()) {
+        (Some(since), None, 1) => Ok(RedeliveryRequest::Since(parse_since(since)?)),
+        (None, Some(ids), 1) => {
+            let texts = |items: &Vec<Value>| items.iter().map(|id| id.as_str().map(str::to_owned)).collect();
+            let ids: Option<Vec<String>> = ids.as_array().and_then(texts);
+            Ok(RedeliveryRequest::Ids(ids.ok_or_else(|| invalid("\"ids\" must be a list of strings"))?))
+        }
+        _ => Err(invalid("the body must have either \"since\" or \"ids\", and no other field")),
+    }
+}
+
+fn parse_since(value: &Value) -> Result<Since, Error> {
+    since::parse(value.as_str().unwrap_or_default())
+}
+
+fn object(body: &[u8], other: impl FnOnce() -> Error) -> Result<Map<String, Value>, Error> {
+    match json::parse(body)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(other()),
+    }
+}

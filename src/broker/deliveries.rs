@@ -1,0 +1,162 @@
+//! What the deliverer of notifications does with the store, in the name of the service. The
+//! operations take their turn among those of clients, so that deliveries of one project do not
+//! delay the requests of another.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use super::access::Access;
+use super::messages::{Delay, Draft, PostRequest, TenantDraft};
+use super::{Action, Broker, Error};
+use crate::auth::{Caller, Client};
+use crate::domain::{
+    Body, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Progress, QueueId, QueueName, Rank, Retry, Scope,
+    Subscription, SubscriptionId, SubscriptionSettings,
+};
+use crate::storage::{
+    DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, SubscriptionChange, SubscriptionUpdate,
+};
+
+/// Maximum number of attempts to change a subscription that others change at the same time.
+const ATTEMPTS_MAX: usize = 32;
+
+/// The deliveries of one queue.
+#[derive(Clone)]
+pub struct QueueDeliveries {
+    broker: Broker,
+    access: Access,
+    queue: Arc<QueueId>,
+}
+
+impl Broker {
+    /// Receives the queues in which deliveries may be due.
+    pub fn delivery_signals(&self) -> Result<broadcast::Receiver<DeliverySignal>, Error> {
+        Ok(self.store.authorize(&Caller::System, Action::Deliver, super::Resource::Store)?.delivery_signals())
+    }
+
+    /// Returns the deliveries of the queue.
+    pub fn deliveries(&self, queue: QueueId) -> Result<QueueDeliveries, Error> {
+        let access = self.store.authorize(&Caller::System, Action::Deliver, &queue)?.in_turn();
+        Ok(QueueDeliveries { broker: self.clone(), access, queue: Arc::new(queue) })
+    }
+}
+
+impl QueueDeliveries {
+    /// Returns the queue.
+    #[must_use]
+    pub fn queue(&self) -> &QueueId {
+        &self.queue
+    }
+
+    /// See [`crate::storage::DeliveryStore::take_delivery_lease`].
+    pub async fn take_lease(&self, holder: Uuid) -> Result<Option<(LeaseFence, FeedState)>, Error> {
+        Ok(self.access.admit().await?.take_delivery_lease(&self.queue, holder).await?)
+    }
+
+    /// See [`crate::storage::DeliveryStore::load_deliveries`].
+    pub async fn load(
+        &self,
+        after: Option<SubscriptionId>,
+        limit: usize,
+    ) -> Result<Vec<(Subscription, Progress)>, Error> {
+        Ok(self.access.admit().await?.load_deliveries(&self.queue, after, limit).await?)
+    }
+
+    /// See [`crate::storage::DeliveryStore::list_retries`].
+    pub async fn retries(&self, subscription: SubscriptionId, limit: usize) -> Result<Vec<Retry>, Error> {
+        Ok(self.access.admit().await?.list_retries(&self.queue, subscription, limit).await?)
+    }
+
+    /// See [`crate::storage::DeliveryStore::save_deliveries`].
+    pub async fn save(&self, fence: LeaseFence, changes: &[DeliveryChange]) -> Result<Option<FeedState>, Error> {
+        Ok(self.access.admit().await?.save_deliveries(&self.queue, fence, changes).await?)
+    }
+
+    /// See [`crate::storage::DeliveryStore::end_delivery_lease`].
+    pub async fn end_lease(
+        &self,
+        fence: LeaseFence,
+        seen: &FeedState,
+        next_retry_us: Option<u64>,
+    ) -> Result<bool, Error> {
+        Ok(self.access.admit().await?.end_delivery_lease(&self.queue, fence, seen, next_retry_us).await?)
+    }
+
+    /// Returns the next visible messages, claimed ones included. Their bodies may be sealed.
+    pub async fn read(&self, after: Rank, limit: usize) -> Result<Page, Error> {
+        let listing = Listing {
+            after: Some(after),
+            order: Order::OldestFirst,
+            limit,
+            not_from: None,
+            scope: Scope { claimed: true, delayed: false },
+            with_states: false,
+        };
+        Ok(self.access.admit().await?.list_messages(&self.queue, &listing).await?)
+    }
+
+    /// Returns the messages with these ids that exist. Their bodies may be sealed.
+    pub async fn get(&self, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        Ok(self.access.admit().await?.get_messages(&self.queue, ids, false).await?)
+    }
+
+    /// Returns the message with its body opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Key`] or [`Error::Damaged`] if the body cannot be opened.
+    pub fn open(&self, message: &Message) -> Result<Message, Error> {
+        self.broker.encryption.decrypt(&self.queue, message.clone())
+    }
+
+    /// Returns the value of a key of the queue's metadata.
+    pub async fn metadata_value(&self, key: &str) -> Result<Option<serde_json::Value>, Error> {
+        let queue = self.access.admit().await?.get_queue(&self.queue).await?;
+        Ok(queue.and_then(|queue| queue.metadata.keys().get(key).cloned()))
+    }
+
+    /// Changes the settings of a subscription, if it exists.
+    pub async fn change(
+        &self,
+        id: SubscriptionId,
+        change: impl Fn(&mut SubscriptionSettings) + Send + Sync,
+    ) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let store = self.access.admit().await?;
+            let Some((subscription, _)) = store.get_subscription(&self.queue, id).await? else {
+                return Ok(());
+            };
+            let mut settings = subscription.settings;
+            change(&mut settings);
+            let change = SubscriptionChange { last_known_revision: subscription.revision, settings, ttl_s: None };
+            if store.update_subscription(&self.queue, id, &change).await? == SubscriptionUpdate::Done {
+                return Ok(());
+            }
+        }
+        Err(crate::storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
+    }
+
+    /// Posts a message to another queue of the project, in the name of the subscription. Posting
+    /// again under the same key has no effect for as long as the store keeps the key. A sealed body
+    /// stays sealed.
+    pub async fn post(
+        &self,
+        to: &QueueName,
+        subscription: SubscriptionId,
+        key: &str,
+        ttl_s: Option<u32>,
+        body: Body,
+    ) -> Result<(), Error> {
+        let Ok(queue) = QueueId::new(self.queue.project().clone(), to.clone()) else {
+            return Err(Error::Limit(format!("{to} is too long a name for this project")));
+        };
+        let id = ClientIdRule::Uuid.parse(&subscription.to_string()).expect("the id of a subscription is a UUID");
+        let caller = Caller::Client(Client { project: queue.project().clone(), id, roles: Vec::new() });
+        let idempotency = IdempotencyKey::new(key.as_bytes(), body.as_msgpack()).ok();
+        let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
+        let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None };
+        self.broker.post_messages(&caller, queue, request).await.map(drop)
+    }
+}

@@ -1,0 +1,254 @@
+//! Changes of subscriptions. Each reads the subscription, changes it, and stores it unless another
+//! request has changed it since; then it begins again.
+
+use serde_json::{Map, Value};
+
+use super::lookup::{ATTEMPTS_MAX, no_subscription, now_s, parse_id};
+use crate::auth::Caller;
+use crate::broker::access::Access;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::subscription_draft::InvalidSubscription;
+use crate::domain::{
+    ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscription,
+    SubscriptionDraft, SubscriptionSettings, SubscriptionState,
+};
+use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
+
+/// Time for which a replaced key signs notifications too, in seconds.
+const ROTATION_S: u64 = 24 * 3600;
+/// Maximum number of keys of a subscription.
+const KEYS_MAX: usize = 2;
+/// Maximum number of requests that the deliverer has not carried out yet.
+const REQUESTS_MAX: usize = 16;
+
+/// The part of a subscription that a change replaces.
+pub(super) struct Changed {
+    pub(super) settings: SubscriptionSettings,
+    /// The new time to live in seconds, if it changes.
+    pub(super) ttl_s: Option<u64>,
+}
+
+impl Changed {
+    pub(super) fn settings(settings: SubscriptionSettings) -> Self {
+        Self { settings, ttl_s: None }
+    }
+}
+
+impl Broker {
+    /// Changes the subscriber, the time to live, the options and the key of a subscription, as far
+    /// as the fields have them. If confirmations are required, a new subscriber must confirm.
+    pub async fn update_subscription(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        fields: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::UpdateSubscription, &queue)?;
+        let now_s = now_s();
+        let draft = SubscriptionDraft::parse_change(&fields, &self.push.addresses, now_s)?;
+        if draft.is_empty() {
+            return Err(Error::NoChange);
+        }
+        if let Some(subscriber) = &draft.subscriber {
+            self.name_check.check(subscriber, &self.push.addresses).await?;
+        }
+        let (requires_confirmation, ttl_s) = (self.push.require_confirmation, draft.ttl_s);
+        let has_subscriber = draft.subscriber.is_some();
+        let change = move |current: &Subscription, _: &Progress| {
+            let mut settings = current.settings.clone();
+            if let Some(subscriber) = &draft.subscriber {
+                settings.confirmed &= !requires_confirmation || subscriber.as_str() == settings.subscriber;
+                subscriber.as_str().clone_into(&mut settings.subscriber);
+            }
+            if let Some(options) = &draft.options {
+                settings.options.clone_from(options);
+            }
+            match draft.key(&settings.options)? {
+                Some(key) => rotate(&mut settings.keys, key, now_s),
+                None => check_algorithm(&settings)?,
+            }
+            Ok(Changed { settings, ttl_s: draft.ttl_s })
+        };
+        let changed = self.change_subscription(&access, queue.clone(), id, change).await?;
+        if has_subscriber && !changed.settings.confirmed {
+            let valid_s = ttl_s.unwrap_or(changed.ttl_s);
+            let kind = ConfirmationKind::Subscription;
+            self.request_confirmation(&queue, changed.id, &changed.settings, valid_s, kind);
+        }
+        Ok(())
+    }
+
+    /// Stores whether the subscriber has confirmed the subscription. If confirmations are required,
+    /// only messages after the confirmation are delivered.
+    pub async fn confirm_subscription(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        confirmed: bool,
+    ) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::ConfirmSubscription, &queue)?;
+        let begins = confirmed && self.push.require_confirmation;
+        let now = if begins { Some(access.admit().await?.queue_status(&queue).await?.position()) } else { None };
+        let change = move |current: &Subscription, progress: &Progress| {
+            let mut settings = current.settings.clone();
+            if let Some(now) = now.filter(|_| !settings.confirmed) {
+                add_request(&mut settings, progress, DeliveryRequest::Seek(now.micros()))?;
+            }
+            settings.confirmed = confirmed;
+            Ok(Changed::settings(settings))
+        };
+        let changed = self.change_subscription(&access, queue.clone(), id, change).await?;
+        if !confirmed {
+            let (valid_s, kind) = (self.limits.default_subscription_ttl.into(), ConfirmationKind::Unsubscription);
+            self.request_confirmation(&queue, changed.id, &changed.settings, valid_s, kind);
+        }
+        Ok(())
+    }
+
+    /// Pauses the subscription: its subscriber gets no messages until it is resumed.
+    pub async fn pause_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::PauseSubscription, &queue)?;
+        let change = |current: &Subscription, _: &Progress| {
+            let mut settings = current.settings.clone();
+            if settings.state == SubscriptionState::Active {
+                settings.state = SubscriptionState::Paused(None);
+            }
+            Ok(Changed::settings(settings))
+        };
+        self.change_subscription(&access, queue, id, change).await.map(drop)
+    }
+
+    /// Resumes a subscription that is paused or disabled.
+    pub async fn resume_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::ResumeSubscription, &queue)?;
+        let change = |current: &Subscription, _: &Progress| {
+            let settings = SubscriptionSettings { state: SubscriptionState::Active, ..current.settings.clone() };
+            Ok(Changed::settings(settings))
+        };
+        self.change_subscription(&access, queue, id, change).await.map(drop)
+    }
+
+    /// Applies a change to the subscription, and returns the changed subscription. If another
+    /// request changes it meanwhile, `change` is called again with the new one.
+    pub(super) async fn change_subscription(
+        &self,
+        access: &Access,
+        queue: QueueId,
+        id: &str,
+        change: impl Fn(&Subscription, &Progress) -> Result<Changed, Error> + Send + Sync + 'static,
+    ) -> Result<Subscription, Error> {
+        let store = access.admit().await?;
+        let id = parse_id(&store, id).await?;
+        self.run_to_completion(async move {
+            for _ in 0..ATTEMPTS_MAX {
+                let found = store.get_subscription(&queue, id).await?;
+                let (current, progress) = found.ok_or_else(|| no_subscription(&id.to_string()))?;
+                let Changed { settings, ttl_s } = change(&current, &progress)?;
+                if settings == current.settings && ttl_s.is_none() {
+                    return Ok(current);
+                }
+                let changed = SubscriptionChange { last_known_revision: current.revision, settings, ttl_s };
+                match store.update_subscription(&queue, id, &changed).await? {
+                    SubscriptionUpdate::Done => return Ok(Subscription { settings: changed.settings, ..current }),
+                    SubscriptionUpdate::Stale => {}
+                    SubscriptionUpdate::SubscriberTaken(_) => return Err(Error::subscriber_taken()),
+                }
+            }
+            Err(storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
+        })
+        .await
+    }
+}
+
+/// Makes `key` the first key. The former first key signs too for a while.
+fn rotate(keys: &mut Vec<SigningKey>, key: SigningKey, now_s: u64) {
+    if keys.first().is_some_and(|newest| newest.bytes == key.bytes && newest.algorithm == key.algorithm) {
+        return;
+    }
+    keys.truncate(KEYS_MAX - 1);
+    if let Some(former) = keys.first_mut() {
+        former.until_s = Some(now_s + ROTATION_S);
+    }
+    keys.insert(0, key);
+}
+
+/// Succeeds if the newest key is one for the algorithm that the options name.
+fn check_algorithm(settings: &SubscriptionSettings) -> Result<(), Error> {
+    let option = DeliveryOptions::parse(&settings.options).map_err(InvalidSubscription::from)?.signature;
+    match settings.keys.first() {
+        Some(key) if key.algorithm != option => {
+            Err(InvalidSubscription::Algorithm { option, key: key.algorithm }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a request to those that the deliverer has not carried out yet.
+pub(super) fn add_request(
+    settings: &mut SubscriptionSettings,
+    progress: &Progress,
+    request: DeliveryRequest,
+) -> Result<(), Error> {
+    let last = settings.requests.last().map_or(0, |last| last.number).max(progress.last_request);
+    settings.requests.retain(|pending| pending.number > progress.last_request);
+    if settings.requests.len() >= REQUESTS_MAX {
+        return Err(Error::Conflict(format!(
+            "the subscription has {REQUESTS_MAX} requests that are not carried out yet, which is the maximum; try again later"
+        )));
+    }
+    settings.requests.push(NumberedRequest { number: last + 1, request });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::SignatureAlgorithm;
+
+    fn settings() -> SubscriptionSettings {
+        SubscriptionSettings {
+            subscriber: String::new(),
+            options: Map::new(),
+            confirmed: false,
+            keys: Vec::new(),
+            state: SubscriptionState::Active,
+            requests: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_new_key_signs_first_and_the_former_one_for_another_day() {
+        let [first, second, third] = [(); 3].map(|()| SigningKey::random(SignatureAlgorithm::HmacSha256));
+        let mut keys = vec![first.clone()];
+
+        rotate(&mut keys, second.clone(), 1_000);
+        let until = |key: &SigningKey, until_s| SigningKey { until_s: Some(until_s), ..key.clone() };
+        assert_eq!(keys, [second.clone(), until(&first, 87_400)]);
+        rotate(&mut keys, second.clone(), 2_000);
+        assert_eq!(keys, [second.clone(), until(&first, 87_400)], "the same key again changes nothing");
+        rotate(&mut keys, third.clone(), 3_000);
+        assert_eq!(keys, [third, until(&second, 89_400)]);
+    }
+
+    #[test]
+    fn requests_are_numbered_and_dropped_when_they_are_carried_out() {
+        let (mut settings, mut progress) = (settings(), Progress::default());
+        let numbers = |settings: &SubscriptionSettings| {
+            settings.requests.iter().map(|request| request.number).collect::<Vec<_>>()
+        };
+        for micros in 0..16 {
+            add_request(&mut settings, &progress, DeliveryRequest::Seek(micros)).unwrap();
+        }
+
+        assert!(matches!(add_request(&mut settings, &progress, DeliveryRequest::Seek(99)), Err(Error::Conflict(_))));
+        assert_eq!(numbers(&settings), (1..=16).collect::<Vec<_>>());
+        progress.last_request = 15;
+        add_request(&mut settings, &progress, DeliveryRequest::Seek(16)).unwrap();
+        assert_eq!(numbers(&settings), [16, 17]);
+        progress.last_request = 17;
+        add_request(&mut settings, &progress, DeliveryRequest::Seek(17)).unwrap();
+        assert_eq!(numbers(&settings), [18], "a number is never used twice");
+    }
+}

@@ -1,0 +1,214 @@
+//! New subscriptions.
+
+use serde_json::{Map, Value};
+
+use super::lookup::{ATTEMPTS_MAX, now_s};
+use crate::auth::Caller;
+use crate::broker::access::AdmittedStore;
+use crate::broker::messages::Since;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::subscription_draft::InvalidSubscription;
+use crate::domain::{
+    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Rank, SigningKey, Subscription,
+    SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
+};
+use crate::storage::{self, SubscriptionCreation};
+
+/// A request for a new subscription.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubscriptionRequest {
+    /// What the client has sent.
+    pub fields: Map<String, Value>,
+    /// Only messages from this time on are delivered; `None` for those after the request.
+    pub since: Option<Since>,
+}
+
+/// The outcome of a request for a subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subscribed {
+    /// The subscription is new. Its key is shown only now.
+    Created(SubscriptionId, SigningKey),
+    /// The subscription existed, and the subscriber has not confirmed it.
+    Unconfirmed(SubscriptionId),
+    /// The subscription existed, and the subscriber has confirmed it.
+    Confirmed,
+}
+
+impl Broker {
+    /// Creates a subscription of the queue. Creates the queue first if it does not exist, even if
+    /// the request is then refused.
+    pub async fn create_subscription(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        request: SubscriptionRequest,
+    ) -> Result<Subscribed, Error> {
+        let access = self.store.authorize(caller, Action::CreateSubscription, &queue)?;
+        let store = access.admit().await?;
+        let created = queue.clone();
+        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+
+        let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
+        let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
+        self.name_check.check(subscriber, &self.push.addresses).await?;
+        let options = draft.options.clone().unwrap_or_default();
+        let key = match draft.key(&options)? {
+            Some(key) => key,
+            None => SigningKey::random(DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?.signature),
+        };
+        let new = NewSubscription {
+            id: SubscriptionId::random(),
+            ttl_s: draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into()),
+            after: match request.since {
+                None | Some(Since::Now) => None,
+                Some(Since::Time(micros)) => Some(Rank::new(micros).unwrap_or(Rank::MAX).previous()),
+            },
+            settings: SubscriptionSettings {
+                subscriber: subscriber.as_str().to_owned(),
+                options,
+                confirmed: false,
+                keys: vec![key],
+                state: SubscriptionState::Active,
+                requests: Vec::new(),
+            },
+        };
+        let store = access.admit().await?;
+        let this = self.clone();
+        self.run_to_completion(async move { this.store_subscription(&store, &queue, new).await }).await
+    }
+
+    async fn store_subscription(
+        &self,
+        store: &AdmittedStore,
+        queue: &QueueId,
+        new: NewSubscription,
+    ) -> Result<Subscribed, Error> {
+        let count_max = self.push.max_subscriptions_per_queue;
+        for _ in 0..ATTEMPTS_MAX {
+            match store.create_subscription(queue, &new, count_max).await? {
+                SubscriptionCreation::Created => {
+                    self.request_confirmation(queue, new.id, &new.settings, new.ttl_s, ConfirmationKind::Subscription);
+                    let key = new.settings.keys.into_iter().next().expect("a new subscription has a key");
+                    return Ok(Subscribed::Created(new.id, key));
+                }
+                SubscriptionCreation::Exists(existing) if existing.settings.confirmed => {
+                    return Ok(Subscribed::Confirmed);
+                }
+                SubscriptionCreation::Exists(Subscription { id, settings, ttl_s, .. }) => {
+                    self.request_confirmation(queue, id, &settings, ttl_s, ConfirmationKind::Subscription);
+                    return Ok(Subscribed::Unconfirmed(id));
+                }
+                SubscriptionCreation::TooMany => {
+                    return Err(Error::Limit(format!(
+                        "the queue {} has {count_max} subscriptions, which is the maximum; delete one of them first",
+                        queue.name()
+                    )));
+                }
+                SubscriptionCreation::NoQueue => {
+                    store.create_queue(queue, &Metadata::default()).await?;
+                }
+            }
+        }
+        Err(storage::Error::Unavailable(format!("queue {queue} is deleted too often")).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::Client;
+    use crate::broker::test_options::{limits, push_config};
+    use crate::domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
+    use crate::metrics::Metrics;
+    use crate::storage::embedded::EmbeddedStore;
+
+    fn broker(require_confirmation: bool) -> Broker {
+        let addresses = AddressRules::new(Vec::new(), vec!["80".parse().unwrap()], vec!["http".to_owned()]);
+        let push = PushConfig { require_confirmation, addresses, ..push_config() };
+        Broker::new(Arc::new(EmbeddedStore::in_memory().unwrap()), limits(), push, None, Arc::new(Metrics::default()))
+    }
+
+    fn caller() -> Caller {
+        let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
+        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles: Vec::new() })
+    }
+
+    fn queue() -> QueueId {
+        QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap()
+    }
+
+    async fn subscribe(broker: &Broker) -> Subscribed {
+        let Value::Object(fields) = json!({"subscriber": "http://1.1.1.1", "ttl": 600, "options": {"a": 1}}) else {
+            panic!("not an object");
+        };
+        broker.create_subscription(&caller(), queue(), SubscriptionRequest { fields, since: None }).await.unwrap()
+    }
+
+    async fn new_subscription(broker: &Broker) -> SubscriptionId {
+        match subscribe(broker).await {
+            Subscribed::Created(id, _) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn confirm(broker: &Broker, id: SubscriptionId, confirmed: bool) {
+        broker.confirm_subscription(&caller(), queue(), &id.to_string(), confirmed).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_confirmation_is_sent_until_the_subscriber_confirms_and_when_it_leaves() {
+        let broker = broker(true);
+        let mut sent = broker.take_confirmations().unwrap();
+        assert!(broker.take_confirmations().is_none());
+        let id = new_subscription(&broker).await;
+        let ConfirmationRequest { subscription, subscriber, options, keys, kind, valid_s, .. } =
+            sent.try_recv().unwrap();
+        assert_eq!(
+            (subscription, subscriber.as_str(), &options["a"], keys.len()),
+            (id, "http://1.1.1.1", &json!(1), 1)
+        );
+        assert_eq!((kind, valid_s), (ConfirmationKind::Subscription, 600));
+
+        assert_eq!(subscribe(&broker).await, Subscribed::Unconfirmed(id));
+        assert_eq!(sent.try_recv().unwrap().kind, ConfirmationKind::Subscription);
+        confirm(&broker, id, true).await;
+        assert_eq!(subscribe(&broker).await, Subscribed::Confirmed);
+        assert!(sent.try_recv().is_err(), "a confirmed subscriber needs no confirmation");
+
+        confirm(&broker, id, false).await;
+        let end = sent.try_recv().unwrap();
+        assert_eq!((end.kind, end.valid_s), (ConfirmationKind::Unsubscription, 60));
+    }
+
+    #[tokio::test]
+    async fn only_messages_after_a_confirmation_are_delivered_if_it_is_required() {
+        for is_required in [true, false] {
+            let broker = broker(is_required);
+            let id = new_subscription(&broker).await;
+            for _ in 0..2 {
+                confirm(&broker, id, true).await;
+            }
+
+            let (subscription, _) = broker.get_subscription(&caller(), &queue(), &id.to_string()).await.unwrap();
+
+            let requests = subscription.settings.requests;
+            assert_eq!(requests.len(), usize::from(is_required), "{requests:?}");
+            assert!(requests.iter().all(|one| one.number == 1 && matches!(one.request, DeliveryRequest::Seek(_))));
+        }
+    }
+
+    #[tokio::test]
+    async fn without_the_option_no_confirmation_is_sent() {
+        let broker = broker(false);
+        let mut sent = broker.take_confirmations().unwrap();
+
+        let id = new_subscription(&broker).await;
+        confirm(&broker, id, false).await;
+
+        assert!(sent.try_recv().is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! What operations on subscriptions have in common.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::broker::access::AdmittedStore;
+use crate::broker::{Broker, Error};
+use crate::domain::{ConfirmationKind, ConfirmationRequest, QueueId, SubscriptionId, SubscriptionSettings};
+
+/// Maximum number of attempts to create a subscription of a queue that others delete at the same
+/// time, or to change one that others change.
+pub(super) const ATTEMPTS_MAX: usize = 32;
+
+impl Broker {
+    /// Asks the deliverer to send a confirmation, if confirmations are required.
+    pub(super) fn request_confirmation(
+        &self,
+        queue: &QueueId,
+        subscription: SubscriptionId,
+        settings: &SubscriptionSettings,
+        valid_s: u64,
+        kind: ConfirmationKind,
+    ) {
+        if self.push.require_confirmation {
+            self.confirmations.request(ConfirmationRequest {
+                queue: queue.clone(),
+                subscription,
+                subscriber: settings.subscriber.clone(),
+                options: settings.options.clone(),
+                keys: settings.keys.clone(),
+                kind,
+                valid_s,
+            });
+        }
+    }
+}
+
+/// Parses an id. No subscription has a malformed one, but a store that is down is reported first.
+pub(super) async fn parse_id(store: &AdmittedStore, id: &str) -> Result<SubscriptionId, Error> {
+    if let Some(id) = SubscriptionId::parse(id) {
+        return Ok(id);
+    }
+    store.ping().await?;
+    Err(no_subscription(id))
+}
+
+pub(super) fn no_subscription(id: &str) -> Error {
+    Error::NoSubscription(format!("Subscription {id} does not exist"))
+}
+
+/// Returns the time of this machine, in seconds since 1970. It bounds times to live and limits how
+/// long a replaced key signs; everything else follows the clock of the store.
+pub(super) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

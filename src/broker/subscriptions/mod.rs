@@ -1,0 +1,10 @@
+//! Operations on subscriptions.
+
+mod change;
+mod creation;
+mod lookup;
+mod reading;
+mod redelivery;
+
+pub use self::creation::{Subscribed, SubscriptionRequest};
+pub use self::redelivery::RedeliveryRequest;

@@ -1,0 +1,59 @@
+//! Reads and deletes subscriptions.
+
+use super::lookup::{no_subscription, parse_id};
+use crate::auth::Caller;
+use crate::broker::range::check_range;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId};
+
+impl Broker {
+    /// Returns the next subscriptions after `after`, in the order of their ids.
+    pub async fn list_subscriptions(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        after: Option<SubscriptionId>,
+        limit: Option<i64>,
+    ) -> Result<Vec<Subscription>, Error> {
+        let access = self.store.authorize(caller, Action::ListSubscriptions, queue)?;
+        let limit = match limit {
+            Some(limit) => check_range("limit", limit, 1, self.limits.max_subscriptions_per_page)?,
+            None => self.limits.subscriptions_per_page(),
+        };
+        Ok(access.admit().await?.list_subscriptions(queue, after, limit as usize).await?)
+    }
+
+    /// Returns the subscription with its progress.
+    pub async fn get_subscription(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        id: &str,
+    ) -> Result<(Subscription, Progress), Error> {
+        let store = self.store.authorize(caller, Action::GetSubscription, queue)?.admit().await?;
+        let known = parse_id(&store, id).await?;
+        store.get_subscription(queue, known).await?.ok_or_else(|| no_subscription(id))
+    }
+
+    /// Deletes the subscription, if it exists.
+    pub async fn delete_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::DeleteSubscription, &queue)?.admit().await?;
+        let Some(id) = SubscriptionId::parse(id) else {
+            return Ok(store.ping().await?);
+        };
+        self.run_to_completion(async move { Ok(store.delete_subscription(&queue, id).await?) }).await
+    }
+
+    /// Deletes all subscriptions of the queue, as a part of a purge.
+    pub async fn purge_subscriptions(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::PurgeQueue, &queue)?.admit().await?;
+        self.run_to_completion(async move { Ok(store.delete_subscriptions(&queue).await?) }).await
+    }
+
+    /// Returns the last attempts to notify the subscriber, the newest first.
+    pub async fn list_attempts(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Vec<Attempt>, Error> {
+        let store = self.store.authorize(caller, Action::ListAttempts, queue)?.admit().await?;
+        let known = parse_id(&store, id).await?;
+        store.list_attempts(queue, known).await?.ok_or_else(|| no_subscription(id))
+    }
+}

@@ -1,0 +1,60 @@
+//! Requests to deliver messages again.
+
+use super::change::{Changed, add_request};
+use crate::auth::Caller;
+use crate::broker::messages::Since;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::{DeliveryRequest, MessageId, Progress, QueueId, Rank, Subscription};
+
+/// Maximum number of ids in a request.
+const IDS_MAX: usize = 100;
+
+/// The messages that are to be delivered again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedeliveryRequest {
+    /// All messages from this time on.
+    Since(Since),
+    /// The messages with these ids, as far as they exist.
+    Ids(Vec<String>),
+}
+
+impl Broker {
+    /// Asks the deliverer to deliver messages again.
+    pub async fn redeliver(
+        &self,
+        caller: &Caller,
+        queue: QueueId,
+        id: &str,
+        request: RedeliveryRequest,
+    ) -> Result<(), Error> {
+        let access = self.store.authorize(caller, Action::Redeliver, &queue)?;
+        let request = match request {
+            RedeliveryRequest::Since(Since::Time(micros)) => {
+                DeliveryRequest::Seek(Rank::new(micros).unwrap_or(Rank::MAX).previous().micros())
+            }
+            RedeliveryRequest::Since(Since::Now) => {
+                DeliveryRequest::Seek(access.admit().await?.queue_status(&queue).await?.position().micros())
+            }
+            RedeliveryRequest::Ids(ids) => DeliveryRequest::redeliver(&parse_ids(&queue, &ids)?),
+        };
+        let change = move |current: &Subscription, progress: &Progress| {
+            let mut settings = current.settings.clone();
+            add_request(&mut settings, progress, request.clone())?;
+            Ok(Changed::settings(settings))
+        };
+        self.change_subscription(&access, queue, id, change).await.map(drop)
+    }
+}
+
+/// Returns the ids in the order of the feed, each once.
+fn parse_ids(queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
+    if ids.is_empty() || ids.len() > IDS_MAX {
+        return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {IDS_MAX}", ids.len())));
+    }
+    let unknown = |id: &String| Error::Limit(format!("\"ids\" contains {id:?}, which is no message id of this queue"));
+    let parsed = ids.iter().map(|id| MessageId::parse(id, queue).ok_or_else(|| unknown(id)));
+    let mut parsed = parsed.collect::<Result<Vec<_>, _>>()?;
+    parsed.sort_unstable();
+    parsed.dedup();
+    Ok(parsed)
+}
