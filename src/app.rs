@@ -21,11 +21,14 @@ use tracing::{info, warn};
 use crate::api::http::{self, ServerLimits, Service, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
-use crate::broker::{Broker, Cipher};
+use crate::broker::{self, Broker, Cipher};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
+use crate::domain::PushConfig;
 use crate::janitor;
 use crate::metrics::{LiveCount, Metrics};
+use crate::push::client::{Resolver, SystemResolver};
+use crate::push::{self, Push};
 use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
@@ -61,6 +64,9 @@ pub enum Error {
         /// The error of the operating system.
         reason: io::Error,
     },
+    /// The service may not deliver to subscribers.
+    #[error(transparent)]
+    Push(#[from] broker::Error),
     /// The operating system refused something.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -92,8 +98,22 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     };
     let metrics = Arc::new(Metrics::new());
     let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
-    let broker = Broker::with_monitored_queues(store, limits, cipher, metrics.clone(), queues);
+    let push = push_config(config);
+    let broker = Broker::with_monitored_queues(store, limits, push, cipher, metrics.clone(), queues);
     http::service(broker, settings, metrics, tracer(config))
+}
+
+/// Starts to deliver messages to subscribers, whose names this resolver resolves.
+pub fn push(config: &Config, service: &Service, resolver: Arc<dyn Resolver>) -> Result<Push, broker::Error> {
+    let options =
+        push::Options { config: config.push.clone(), resolver, signer: Signer::new(&config.signed_url.secret_key) };
+    Push::start(service.broker.clone(), service.metrics.clone(), options)
+}
+
+/// Returns the options of push. Confirmations are not required if they cannot be signed.
+fn push_config(config: &Config) -> PushConfig {
+    let can_sign = Signer::new(&config.signed_url.secret_key).is_some();
+    PushConfig { require_confirmation: config.push.require_confirmation && can_sign, ..config.push.clone() }
 }
 
 /// Starts to send traces if the operator has named a collector.
@@ -186,6 +206,10 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let store = open(config)?;
     let service = service(config, store.clone());
     let (broker, tracer) = (service.broker.clone(), service.tracer.clone());
+    let push = push(config, &service, Arc::new(SystemResolver))?;
+    if config.push.require_confirmation && !push_config(config).require_confirmation {
+        warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
+    }
 
     info!(address = %listener.local_addr()?, store = %config.store, "listening");
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
@@ -220,6 +244,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     info!("draining");
     let drained = async {
         unfinished.await;
+        push.stop().await;
         broker.drain().await;
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {

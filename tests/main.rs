@@ -16,6 +16,7 @@ mod feed_order;
 mod fence_recipes;
 mod http;
 mod operations;
+mod push;
 mod resharding;
 mod tidy;
 mod wake_ups;

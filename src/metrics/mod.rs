@@ -4,29 +4,28 @@
 //! [`Metrics`] has what requests count as they run. [`scrape::Figures`] has what is read when the
 //! metrics are requested.
 
+mod counts;
 mod process;
+pub mod push;
 pub mod scrape;
 
-use std::fmt;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
+pub use self::counts::{Counted, LiveCount};
+use self::counts::{PICKUP_DELAYS_S, Total};
+use self::push::PushMetrics;
 use self::scrape::Figures;
 
 /// The media type of [`Metrics::exposition`]
 /// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Upper bounds of the buckets for pick-up delays, in seconds.
-const PICKUP_DELAYS_S: [f64; 18] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
 /// Upper bounds of the buckets for the durations of requests and operations, in seconds.
 const DURATIONS_S: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
@@ -43,6 +42,7 @@ pub struct Metrics {
     connections: LiveCount,
     janitor_rounds: Family<RoundLabels, Total>,
     janitor_visits: Total,
+    push: PushMetrics,
 }
 
 /// The metrics of one route, looked up once and then used by each of its requests.
@@ -52,14 +52,6 @@ pub struct RouteMeter {
     requests: Family<RequestLabels, Total>,
     duration: Histogram,
 }
-
-/// The number of things that exist now. Clones count the same things.
-#[derive(Clone, Debug, Default)]
-pub struct LiveCount(Gauge);
-
-/// One counted thing, until it is dropped.
-#[derive(Debug)]
-pub struct Counted(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -83,26 +75,6 @@ struct BuildLabels {
     version: &'static str,
 }
 
-/// A counter that has the same name in all its lines, as Prometheus' format requires. The library
-/// writes `OpenMetrics`, in which only samples have the suffix `_total`. The two formats do not
-/// differ otherwise here.
-#[derive(Clone, Debug, Default)]
-struct Total(Counter);
-
-impl EncodeMetric for Total {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        encoder.encode_gauge(&self.0.get())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        Self::TYPE
-    }
-}
-
-impl TypedMetric for Total {
-    const TYPE: MetricType = MetricType::Counter;
-}
-
 impl Metrics {
     /// Creates the metrics, all at zero.
     #[must_use]
@@ -117,6 +89,7 @@ impl Metrics {
             connections: LiveCount::default(),
             janitor_rounds: Family::default(),
             janitor_visits: Total::default(),
+            push: PushMetrics::default(),
         };
         for result in [ROUND_DONE, ROUND_FAILED] {
             drop(metrics.janitor_rounds.get_or_create(&RoundLabels { result }));
@@ -162,6 +135,7 @@ impl Metrics {
             "Queues visited by the maintenance of this process",
             self.janitor_visits.clone(),
         );
+        self.push.register(&mut registry);
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("sukkal_build_info", "1, with the version", build);
@@ -202,6 +176,12 @@ impl Metrics {
         self.connections.clone()
     }
 
+    /// Returns the metrics of deliveries to subscribers.
+    #[must_use]
+    pub fn push(&self) -> &PushMetrics {
+        &self.push
+    }
+
     /// Returns the metrics of a route.
     #[must_use]
     pub fn route(&self, route: &'static str) -> RouteMeter {
@@ -238,20 +218,5 @@ impl RouteMeter {
     /// Records the duration of a request.
     pub fn took(&self, duration: Duration) {
         self.duration.observe(duration.as_secs_f64());
-    }
-}
-
-impl LiveCount {
-    /// Counts one more thing.
-    #[must_use]
-    pub fn count(&self) -> Counted {
-        self.0.inc();
-        Counted(self.0.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

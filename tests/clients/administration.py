@@ -19,6 +19,7 @@ def main(url, project):
     a_single_message_needs_no_list(operator, worker)
     claims_have_an_age_and_a_ttl(operator, worker)
     queues_are_purged(operator, worker)
+    subscriptions_are_created_listed_and_changed(operator)
 
 
 def the_service_responds(operator):
@@ -94,6 +95,20 @@ def queues_are_purged(operator, worker):
     queue.purge()
     same("the messages after a purge of everything", queue.stats["messages"]["total"], 0)
     refused("a purge of an unknown resource type", errors.MalformedRequest, lambda: queue.purge(resource_types=["dust"]))
+
+
+def subscriptions_are_created_listed_and_changed(operator):
+    queue = operator.queue("tasks")
+    new = {"subscriber": "https://hooks.example.com", "ttl": 600, "options": {"ordered": True}}
+    created = operator.subscription("tasks", **new)
+    again = operator.subscription("tasks", **new)
+    same("the id of an unconfirmed subscription", again.id, created.id)
+    listed = [(one.id, one.subscriber, one.ttl, one.options) for one in queue.subscriptions()]
+    same("the subscriptions", listed, [(created.id, new["subscriber"], 600, {"ordered": True})])
+    created.update({"ttl": 1000})
+    same("the TTL after an update", operator.subscription("tasks", id=created.id).ttl, 1000)
+    created.delete()
+    same("the subscriptions after a deletion", list(queue.subscriptions()), [])
 
 
 if __name__ == "__main__":

@@ -21,11 +21,14 @@ import tempfile
 import time
 
 # Environment of every server. Admin mode enables the health route, the key enables encryption, and
-# the secret enables signed URLs.
+# the secret enables signed URLs. Subscribers of the suite listen on this machine, or are called
+# http://0, http://1 and so on.
 COMMON = {
     "SUKKAL_ADMIN_MODE": "true",
     "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY": "a key for tests that nobody else knows",
     "SUKKAL_SIGNED_URL__SECRET_KEY": "a secret for tests that nobody else knows",
+    "SUKKAL_PUSH__ALLOWED_NETWORKS": "0.0.0.0/8,127.0.0.0/8",
+    "SUKKAL_PUSH__ALLOWED_PORTS": "1-65535",
 }
 # Additional environment for each profile. The profiles claim_delete_pooled, keystone, websocket and
 # ws_keystone are missing, because the service has no pools, Keystone or WebSockets yet.

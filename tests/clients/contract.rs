@@ -10,6 +10,7 @@ use sukkal::config::Config;
 use sukkal::domain::ClientIdRule;
 use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use sukkal::domain::sharding::SHARDS_MAX;
+use sukkal::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 
 use crate::support::sukkal::Sukkal;
 
@@ -55,6 +56,7 @@ fn the_contract_states_the_default_limits() {
     let schemas = "/components/schemas";
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_messages_per_page));
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_queues_per_page));
+    assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_subscriptions_per_page));
     assert_eq!(of("/components/parameters/Limit/schema/default"), json!(limits.messages_per_page()));
     assert_eq!(of(&format!("{schemas}/MessageIds/maxItems")), json!(limits.max_messages_per_page));
     assert_eq!(of(&format!("{schemas}/NewMessages/properties/messages/maxItems")), json!(limits.max_messages_per_post));
@@ -74,6 +76,7 @@ fn the_contract_states_the_default_limits() {
     assert_eq!(of(&format!("{schemas}/Wait/maximum")), json!(limits.max_wait));
     assert_eq!(of(&format!("{schemas}/Ttl/minimum")), json!(MESSAGE_TTL_S_MIN));
     assert_eq!(of(&format!("{schemas}/Ttl/maximum")), json!(limits.max_message_ttl));
+    assert_eq!(of(&format!("{schemas}/SubscriptionTtl/minimum")), json!(SUBSCRIPTION_TTL_S_MIN));
     assert_eq!(of(&format!("{schemas}/Delay/maximum")), json!(limits.max_message_delay));
     assert_eq!(of(&format!("{schemas}/ShardCount/maximum")), json!(SHARDS_MAX));
     assert_eq!(of(&format!("{schemas}/PostSize/maximum")), json!(limits.max_messages_post_size));

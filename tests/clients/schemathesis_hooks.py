@@ -15,6 +15,8 @@ posted = collections.defaultdict(list)
 claimed = collections.defaultdict(list)
 # The last task of each queue, which may have been removed.
 tasks = {}
+# The last subscription of each queue, which may have been deleted.
+subscriptions = {}
 # Alternates between two options, separately for each choice and operation. One common counter could
 # give an operation the same option each time.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
@@ -53,6 +55,8 @@ def after_call(context, case, response):
         messages = response.json()["messages"]
         claim = messages[0]["href"].rsplit("=", 1)[1]
         claimed[queue_of(case)].append((claim, [message["id"] for message in messages]))
+    elif case.operation.path.endswith("/subscriptions"):
+        subscriptions[queue_of(case)] = response.json()["subscription_id"]
     else:
         posted[queue_of(case)] += [href.rsplit("/", 1)[1] for href in response.json()["resources"]]
 
@@ -74,6 +78,8 @@ def before_call(context, case, kwargs):
         use_an_existing_claim(case)
         use_an_existing_task(case)
         limit_redrives(case)
+        use_an_existing_subscription(case)
+        use_valid_subscribers_and_options(case)
         remove_filters(case)
         choose_since_or_marker(case)
 
@@ -181,6 +187,38 @@ def use_an_existing_task(case):
     path = case.path_parameters or {}
     if "task_id" in path and queue_of(case) in tasks and is_turn_of("task", case):
         path["task_id"] = tasks[queue_of(case)]
+
+
+def use_an_existing_subscription(case):
+    """Makes every other request for a subscription name an existing one."""
+    path = case.path_parameters or {}
+    if "subscription_id" in path and queue_of(case) in subscriptions and is_turn_of("subscription", case):
+        path["subscription_id"] = subscriptions[queue_of(case)]
+
+
+def use_valid_subscribers_and_options(case):
+    """Replaces what the contract cannot express: URLs, keys, times, headers and retry delays."""
+    body = case.body
+    if "/subscriptions" not in case.operation.path or not isinstance(body, dict):
+        return
+    if "subscriber" in body:
+        body["subscriber"] = f"https://hooks.example.com/{next(keys) % 3}"
+    if isinstance(body.get("ttl"), int):
+        body["ttl"] = min(body["ttl"], 10**11)
+    body.pop("secret", None)
+    if "ids" in body or "since" in body:
+        body.pop("ids", None)
+        body["since"] = "2026-11-22T12:00:00Z" if is_turn_of("since", case) else "now"
+    options = body.get("options")
+    if isinstance(options, dict):
+        options.pop("signature", None)
+        options.pop("post_headers", None)
+        policy = options.get("_retry_policy")
+        if isinstance(policy, dict):
+            policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 2**62)
+            policy["maximum_delay"] = policy["minimum_delay"] + 10
+    if case.operation.label.startswith("PATCH") and body.keys() <= {"secret"}:
+        body["ttl"] = 600
 
 
 def limit_redrives(case):

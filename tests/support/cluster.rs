@@ -23,7 +23,12 @@ pub(crate) struct RedisCluster {
 impl RedisCluster {
     /// Starts the nodes and waits until each of them serves.
     pub(crate) fn start() -> Self {
-        let (nodes, bus_ports): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| start_node()).unzip();
+        Self::start_with(&[])
+    }
+
+    /// Starts nodes with further options as in `redis.conf`, such as `("appendonly", "yes")`.
+    pub(crate) fn start_with(options: &[(&str, &str)]) -> Self {
+        let (nodes, bus_ports): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| start_node(options)).unzip();
         for (index, node) in nodes.iter().enumerate() {
             let (first, last) = SLOTS[index];
             let [first, last] = [first, last].map(|slot| slot.to_string());
@@ -72,7 +77,7 @@ impl RedisCluster {
 
     /// Adds a replica to the master of a cluster, and waits until it is in sync.
     pub(crate) fn add_replica(master: &RedisServer) -> RedisServer {
-        let (replica, bus_port) = start_node();
+        let (replica, bus_port) = start_node(&[]);
         let id = master.command(&["CLUSTER", "MYID"]).as_text().to_owned();
         ok(master, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
         block_until("the replica knows its master", || {
@@ -97,17 +102,18 @@ impl RedisCluster {
 }
 
 /// Starts an empty node, and returns it with the port of its cluster bus.
-fn start_node() -> (RedisServer, String) {
+fn start_node(options: &[(&str, &str)]) -> (RedisServer, String) {
     let mut bus_port = String::new();
     let node = first_that_starts(|| {
         bus_port = free_port().to_string();
-        RedisServer::try_start(&[
+        let of_cluster = [
             ("cluster-enabled", "yes"),
-            ("cluster-port", &bus_port),
+            ("cluster-port", bus_port.as_str()),
             ("cluster-announce-ip", "127.0.0.1"),
             ("cluster-require-full-coverage", "yes"),
             ("cluster-node-timeout", NODE_TIMEOUT_MS),
-        ])
+        ];
+        RedisServer::try_start(&[&of_cluster, options].concat())
     });
     (node, bus_port)
 }

@@ -5,7 +5,6 @@
 //! server is a runtime in this process over the same store. Killing that server drops all requests
 //! that it has begun.
 
-use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,12 +12,14 @@ use sukkal::api::http;
 use sukkal::config::Config;
 use sukkal::domain::QueueId;
 use sukkal::metrics::LiveCount;
+use sukkal::push::client::{Resolver, SystemResolver};
 use sukkal::storage::Driver;
 use sukkal::storage::embedded::EmbeddedStore;
 use sukkal::storage::redis::RedisStore;
 use sukkal::{app, janitor};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
+use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
 use super::sukkal::{Api, Sukkal};
@@ -43,6 +44,8 @@ pub(crate) struct ServerUrls(RwLock<Vec<String>>);
 pub(crate) struct InProcessServer {
     runtime: Option<Runtime>,
     address: SocketAddr,
+    stopping: CancellationToken,
+    service: JoinHandle<()>,
 }
 
 impl TestBed {
@@ -71,12 +74,17 @@ impl TestBed {
     pub(crate) fn serve(&self, environment: &[(&str, &str)]) -> Server {
         match self {
             Self::Redis { url, .. } => Server::Process(Sukkal::start_with(url, environment)),
-            Self::Embedded(store) => Server::InProcess(InProcessServer::start(store, environment)),
+            Self::Embedded(store) => Server::in_process(store, environment, Arc::new(SystemResolver)),
         }
     }
 }
 
 impl Server {
+    /// Starts a server in this process, which resolves the names of subscribers like this.
+    pub(crate) fn in_process(store: &EmbeddedStore, environment: &[(&str, &str)], resolver: Arc<dyn Resolver>) -> Self {
+        Self::InProcess(InProcessServer::start(store, environment, resolver))
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         match self {
             Self::Process(sukkal) => sukkal.url(path),
@@ -87,6 +95,23 @@ impl Server {
     /// Returns a client for one project, with the usual client id.
     pub(crate) fn project(&self, project: &str) -> Api {
         Api::new(self.url(""), project)
+    }
+
+    /// Asks the server to stop, and waits until it has handed over its work and has exited. Needs a
+    /// runtime with several threads.
+    pub(crate) async fn stop(&mut self) {
+        match self {
+            Self::Process(sukkal) => {
+                sukkal.terminate();
+                let status = block_in_place(|| sukkal.wait());
+                assert!(status.success(), "{status}: {:#?}", sukkal.log());
+            }
+            Self::InProcess(server) => {
+                server.stopping.cancel();
+                (&mut server.service).await.expect("the server ends");
+                server.kill();
+            }
+        }
     }
 
     /// Kills the server, whatever it is doing.
@@ -100,7 +125,12 @@ impl Server {
 
 impl ServerUrls {
     pub(crate) fn of(servers: &[Server]) -> Self {
-        Self(RwLock::new(servers.iter().map(|server| server.url("")).collect()))
+        Self(RwLock::new(urls(servers)))
+    }
+
+    /// Sends new requests to these servers from now on.
+    pub(crate) fn set(&self, servers: &[Server]) {
+        self.write(|known| *known = urls(servers));
     }
 
     /// Returns the URL of any of the servers.
@@ -129,8 +159,12 @@ impl ServerUrls {
     }
 }
 
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(|server| server.url("")).collect()
+}
+
 impl InProcessServer {
-    fn start(store: &EmbeddedStore, environment: &[(&str, &str)]) -> Self {
+    fn start(store: &EmbeddedStore, environment: &[(&str, &str)], resolver: Arc<dyn Resolver>) -> Self {
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let config = Config::load(None, environment, &[]).expect("the options are valid");
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -139,14 +173,20 @@ impl InProcessServer {
         let store: Arc<dyn Driver> = Arc::new(store.clone());
         let runtime =
             Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads can be started");
-        runtime.spawn(async move {
+        let stopping = CancellationToken::new();
+        let stop = stopping.clone();
+        let service = runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("the socket listens");
             tokio::spawn(janitor::run(store.clone(), app::schedule(&config), Arc::default()));
             let service = app::service(&config, store);
+            let push = app::push(&config, &service, resolver).expect("deliveries can start");
             let limits = app::server_limits(&config);
-            http::serve(listener, http::router(service), limits, LiveCount::default(), pending()).await.await;
+            http::serve(listener, http::router(service), limits, LiveCount::default(), stop.cancelled_owned())
+                .await
+                .await;
+            push.stop().await;
         });
-        Self { runtime: Some(runtime), address }
+        Self { runtime: Some(runtime), address, stopping, service }
     }
 
     fn kill(&mut self) {

@@ -6,7 +6,7 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
@@ -19,6 +19,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
+    ("push", &["api", "auth", "broker", "domain", "metrics", "storage"]),
     (
         "app",
         &[
@@ -30,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "domain",
             "janitor",
             "metrics",
+            "push",
             "service_manager",
             "storage",
             "telemetry",

@@ -15,18 +15,21 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
+    ("base64", &["src/domain/", "src/push/"]),
     ("clap", &["src/cli/"]),
     ("clap_complete", &["src/cli/"]),
     ("clap_mangen", &["src/cli/"]),
     ("hdrhistogram", &["src/cli/bench/"]),
+    ("hyper_rustls", &["src/push/client.rs"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("maud", &["src/cli/bench/"]),
     ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
+    ("ring", &["src/domain/", "src/push/"]),
     ("redb", &["src/storage/embedded/"]),
     (
         "rustix",
@@ -39,8 +42,8 @@ const CRATES: [(&str, &[&str]); 15] = [
             "src/storage/embedded/",
         ],
     ),
-    ("rustls_native_certs", &["src/cli/client/"]),
-    ("tokio_rustls", &["src/cli/client/"]),
+    ("rustls_native_certs", &["src/cli/client/", "src/push/client.rs"]),
+    ("tokio_rustls", &["src/cli/client/", "src/push/client.rs"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

@@ -1,0 +1,55 @@
+//! Counters and gauges in the form that Prometheus' text format needs.
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+/// Upper bounds of the buckets for pick-up delays, in seconds.
+pub(super) const PICKUP_DELAYS_S: [f64; 18] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+
+/// The number of things that exist now. Clones count the same things.
+#[derive(Clone, Debug, Default)]
+pub struct LiveCount(pub(super) Gauge);
+
+/// One counted thing, until it is dropped.
+#[derive(Debug)]
+pub struct Counted(Gauge);
+
+/// A counter that has the same name in all its lines, as Prometheus' format requires. The library
+/// writes `OpenMetrics`, in which only samples have the suffix `_total`. The two formats do not
+/// differ otherwise here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Total(pub(super) Counter);
+
+impl EncodeMetric for Total {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.0.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Total {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+impl LiveCount {
+    /// Counts one more thing.
+    #[must_use]
+    pub fn count(&self) -> Counted {
+        self.0.inc();
+        Counted(self.0.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

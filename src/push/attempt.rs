@@ -1,0 +1,128 @@
+//! One attempt to notify a subscriber of a message.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::client::Failure;
+use super::context::Context;
+use super::notification;
+use super::subscription::{AttemptResult, Delivery, Outcome};
+use crate::broker::deliveries::QueueDeliveries;
+use crate::domain::{
+    AddressRules, Attempt, DeliveryOptions, Message, SigningKey, Subscriber, Subscription, SubscriptionId,
+};
+use crate::storage::ATTEMPT_DURATION_MAX;
+
+/// The status that ends a subscription.
+const GONE: u16 = 410;
+
+/// Whom an attempt calls, and how.
+pub(super) struct Target {
+    /// The subscriber, or why it may not be called. The rules may be stricter than when it was set.
+    pub(super) subscriber: Result<Subscriber, String>,
+    pub(super) options: Arc<DeliveryOptions>,
+    keys: Vec<SigningKey>,
+}
+
+/// An attempt that has ended. It has no outcome if it did not begin.
+pub(super) struct Finished {
+    pub(super) subscription: SubscriptionId,
+    pub(super) delivery: Delivery,
+    pub(super) outcome: Option<Outcome>,
+}
+
+impl Target {
+    pub(super) fn new(subscription: &Subscription, options: Arc<DeliveryOptions>, rules: &AddressRules) -> Self {
+        let settings = &subscription.settings;
+        let subscriber = Subscriber::parse(&settings.subscriber, rules).map_err(|reason| reason.to_string());
+        Self { subscriber, options, keys: settings.keys.clone() }
+    }
+}
+
+/// Makes an attempt as soon as a connection is free. It does not begin unless it ends before another
+/// process can have the lease, which lasts until `lease_until`.
+pub(super) async fn run(
+    context: &Context,
+    deliveries: &QueueDeliveries,
+    target: &Target,
+    delivery: &Delivery,
+    mut lease_until: watch::Receiver<Instant>,
+) -> Option<Outcome> {
+    let message = deliveries.open(&delivery.message).ok()?;
+    let _permit = match &target.subscriber {
+        Ok(subscriber) => tokio::select! {
+            permit = context.client.permit(deliveries.queue().project(), subscriber) => Some(permit),
+            () = context.stopping.cancelled() => return None,
+        },
+        Err(_) => None,
+    };
+    while *lease_until.borrow_and_update() < Instant::now() + ATTEMPT_DURATION_MAX {
+        lease_until.changed().await.ok()?;
+    }
+    let _in_flight = context.metrics.push().begin_attempt();
+    let (began, at_s) = (Instant::now(), unix_seconds());
+    let body = notification::body(deliveries.queue().name(), &message, &target.options);
+    let id = message.id.to_string();
+    let mut headers = notification::headers(&target.options, &target.keys, &id, at_s, &body);
+    notification::add_trace(&mut headers, &message);
+    let answer = match &target.subscriber {
+        Ok(subscriber) => context.client.post(subscriber, headers, body).await,
+        Err(reason) => Err(Failure::Refused(reason.clone())),
+    };
+
+    let mut attempt = Attempt {
+        message: message.id.bits(),
+        number: delivery.attempt,
+        at_s,
+        status: None,
+        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        error: None,
+        response: String::new(),
+    };
+    let result = match answer {
+        Ok(response) => {
+            attempt.status = Some(response.status);
+            attempt.response = response.start;
+            match response.status {
+                200..=299 => AttemptResult::Delivered,
+                GONE => AttemptResult::Gone,
+                status => {
+                    attempt.error = Some(format!("the subscriber has answered {status}"));
+                    AttemptResult::Failed { retry_after: response.retry_after }
+                }
+            }
+        }
+        Err(failure) => {
+            attempt.error = Some(failure.to_string());
+            AttemptResult::Failed { retry_after: None }
+        }
+    };
+    match result {
+        AttemptResult::Delivered => context.metrics.push().count_delivered(delay(&message)),
+        AttemptResult::Gone | AttemptResult::Failed { .. } => context.metrics.push().count_failed(),
+    }
+    Some(Outcome { message: message.id, attempt, result })
+}
+
+/// Returns whether the subscription wants this message, whose body is open.
+pub(super) fn matches(options: &DeliveryOptions, message: &Message) -> bool {
+    if options.matches.is_empty() {
+        return true;
+    }
+    let body = rmp_serde::from_slice::<Map<String, Value>>(message.body.as_msgpack());
+    body.is_ok_and(|body| options.matches.iter().all(|(key, value)| body.get(key) == Some(value)))
+}
+
+/// Returns the time since the message became visible, by the clock of this machine.
+fn delay(message: &Message) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_micros(message.id.rank().micros()))
+}
+
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,321 @@
+//! The HTTP client that calls subscribers. It connects only to addresses that the operator permits:
+//! each name is resolved and checked when a connection is made, and the connection goes to one of
+//! the addresses that were checked.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use thiserror::Error;
+use tokio::net::lookup_host;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tower_service::Service;
+use tracing::warn;
+
+use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
+use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
+
+/// Maximum time to resolve a name and to connect.
+const CONNECT_DURATION_MAX: Duration = Duration::from_secs(10);
+/// Time for which an unused connection is kept open.
+const IDLE_DURATION_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of names that are resolved at the same time.
+const LOOKUPS_MAX: usize = 64;
+/// Maximum number of bytes that are read of a response.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// Number of bytes of a response that are kept.
+const RESPONSE_BYTES_KEPT: usize = 200;
+/// Longest time that a subscriber may ask for in `Retry-After`.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
+const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("Sukkal/", env!("CARGO_PKG_VERSION")));
+
+/// Resolves names to addresses.
+pub trait Resolver: Send + Sync + 'static {
+    /// Returns the addresses of this name.
+    fn resolve(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+}
+
+/// Resolves names as the operating system does.
+#[derive(Debug)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+        Box::pin(async move { Ok(lookup_host((name.as_str(), 0)).await?.map(|address| address.ip()).collect()) })
+    }
+}
+
+/// The response of a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    /// How long the subscriber has asked to wait.
+    pub(super) retry_after: Option<Duration>,
+    /// The first bytes of its body.
+    pub(super) start: String,
+}
+
+/// Why a subscriber could not be called.
+#[derive(Debug, Error)]
+pub(super) enum Failure {
+    #[error("{0}")]
+    Refused(String),
+    #[error("the subscriber is not a URI")]
+    Uri,
+    #[error("no answer within {} s", ATTEMPT_DURATION_MAX.as_secs())]
+    Timeout,
+    #[error("{0}")]
+    Connection(String),
+}
+
+/// The client. Its connections are bounded: in all, where projects take turns, and for each host.
+pub(super) struct SubscriberClient {
+    http: Client<HttpsConnector<HttpConnector<CheckedResolver>>, Full<Bytes>>,
+    connections: Arc<Admission>,
+    per_host_max: usize,
+    hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+/// Permission to use a connection.
+pub(super) struct ConnectionPermit {
+    _host: OwnedSemaphorePermit,
+    _connection: Permit,
+}
+
+impl SubscriberClient {
+    pub(super) fn new(config: &PushConfig, resolver: Arc<dyn Resolver>) -> Self {
+        let checked = CheckedResolver {
+            rules: Arc::new(config.addresses.clone()),
+            resolver,
+            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+        };
+        let mut connector = HttpConnector::new_with_resolver(checked);
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_DURATION_MAX));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_DURATION_MAX)
+            .pool_max_idle_per_host(config.max_connections_per_host)
+            .build(connector);
+        let connections = Admission::new(config.max_connections);
+        Self { http, connections, per_host_max: config.max_connections_per_host, hosts: Mutex::default() }
+    }
+
+    /// Waits for a connection to this host in the turn of the project.
+    pub(super) async fn permit(&self, project: &ProjectId, subscriber: &Subscriber) -> ConnectionPermit {
+        let key = format!("{}:{}", subscriber.url().host_str().unwrap_or_default(), subscriber.port());
+        let host = self.host(key).acquire_owned().await.expect("it is never closed");
+        loop {
+            // A wait that ends without a permit begins again: a delivery has no deadline.
+            if let Ok(connection) = self.connections.acquire(project, Duration::from_secs(3_600)).await {
+                return ConnectionPermit { _host: host, _connection: connection };
+            }
+        }
+    }
+
+    fn host(&self, key: String) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = hosts.get(&key).and_then(Weak::upgrade) {
+            return host;
+        }
+        if hosts.len() >= 2 * hosts.values().filter(|host| host.strong_count() > 0).count() + 64 {
+            hosts.retain(|_, host| host.strong_count() > 0);
+        }
+        let host = Arc::new(Semaphore::new(self.per_host_max));
+        hosts.insert(key, Arc::downgrade(&host));
+        host
+    }
+
+    /// Posts a body, and reads the start of the response. Follows no redirect and uses no proxy.
+    pub(super) async fn post(
+        &self,
+        subscriber: &Subscriber,
+        mut headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Response, Failure> {
+        let uri: Uri = subscriber.url().as_str().parse().map_err(|_| Failure::Uri)?;
+        headers.entry(USER_AGENT).or_insert(OWN_NAME);
+        let mut request = Request::post(uri).body(Full::from(body)).map_err(|_| Failure::Uri)?;
+        request.headers_mut().extend(headers);
+        let exchange = async {
+            let response = self.http.request(request).await.map_err(|error| failure(&error))?;
+            let (head, mut body) = response.into_parts();
+            let (mut start, mut read) = (Vec::new(), 0);
+            while read < RESPONSE_BYTES_MAX {
+                // The status counts, even if the connection breaks before the end of the body.
+                let Some(Ok(frame)) = body.frame().await else { break };
+                let chunk = frame.into_data().unwrap_or_default();
+                let left = RESPONSE_BYTES_KEPT - start.len();
+                start.extend_from_slice(&chunk[..chunk.len().min(left)]);
+                read += chunk.len();
+            }
+            let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
+            Ok(Response { status, retry_after, start: printable(&start) })
+        };
+        timeout(ATTEMPT_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout))
+    }
+}
+
+/// Resolves names, and returns only permitted addresses.
+#[derive(Clone)]
+struct CheckedResolver {
+    rules: Arc<AddressRules>,
+    resolver: Arc<dyn Resolver>,
+    lookups: Arc<Semaphore>,
+}
+
+impl Service<Name> for CheckedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let found = async {
+                let _turn = this.lookups.acquire().await.map_err(io::Error::other)?;
+                this.resolver.resolve(name.as_str().to_owned()).await
+            };
+            let found =
+                timeout(CONNECT_DURATION_MAX, found).await.map_err(|_| "the name was not resolved in time")??;
+            let (mut permitted, mut refusal) = (Vec::new(), None);
+            for address in found {
+                match this.rules.permits(address) {
+                    Ok(()) => permitted.push(SocketAddr::new(address, 0)),
+                    Err(reason) => refusal = Some(reason),
+                }
+            }
+            match refusal {
+                Some(reason) if permitted.is_empty() => Err(reason.into()),
+                _ => Ok(permitted.into_iter()),
+            }
+        })
+    }
+}
+
+/// Trusts the certificates of the operating system.
+fn tls() -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        warn!(%error, "cannot read a certificate of the operating system");
+    }
+    roots.add_parsable_certificates(found.certs);
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports them")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// Returns the innermost reason for a failure, which says most.
+fn failure(error: &dyn Error) -> Failure {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    Failure::Connection(cause.to_string())
+}
+
+/// Returns the time that `Retry-After` asks for. It has seconds or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let format = time::format_description::well_known::Rfc2822;
+        let date = time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &format).ok()?;
+        (date - time::OffsetDateTime::now_utc()).try_into().unwrap_or_default()
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// Returns bytes as text without control characters, which could confuse a terminal.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    fn rules() -> AddressRules {
+        let (networks, ports) = (vec!["127.0.0.1".parse().unwrap()], vec!["1-65535".parse().unwrap()]);
+        AddressRules::new(networks, ports, vec!["http".to_owned()])
+    }
+
+    fn client() -> SubscriberClient {
+        let config = PushConfig {
+            max_subscriptions_per_queue: 1,
+            require_confirmation: false,
+            addresses: rules(),
+            max_connections: 1,
+            max_connections_per_host: 1,
+            disable_after_s: 60,
+        };
+        SubscriberClient::new(&config, Arc::new(SystemResolver))
+    }
+
+    /// Posts to a server that sends the start of an answer at once, and then a byte per second.
+    /// Returns the answer, and the time until it came.
+    async fn post_to_slow_server(start: &'static str) -> (Result<Response, Failure>, Duration) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+            stream.write_all(start.as_bytes()).await.unwrap();
+            while stream.write_all(b"x").await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let client = client();
+        let subscriber = Subscriber::parse(&url, &rules()).unwrap();
+        let began = Instant::now();
+        let answer = client.post(&subscriber, HeaderMap::new(), b"{}".to_vec()).await;
+        let duration = began.elapsed();
+        timeout(Duration::from_secs(60), server).await.expect("the connection is closed").unwrap();
+        (answer, duration)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_comes_byte_by_byte_ends_at_the_limit() {
+        for start in ["HTTP/1.1 200 OK\r\nslow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"] {
+            let (answer, duration) = post_to_slow_server(start).await;
+
+            assert!(matches!(answer, Err(Failure::Timeout)), "{start:?}: {answer:?}");
+            assert_eq!(duration.as_secs(), ATTEMPT_DURATION_MAX.as_secs());
+        }
+    }
+}

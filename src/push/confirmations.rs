@@ -1,0 +1,76 @@
+//! Confirmations: documents that ask subscribers whether they want to be notified. A confirmation
+//! that cannot be sent is repeated a few times. After that, the owner can ask for another one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+use uuid::Uuid;
+
+use super::attempt::unix_seconds;
+use super::context::Context;
+use super::notification;
+use crate::api::wire::confirmation::confirmation_document;
+use crate::auth::signed_url::Signer;
+use crate::domain::{ConfirmationRequest, DeliveryOptions, Subscriber};
+
+/// Pauses before the attempts to send a confirmation.
+const PAUSES: [Duration; 4] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30)];
+/// Maximum number of confirmations that are sent at the same time.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// Sends the confirmations that the broker asks for until the process stops.
+pub(super) async fn send_all(
+    context: Arc<Context>,
+    tasks: TaskTracker,
+    signer: Signer,
+    mut requests: Receiver<ConfirmationRequest>,
+) {
+    let turns = Arc::new(tokio::sync::Semaphore::new(IN_FLIGHT_MAX));
+    loop {
+        let turn = turns.clone().acquire_owned().await.expect("it is never closed");
+        let request = tokio::select! {
+            () = context.stopping.cancelled() => return,
+            request = requests.recv() => request,
+        };
+        let Some(request) = request else { return };
+        let (this, signer) = (context.clone(), signer.clone());
+        tasks.spawn(async move {
+            let _turn = turn;
+            tokio::select! {
+                () = this.stopping.cancelled() => {}
+                () = send(&this, &signer, &request) => {}
+            }
+        });
+    }
+}
+
+async fn send(context: &Context, signer: &Signer, request: &ConfirmationRequest) {
+    let (queue, subscription) = (&request.queue, request.subscription);
+    let subscriber = match Subscriber::parse(&request.subscriber, &context.rules) {
+        Ok(subscriber) => subscriber,
+        Err(reason) => return warn!(%queue, %subscription, %reason, "a confirmation cannot be sent"),
+    };
+    let document = match confirmation_document(request, signer, OffsetDateTime::now_utc()) {
+        Ok(document) => document,
+        Err(reason) => return warn!(%queue, %subscription, %reason, "a confirmation cannot be signed"),
+    };
+    let Ok(options) = DeliveryOptions::parse(&request.options) else { return };
+    let body = notification::fill_in(&options, document.to_string());
+    let id = Uuid::new_v4().to_string();
+    for pause in PAUSES {
+        sleep(pause).await;
+        let _permit = context.client.permit(queue.project(), &subscriber).await;
+        let headers = notification::headers(&options, &request.keys, &id, unix_seconds(), &body);
+        match context.client.post(&subscriber, headers, body.clone()).await {
+            Ok(response) if (200..300).contains(&response.status) => return,
+            Ok(response) => debug!(%queue, %subscription, response.status, "a confirmation was refused"),
+            Err(reason) => debug!(%queue, %subscription, %reason, "a confirmation did not arrive"),
+        }
+    }
+    warn!(%queue, %subscription, "a confirmation was not sent; the subscription can be posted again");
+}

@@ -1,0 +1,30 @@
+//! What all deliveries of a process use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::client::SubscriberClient;
+use crate::domain::AddressRules;
+use crate::metrics::Metrics;
+
+/// The client, the options and the metrics of all deliveries.
+pub(super) struct Context {
+    pub(super) client: SubscriberClient,
+    pub(super) rules: AddressRules,
+    /// Time after which a subscription is disabled if every attempt has failed.
+    pub(super) disable_after: Duration,
+    /// Whether subscribers must confirm before they are notified.
+    pub(super) requires_confirmation: bool,
+    pub(super) metrics: Arc<Metrics>,
+    /// Canceled when the process stops.
+    pub(super) stopping: CancellationToken,
+}
+
+impl Context {
+    /// Returns whether the process stops, so that no attempt begins any more.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+}

@@ -1,0 +1,67 @@
+//! The request that notifies a subscriber of a message.
+
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
+
+use super::signature;
+use crate::api::wire::json::JsonBody;
+use crate::domain::{DeliveryOptions, Message, QueueName, SigningKey};
+
+/// The text in `post_data` that is replaced by the document, with its quotes.
+const PLACEHOLDER: &str = "\"$zaqar_message$\"";
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The document of a message for its subscribers.
+#[derive(Serialize)]
+struct NotificationDocument<'a> {
+    ttl: u32,
+    body: JsonBody<'a>,
+    #[serde(rename = "Message_Type")]
+    message_type: &'static str,
+    queue_name: &'a str,
+}
+
+/// Returns the body of the request for a message whose body is open.
+pub(super) fn body(queue: &QueueName, message: &Message, options: &DeliveryOptions) -> Vec<u8> {
+    let document = NotificationDocument {
+        ttl: message.ttl_s,
+        body: JsonBody(&message.body),
+        message_type: "Notification",
+        queue_name: queue.as_str(),
+    };
+    fill_in(options, serde_json::to_string(&document).expect("a message has a JSON form"))
+}
+
+/// Returns the body of a request for this document, as the options say.
+pub(super) fn fill_in(options: &DeliveryOptions, document: String) -> Vec<u8> {
+    match &options.post_data {
+        Some(template) => template.replace(PLACEHOLDER, &document).into_bytes(),
+        None => document.into_bytes(),
+    }
+}
+
+/// Returns the headers of a request that is sent at this time, in seconds since 1970.
+pub(super) fn headers(options: &DeliveryOptions, keys: &[SigningKey], id: &str, time_s: u64, body: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &options.post_headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+            headers.insert(name, value);
+        }
+    }
+    let text = |text: &str| HeaderValue::from_str(text).expect("ids, numbers and signatures are ASCII");
+    headers.insert(ID, text(id));
+    headers.insert(TIMESTAMP, text(&time_s.to_string()));
+    headers.insert(SIGNATURE, text(&signature::sign(keys, id, time_s, body)));
+    headers
+}
+
+/// Adds the trace context of a message.
+pub(super) fn add_trace(headers: &mut HeaderMap, message: &Message) {
+    if let Some(value) = message.trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
+        headers.entry(TRACEPARENT).or_insert(value);
+    }
+}

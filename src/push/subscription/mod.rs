@@ -1,0 +1,495 @@
+//! The deliveries of one subscription, as a state machine without I/O: what is sent next, and what
+//! an outcome changes.
+//!
+//! Messages come from the feed (`waiting`) and from the retries in the store. A message whose first
+//! attempt begins moves from `waiting` to `progress.in_flight`, and the position moves past it. Its
+//! outcome removes it from there, and a failure adds a retry in the same change. So at any time, a
+//! message is after the position, in flight, a retry, or done.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::{
+    Attempt, DeliveryOptions, Message, MessageId, Progress, Rank, Retry, RetryPolicy, Subscription, SubscriptionState,
+};
+use crate::storage::{DeliveryChange, FeedState};
+
+/// Time after which messages that were read but not sent are read again, because they may have been
+/// deleted.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of messages with a retry, and maximum size of their bodies in bytes. From then on
+/// the subscription reads no further messages.
+const RETRIES_MAX: u32 = 1_000;
+const RETRY_BYTES_MAX: u64 = 16 << 20;
+
+/// The deliveries of one subscription.
+pub(super) struct SubscriptionDeliveries {
+    pub(super) subscription: Subscription,
+    pub(super) options: Arc<DeliveryOptions>,
+    policy: RetryPolicy,
+    pub(super) progress: Progress,
+    /// Messages after the position, in order.
+    waiting: VecDeque<Arc<Message>>,
+    /// The position up to which `waiting` has the messages, and when they were read.
+    read_to: Rank,
+    read_at: Instant,
+    /// The attempts that are running: of each message the retry, or `None` for its first attempt.
+    running: HashMap<MessageId, Option<Retry>>,
+    /// Due retries that are not running.
+    due: VecDeque<Retry>,
+    /// Messages that have a retry although they are after the position: see [`Self::skip`].
+    skipped: HashSet<MessageId>,
+    /// Whether subscribers must confirm before they are notified.
+    requires_confirmation: bool,
+    /// Whether the store has to be asked for the due retries.
+    retries_changed: bool,
+    /// Number of attempts that have failed since the last success.
+    failures_in_a_row: u32,
+    /// The time until which the subscriber has asked to send nothing.
+    hold_until_us: u64,
+    is_changed: bool,
+    attempts: Vec<(u64, Attempt)>,
+    new_retries: Vec<Retry>,
+    ended_retries: Vec<(MessageId, u64)>,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) message: Arc<Message>,
+    /// 1 for the first attempt.
+    pub(super) attempt: u32,
+}
+
+/// The outcome of an attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) message: MessageId,
+    pub(super) attempt: Attempt,
+    pub(super) result: AttemptResult,
+}
+
+/// Whether an attempt was successful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AttemptResult {
+    Delivered,
+    /// It may be repeated, at the earliest after the time that the subscriber has asked for.
+    Failed {
+        retry_after: Option<Duration>,
+    },
+    /// The subscriber wants no more notifications.
+    Gone,
+}
+
+/// What the owner of the queue's deliveries has to do after an outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FollowUp {
+    /// The retries of this message are used up.
+    GivenUp(Arc<Message>),
+    /// The subscription is to be disabled for this reason.
+    Disable(String),
+    /// The subscription is to be paused for this reason.
+    Pause(String),
+}
+
+impl SubscriptionDeliveries {
+    pub(super) fn new(
+        subscription: Subscription,
+        options: Arc<DeliveryOptions>,
+        policy: RetryPolicy,
+        progress: Progress,
+        requires_confirmation: bool,
+        now: Instant,
+    ) -> Self {
+        let (read_to, retries_changed) = (progress.position, progress.retries > 0);
+        Self {
+            subscription,
+            options,
+            policy,
+            progress,
+            waiting: VecDeque::new(),
+            read_to,
+            read_at: now,
+            running: HashMap::new(),
+            due: VecDeque::new(),
+            skipped: HashSet::new(),
+            requires_confirmation,
+            retries_changed,
+            failures_in_a_row: 0,
+            hold_until_us: 0,
+            is_changed: false,
+            attempts: Vec::new(),
+            new_retries: Vec::new(),
+            ended_retries: Vec::new(),
+        }
+    }
+
+    /// Returns whether anything may be sent.
+    fn is_active(&self) -> bool {
+        let settings = &self.subscription.settings;
+        settings.state == SubscriptionState::Active && (settings.confirmed || !self.requires_confirmation)
+    }
+
+    /// Returns how many more attempts may begin now. A subscriber that has failed repeatedly gets
+    /// one at a time, so that it occupies few connections.
+    fn free(&self) -> usize {
+        let is_failing = self.failures_in_a_row >= self.options.concurrency.max(2);
+        let allowed = if self.options.ordered || is_failing { 1 } else { self.options.concurrency as usize };
+        allowed.saturating_sub(self.running.len())
+    }
+
+    /// Returns whether messages of the feed may be sent, apart from the number of running attempts.
+    fn may_read(&self) -> bool {
+        let has_room = self.progress.retries < RETRIES_MAX && self.progress.retry_bytes < RETRY_BYTES_MAX;
+        let is_held_back = self.options.ordered && self.progress.retries > 0;
+        self.is_active() && has_room && !is_held_back
+    }
+
+    /// Returns the position after which the subscription needs messages; `None` if it needs none
+    /// now.
+    pub(super) fn wants_messages(&mut self, feed: &FeedState, now: Instant, now_us: u64) -> Option<Rank> {
+        if !self.waiting.is_empty() && now.duration_since(self.read_at) >= READ_AGAIN_AFTER {
+            self.waiting.clear();
+            self.read_to = self.progress.position;
+        }
+        let is_wanted = self.may_read() && self.waiting.is_empty() && self.free() > 0 && now_us >= self.hold_until_us;
+        (is_wanted && self.read_to < feed.last).then_some(self.read_to)
+    }
+
+    /// Adds messages that were read after `after`, up to the position `to`.
+    pub(super) fn add_messages(&mut self, after: Rank, to: Rank, messages: &[Arc<Message>], now: Instant) {
+        if self.read_to < after || self.read_to >= to {
+            return;
+        }
+        let from = messages.partition_point(|message| message.id.rank() <= self.read_to);
+        self.waiting.extend(messages[from..].iter().cloned());
+        (self.read_to, self.read_at) = (to, now);
+        self.pass_empty_stretch();
+    }
+
+    /// Moves the position to the end of what was read, if no message of it is left.
+    fn pass_empty_stretch(&mut self) {
+        if self.waiting.is_empty() && self.progress.position < self.read_to {
+            self.progress.position = self.read_to;
+            self.progress.counted_to = self.progress.counted_to.max(self.read_to);
+            self.is_changed = true;
+        }
+    }
+
+    /// Returns how many due retries the store is to be asked for; `None` if it need not be asked.
+    /// What was changed before must be saved first.
+    pub(super) fn wants_retries(&self, now_us: u64) -> Option<usize> {
+        let is_due = self.retries_changed || self.due.is_empty() && self.progress.next_retry_us <= now_us;
+        let is_wanted = self.progress.retries > 0 && is_due && self.is_active() && self.free() > 0;
+        let is_wanted = is_wanted && now_us >= self.hold_until_us;
+        let running = self.running.values().flatten().count();
+        is_wanted.then(|| running + self.free() + 1)
+    }
+
+    /// Adds the first retries of the subscription, in the order in which they are due.
+    pub(super) fn add_retries(&mut self, retries: Vec<Retry>, now_us: u64) {
+        self.retries_changed = false;
+        self.due.clear();
+        let mut next_us = 0;
+        for retry in retries.into_iter().filter(|retry| !self.running.contains_key(&retry.message.id)) {
+            if next_us == 0 {
+                next_us = retry.due_us;
+            }
+            if retry.due_us <= now_us {
+                self.due.push_back(retry);
+            }
+        }
+        if next_us != self.progress.next_retry_us && next_us > 0 {
+            self.progress.next_retry_us = next_us;
+            self.is_changed = true;
+        }
+    }
+
+    /// Returns the next message to send, and counts it as running. `matches` decides whether the
+    /// subscription wants a message. If it fails, the message stays where it is.
+    pub(super) fn next<E>(
+        &mut self,
+        now_us: u64,
+        mut matches: impl FnMut(&DeliveryOptions, &Message) -> Result<bool, E>,
+    ) -> Result<Option<Delivery>, E> {
+        if !self.is_active() || self.free() == 0 || now_us < self.hold_until_us {
+            return Ok(None);
+        }
+        if let Some(retry) = self.due.front() {
+            matches(&self.options, &retry.message)?;
+            let retry = self.due.pop_front().expect("it has a first one");
+            let delivery = Delivery { message: Arc::new(retry.message.clone()), attempt: retry.attempts + 1 };
+            self.running.insert(retry.message.id, Some(retry));
+            return Ok(Some(delivery));
+        }
+        if !self.may_read() {
+            return Ok(None);
+        }
+        while let Some(message) = self.waiting.front() {
+            let is_wanted = matches(&self.options, message)?;
+            let message = self.waiting.pop_front().expect("it has a first one");
+            let rank = message.id.rank();
+            self.progress.position = rank;
+            if rank > self.progress.counted_to {
+                self.progress.counted_to = rank;
+                self.progress.read += 1;
+            }
+            self.is_changed = true;
+            self.pass_empty_stretch();
+            if is_wanted && !self.running.contains_key(&message.id) && !self.skipped.contains(&message.id) {
+                self.progress.in_flight.push(message.id);
+                self.running.insert(message.id, None);
+                return Ok(Some(Delivery { message, attempt: 1 }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records the outcome of an attempt at a time of the store's clock.
+    pub(super) fn record(
+        &mut self,
+        delivery: &Delivery,
+        outcome: Outcome,
+        now_us: u64,
+        disable_after: Duration,
+    ) -> Vec<FollowUp> {
+        let Some(retry) = self.running.remove(&outcome.message) else {
+            return Vec::new();
+        };
+        self.is_changed = true;
+        self.attempts.push((self.progress.attempts, outcome.attempt));
+        self.progress.attempts += 1;
+        match &retry {
+            None => self.progress.in_flight.retain(|id| *id != outcome.message),
+            Some(retry) => self.end_retry(retry),
+        }
+        if outcome.result != AttemptResult::Delivered {
+            return self.record_failure(delivery, outcome.result, now_us, disable_after);
+        }
+        self.progress.delivered += 1;
+        (self.progress.failing_since_us, self.failures_in_a_row) = (0, 0);
+        Vec::new()
+    }
+
+    /// Ends an attempt that has not begun.
+    pub(super) fn cancel(&mut self, delivery: &Delivery, now_us: u64) {
+        if let Some(retry) = self.running.remove(&delivery.message.id) {
+            if retry.is_some() {
+                self.retries_changed = true;
+            } else {
+                self.progress.in_flight.retain(|id| *id != delivery.message.id);
+                self.redeliver(&delivery.message, now_us);
+            }
+        }
+    }
+
+    fn record_failure(
+        &mut self,
+        delivery: &Delivery,
+        result: AttemptResult,
+        now_us: u64,
+        disable_after: Duration,
+    ) -> Vec<FollowUp> {
+        let mut follow_ups = Vec::new();
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        if self.progress.failing_since_us == 0 {
+            self.progress.failing_since_us = now_us;
+        }
+        let mut delay = self.policy.delay(delivery.attempt).map(with_jitter);
+        match result {
+            AttemptResult::Gone => {
+                follow_ups.push(FollowUp::Disable("The subscriber has answered 410 Gone.".to_owned()));
+                // A message is not lost by that: it is sent when the owner resumes the subscription.
+                delay = delay.or(Some(Duration::ZERO));
+            }
+            AttemptResult::Failed { retry_after } => {
+                if let Some(wait) = retry_after {
+                    self.hold_until_us = now_us.saturating_add(micros(wait));
+                    delay = delay.map(|delay| delay.max(wait));
+                }
+                let failing_for = Duration::from_micros(now_us.saturating_sub(self.progress.failing_since_us));
+                if failing_for >= disable_after {
+                    let hours = failing_for.as_secs() / 3_600;
+                    follow_ups.push(FollowUp::Disable(format!("Every attempt has failed for {hours} hours.")));
+                }
+            }
+            AttemptResult::Delivered => {}
+        }
+        if let Some(delay) = delay {
+            self.add_retry(delivery, now_us.saturating_add(micros(delay)));
+        } else {
+            self.progress.given_up += 1;
+            follow_ups.push(FollowUp::GivenUp(delivery.message.clone()));
+        }
+        follow_ups
+    }
+
+    /// Delivers this message again, for the first time if it was never attempted.
+    pub(super) fn redeliver(&mut self, message: &Arc<Message>, now_us: u64) {
+        self.add_retry(&Delivery { message: message.clone(), attempt: 0 }, now_us);
+        self.is_changed = true;
+    }
+
+    fn add_retry(&mut self, delivery: &Delivery, due_us: u64) {
+        let retry = Retry { attempts: delivery.attempt, due_us, message: (*delivery.message).clone() };
+        self.progress.retries += 1;
+        self.progress.retry_bytes += size(&retry);
+        let next_us = self.progress.next_retry_us;
+        self.progress.next_retry_us = if next_us == 0 { due_us } else { next_us.min(due_us) };
+        self.retries_changed = true;
+        self.new_retries.push(retry);
+    }
+
+    fn end_retry(&mut self, retry: &Retry) {
+        self.ended_retries.push((retry.message.id, retry.due_us));
+        self.progress.retries = self.progress.retries.saturating_sub(1);
+        self.progress.retry_bytes = self.progress.retry_bytes.saturating_sub(size(retry));
+        self.retries_changed = true;
+        if self.progress.retries == 0 {
+            (self.progress.next_retry_us, self.retries_changed) = (0, false);
+        }
+    }
+
+    /// Returns the messages that another process had in flight when it lost the lease.
+    pub(super) fn abandoned(&self) -> Vec<MessageId> {
+        self.progress.in_flight.iter().copied().filter(|id| !self.running.contains_key(id)).collect()
+    }
+
+    /// Delivers the abandoned messages again. Those that were not found are gone from the queue.
+    pub(super) fn redeliver_abandoned(&mut self, found: &[Arc<Message>], now_us: u64) {
+        let gone = self.abandoned().len().saturating_sub(found.len());
+        self.progress.missed += gone as u64;
+        self.progress.in_flight.retain(|id| self.running.contains_key(id));
+        for message in found {
+            self.redeliver(message, now_us);
+        }
+        self.is_changed = true;
+    }
+
+    /// Continues after this position.
+    pub(super) fn seek(&mut self, to: Rank, feed: &FeedState) {
+        self.progress.position = to.min(feed.last);
+        self.read_to = self.progress.position;
+        self.progress.counted_to = self.progress.counted_to.max(self.progress.position);
+        self.waiting.clear();
+        self.is_changed = true;
+    }
+
+    /// Returns whether messages are read again that may have a retry.
+    pub(super) fn is_behind_retries(&self) -> bool {
+        self.progress.position < self.progress.counted_to && self.progress.retries > 0
+    }
+
+    /// Does not begin these messages when they are read, because they have a retry.
+    pub(super) fn skip(&mut self, with_retry: HashSet<MessageId>) {
+        self.skipped = with_retry;
+    }
+
+    /// Notes that a request of the owner was carried out.
+    pub(super) fn finish_request(&mut self, number: u64) {
+        self.progress.last_request = number;
+        self.is_changed = true;
+    }
+
+    /// Counts the messages that were gone before they were read, once all others were read. `feed`
+    /// is what the store has returned last.
+    pub(super) fn note_feed(&mut self, feed: &FeedState) {
+        if self.progress.position < feed.last || !self.waiting.is_empty() || self.progress.feed_total == feed.total {
+            return;
+        }
+        let visible = feed.total.saturating_sub(self.progress.feed_total);
+        let missed = visible.saturating_sub(self.progress.read);
+        self.progress.missed += missed;
+        (self.progress.feed_total, self.progress.read) = (feed.total, 0);
+        self.is_changed |= missed > 0;
+    }
+
+    /// Returns what is to be saved, if anything is. It counts as saved from now on; if it could not
+    /// be saved, give it back with [`Self::restore_change`].
+    pub(super) fn take_change(&mut self) -> Option<DeliveryChange> {
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        Some(DeliveryChange {
+            subscription: self.subscription.id,
+            progress: self.progress.clone(),
+            attempts: std::mem::take(&mut self.attempts),
+            ended_retries: std::mem::take(&mut self.ended_retries),
+            new_retries: std::mem::take(&mut self.new_retries),
+        })
+    }
+
+    /// Takes back a change that could not be saved.
+    pub(super) fn restore_change(&mut self, mut change: DeliveryChange) {
+        change.attempts.append(&mut self.attempts);
+        change.ended_retries.append(&mut self.ended_retries);
+        change.new_retries.append(&mut self.new_retries);
+        (self.attempts, self.ended_retries, self.new_retries) =
+            (change.attempts, change.ended_retries, change.new_retries);
+        self.is_changed = true;
+    }
+
+    /// Returns whether something is to be saved.
+    pub(super) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Returns when the subscription has something to do again, in microseconds since 1970, apart
+    /// from new messages and outcomes; `None` if it waits for nothing else.
+    pub(super) fn next_due_us(&self, now_us: u64) -> Option<u64> {
+        if !self.is_active() || self.free() == 0 {
+            return None;
+        }
+        let running = self.running.values().flatten().count();
+        let has_retry = self.progress.retries as usize > running;
+        let hold_ends = (self.hold_until_us > now_us).then_some(self.hold_until_us);
+        if has_retry { Some(self.progress.next_retry_us.max(self.hold_until_us)) } else { hold_ends }
+    }
+
+    /// Returns whether messages up to the end of the feed were sent or wait for a retry.
+    pub(super) fn is_idle(&mut self, feed: &FeedState, now: Instant, now_us: u64) -> bool {
+        self.running.is_empty()
+            && !self.is_changed
+            && self.due.is_empty()
+            && self.wants_messages(feed, now, now_us).is_none()
+            && (self.waiting.is_empty() || !self.may_read() || now_us < self.hold_until_us)
+            && self.wants_retries(now_us).is_none()
+    }
+
+    /// Takes over changed settings.
+    pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>, policy: RetryPolicy) {
+        if !self.is_active() && subscription.settings.state == SubscriptionState::Active {
+            (self.failures_in_a_row, self.hold_until_us) = (0, 0);
+            if self.progress.failing_since_us > 0 {
+                self.progress.failing_since_us = 0;
+                self.is_changed = true;
+            }
+        }
+        (self.subscription, self.options, self.policy) = (subscription, options, policy);
+    }
+
+    /// Pauses or disables the subscription in this process at once. The store follows.
+    pub(super) fn stop(&mut self, state: SubscriptionState) {
+        self.subscription.settings.state = state;
+    }
+}
+
+/// Returns the size of a retry's body in bytes.
+fn size(retry: &Retry) -> u64 {
+    retry.message.body.as_msgpack().len() as u64
+}
+
+/// Returns a delay that is up to a tenth longer, so that many retries do not come at once.
+fn with_jitter(delay: Duration) -> Duration {
+    delay.mul_f64(1.0 + fastrand::f64() / 10.0)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Tests of the state machine.
+
+use super::*;
+use crate::domain::client::Poster;
+use crate::domain::message::Nonce;
+use crate::domain::{Body, ProjectId, QueueId, Revision, SubscriptionId, SubscriptionSettings};
+
+const DISABLE_AFTER: Duration = Duration::from_secs(3_600);
+
+fn message(rank: u64) -> Arc<Message> {
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+    Arc::new(Message {
+        id: MessageId::new(&queue, Rank::new(rank).unwrap(), Nonce::from_bits(1)),
+        ttl_s: 60,
+        created_s: 0,
+        age_s: 0,
+        claim: None,
+        claim_count: 0,
+        state: None,
+        origin: None,
+        trace: None,
+        poster: Poster::from_bytes([0; 8]),
+        body: Body::from_msgpack(vec![0xc0].into()),
+    })
+}
+
+fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
+    let settings = SubscriptionSettings {
+        subscriber: "http://a.example/".to_owned(),
+        options: options.as_object().unwrap().clone(),
+        confirmed: false,
+        keys: Vec::new(),
+        state: SubscriptionState::Active,
+        requests: Vec::new(),
+    };
+    let options = Arc::new(DeliveryOptions::parse(&settings.options).unwrap());
+    let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), None);
+    let id = SubscriptionId::random();
+    let subscription = Subscription { id, revision: Revision(1), ttl_s: 60, age_s: 0, settings };
+    SubscriptionDeliveries::new(subscription, options, policy, Progress::default(), false, Instant::now())
+}
+
+fn feed(last: u64, total: u64) -> FeedState {
+    FeedState { last: Rank::new(last).unwrap(), total, ..FeedState::default() }
+}
+
+fn rank(micros: u64) -> Rank {
+    Rank::new(micros).unwrap()
+}
+
+fn next(subscriber: &mut SubscriptionDeliveries, now_us: u64) -> Option<Delivery> {
+    subscriber.next(now_us, |_, _| Ok::<_, ()>(true)).unwrap()
+}
+
+fn end(
+    subscriber: &mut SubscriptionDeliveries,
+    delivery: &Delivery,
+    result: AttemptResult,
+    now_us: u64,
+) -> Vec<FollowUp> {
+    let attempt = Attempt {
+        message: 0,
+        number: delivery.attempt,
+        at_s: 0,
+        status: None,
+        duration_ms: 0,
+        error: None,
+        response: String::new(),
+    };
+    let outcome = Outcome { message: delivery.message.id, attempt, result };
+    subscriber.record(delivery, outcome, now_us, DISABLE_AFTER)
+}
+
+const FAILED: AttemptResult = AttemptResult::Failed { retry_after: None };
+
+#[test]
+fn a_message_that_has_begun_is_in_flight_until_its_outcome() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+
+    let first = next(&mut one, 0).unwrap();
+    let change = one.take_change().unwrap();
+    assert_eq!((change.progress.position, &*change.progress.in_flight), (rank(5), &[first.message.id][..]));
+
+    end(&mut one, &first, AttemptResult::Delivered, 0);
+    let change = one.take_change().unwrap();
+    assert_eq!((change.progress.delivered, change.progress.in_flight.len()), (1, 0));
+}
+
+#[test]
+fn a_failure_adds_a_retry_in_the_same_change() {
+    let mut one = subscriber(&serde_json::json!({"_retry_policy": {"retries_with_no_delay": 0}}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
+    let first = next(&mut one, 0).unwrap();
+
+    end(&mut one, &first, FAILED, 1_000_000);
+
+    let change = one.take_change().unwrap();
+    assert_eq!(change.progress.in_flight, []);
+    assert_eq!(change.new_retries.len(), 1);
+    assert_eq!((change.new_retries[0].attempts, change.progress.retries), (1, 1));
+    assert!(change.progress.next_retry_us >= 6_000_000, "the minimum delay is five seconds");
+}
+
+#[test]
+fn an_ordered_subscription_sends_one_at_a_time_and_a_failure_holds_back_the_rest() {
+    let mut one = subscriber(&serde_json::json!({"ordered": true}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+
+    let first = next(&mut one, 0).unwrap();
+    assert!(next(&mut one, 0).is_none(), "one at a time");
+    end(&mut one, &first, FAILED, 0);
+    assert!(next(&mut one, 0).is_none(), "the retry comes first");
+
+    let retries = one.take_change().unwrap().new_retries;
+    assert!(one.wants_retries(0).is_some());
+    one.add_retries(retries, 0);
+    let again = next(&mut one, 0).unwrap();
+    assert_eq!((again.message.id, again.attempt), (first.message.id, 2));
+    end(&mut one, &again, AttemptResult::Delivered, 0);
+    assert_eq!(next(&mut one, 0).unwrap().message.id, message(7).id);
+}
+
+#[test]
+fn messages_that_were_gone_before_they_were_read_are_missed() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    while next(&mut one, 0).is_some() {}
+    one.note_feed(&feed(9, 5));
+
+    assert_eq!((one.progress.missed, one.progress.position), (3, rank(9)));
+    one.note_feed(&feed(9, 5));
+    assert_eq!(one.progress.missed, 3, "each is counted once");
+}
+
+#[test]
+fn messages_that_are_read_again_after_a_request_to_go_back_are_not_counted_twice() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    while let Some(delivery) = next(&mut one, 0) {
+        end(&mut one, &delivery, AttemptResult::Delivered, 0);
+    }
+
+    one.seek(rank(4), &feed(9, 2));
+    one.add_messages(rank(4), rank(9), &[message(5), message(7)], Instant::now());
+    while let Some(delivery) = next(&mut one, 0) {
+        end(&mut one, &delivery, AttemptResult::Delivered, 0);
+    }
+
+    one.note_feed(&feed(9, 2));
+    assert_eq!((one.progress.delivered, one.progress.missed), (4, 0));
+}
+
+#[test]
+fn a_subscription_without_room_for_retries_reads_no_further() {
+    let mut one = subscriber(&serde_json::json!({}));
+    assert!(one.wants_messages(&feed(9, 1), Instant::now(), 0).is_some());
+
+    one.progress.retries = RETRIES_MAX;
+
+    assert!(one.wants_messages(&feed(9, 1), Instant::now(), 0).is_none());
+}
+
+#[test]
+fn a_subscriber_that_is_gone_or_has_failed_for_too_long_is_disabled() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    let (first, second) = (next(&mut one, 0).unwrap(), next(&mut one, 0).unwrap());
+
+    assert_eq!(end(&mut one, &first, FAILED, 1), []);
+    let later_us = 1 + micros(DISABLE_AFTER);
+    assert!(matches!(&*end(&mut one, &second, FAILED, later_us), [FollowUp::Disable(_)]));
+
+    let mut other = subscriber(&serde_json::json!({}));
+    other.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
+    let delivery = next(&mut other, 0).unwrap();
+    assert!(matches!(&*end(&mut other, &delivery, AttemptResult::Gone, 0), [FollowUp::Disable(_)]));
+    assert_eq!(other.progress.retries, 1, "the message is kept");
+}
+
+#[test]
+fn nothing_is_sent_while_the_subscriber_has_asked_to_wait() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    let first = next(&mut one, 0).unwrap();
+    end(&mut one, &first, AttemptResult::Failed { retry_after: Some(Duration::from_secs(7)) }, 0);
+
+    assert!(next(&mut one, 6_999_999).is_none());
+    assert!(next(&mut one, 7_000_000).is_some());
+}
+
+#[test]
+fn messages_that_an_earlier_holder_had_in_flight_are_sent_again() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.progress.in_flight = vec![message(5).id, message(7).id];
+
+    assert_eq!(one.abandoned().len(), 2);
+    one.redeliver_abandoned(&[message(5)], 0);
+
+    let change = one.take_change().unwrap();
+    assert_eq!((change.progress.in_flight.len(), change.progress.missed), (0, 1));
+    assert_eq!((change.new_retries.len(), change.new_retries[0].attempts), (1, 0));
+}
+
+#[test]
+fn a_subscription_whose_only_retry_is_running_waits_for_nothing_but_its_outcome() {
+    let mut one = subscriber(&serde_json::json!({"ordered": true}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
+    let first = next(&mut one, 0).unwrap();
+    end(&mut one, &first, FAILED, 1);
+    let retries = one.take_change().unwrap().new_retries;
+    assert_eq!(one.next_due_us(1), Some(retries[0].due_us));
+
+    one.add_retries(retries, 1);
+    next(&mut one, 1).unwrap();
+
+    assert_eq!(one.next_due_us(1), None);
+}

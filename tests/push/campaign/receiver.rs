@@ -1,0 +1,189 @@
+//! The endpoint of all subscriptions of a campaign. What it does with a request depends only on
+//! the seed, the subscription, the message and the number of the attempt.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{Request as HttpRequest, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use socket2::SockRef;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+
+use super::history::Request;
+use crate::support::ports;
+use crate::support::random::Random;
+
+/// Longest wait before an answer.
+const WAIT_MS_MAX: u64 = 100;
+/// How long most requests hang before their connection is closed.
+const HANG: Duration = Duration::from_secs(1);
+/// How long a few requests hang in the long form, which is shorter than an attempt may take.
+const LONG_HANG: Duration = Duration::from_secs(20);
+
+/// What the endpoint does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// Answers after this time. The answer may be 500 although the message was recorded.
+    Answer(Duration, u16),
+    /// Closes the connection after this time.
+    Close(Duration),
+}
+
+/// A running endpoint. It stops when this is dropped.
+pub(super) struct Receiver {
+    url: String,
+    state: Arc<State>,
+    server: JoinHandle<()>,
+}
+
+struct State {
+    seed: u64,
+    is_long: bool,
+    started: Instant,
+    log: Mutex<Log>,
+    /// Number of different messages that were acknowledged, added up over all subscriptions.
+    delivered: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Log {
+    requests: Vec<Request>,
+    attempts: HashMap<(usize, usize), u64>,
+    delivered: HashSet<(usize, usize)>,
+}
+
+impl Receiver {
+    pub(super) fn start(seed: u64, is_long: bool, started: Instant) -> Self {
+        let listener = ports::listen();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let (log, delivered) = (Mutex::default(), watch::Sender::new(0));
+        let state = Arc::new(State { seed, is_long, started, log, delivered });
+        let of_server = state.clone();
+        let server = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                while connections.try_join_next().is_some() {}
+                // Closing a connection resets it.
+                SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+                let state = of_server.clone();
+                let service = service_fn(move |request| state.clone().receive(request));
+                connections.spawn(async move {
+                    let _reset = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Self { url, state, server }
+    }
+
+    /// Returns the URL of a subscription.
+    pub(super) fn url(&self, subscription: usize) -> String {
+        format!("{}/{subscription}", self.url)
+    }
+
+    /// Returns the number of different messages that were acknowledged, added up over all
+    /// subscriptions.
+    pub(super) fn delivered(&self) -> watch::Receiver<usize> {
+        self.state.delivered.subscribe()
+    }
+
+    /// Returns the requests so far, in the order in which they were received.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.state.log().requests.clone()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl State {
+    async fn receive(self: Arc<Self>, request: HttpRequest<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let subscription: usize = head.uri.path()[1..].parse().unwrap();
+        let notification: Value = serde_json::from_slice(&body).unwrap();
+        let message = usize::try_from(notification["body"].as_u64().unwrap()).unwrap();
+        let message_id = head.headers["webhook-id"].to_str().unwrap().to_owned();
+        let (number, attempt) = {
+            let mut log = self.log();
+            let attempt = log.attempts.entry((subscription, message)).or_default();
+            *attempt += 1;
+            let attempt = *attempt;
+            let received = self.now();
+            log.requests.push(Request { subscription, message, message_id, received, ended: None, status: None });
+            (log.requests.len() - 1, attempt)
+        };
+        match decide(self.seed, subscription, message, attempt, self.is_long) {
+            Decision::Answer(wait, status) => {
+                sleep(wait).await;
+                self.end(number, Some(status));
+                let mut response = Response::new(Full::default());
+                *response.status_mut() = StatusCode::from_u16(status).unwrap();
+                Ok(response)
+            }
+            Decision::Close(wait) => {
+                sleep(wait).await;
+                self.end(number, None);
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+        }
+    }
+
+    fn end(&self, number: usize, status: Option<u16>) {
+        let mut log = self.log();
+        let now = self.now();
+        let request = &mut log.requests[number];
+        (request.ended, request.status) = (Some(now), status);
+        if request.acknowledged().is_some() {
+            let delivery = (request.subscription, request.message);
+            log.delivered.insert(delivery);
+            self.delivered.send_replace(log.delivered.len());
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap()
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn decide(seed: u64, subscription: usize, message: usize, attempt: u64, is_long: bool) -> Decision {
+    let mut random = Random::new(seed, (subscription as u64) << 20 | attempt, message);
+    let wait = Duration::from_millis(random.within(0..=WAIT_MS_MAX));
+    match random.below(1_000) {
+        0..600 => Decision::Answer(Duration::ZERO, 204),
+        600..700 => Decision::Answer(wait, 200),
+        700..790 => Decision::Answer(Duration::ZERO, 500),
+        790..840 => Decision::Answer(Duration::ZERO, 404),
+        840..920 => Decision::Close(Duration::ZERO),
+        920..980 => Decision::Answer(wait, 500),
+        980 if is_long && random.one_in(4) => Decision::Close(LONG_HANG),
+        _ => Decision::Close(HANG),
+    }
+}
+
+#[test]
+fn the_seed_repeats_the_decisions() {
+    let decisions = |seed| (0..100).map(|message| decide(seed, 1, message, 1, false)).collect::<Vec<_>>();
+
+    assert_eq!(decisions(7), decisions(7));
+    assert_ne!(decisions(7), decisions(8));
+}

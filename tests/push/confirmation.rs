@@ -1,0 +1,165 @@
+//! Fact sheet 8.5: subscribers that must confirm their subscriptions.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::endpoint::{Endpoint, Received};
+use super::{Bench, id, numbers};
+
+const REQUIRED: &[(&str, &str)] =
+    &[("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
+/// The headers of a confirmation, which have the same names in its document.
+const HEADERS: [&str; 5] = ["URL-Signature", "URL-Methods", "URL-Paths", "URL-Expires", "X-Project-ID"];
+
+/// Sends the answer of a subscriber to a confirmation document.
+async fn answer(bench: &Bench, document: &Value, body: &Value) -> StatusCode {
+    answer_at(bench, document, document["URL-Paths"].as_str().unwrap(), body).await
+}
+
+/// Sends the answer to another path than that of the document.
+async fn answer_at(bench: &Bench, document: &Value, path: &str, body: &Value) -> StatusCode {
+    let request = reqwest::Client::new().request(Method::PUT, bench.server.url(path));
+    let request =
+        HEADERS.iter().fold(request, |request, name| request.header(*name, document[*name].as_str().unwrap()));
+    request.header("Client-ID", Uuid::new_v4().to_string()).json(body).send().await.unwrap().status()
+}
+
+async fn confirm(bench: &Bench, document: &Value) {
+    assert_eq!(answer(bench, document, &document["SubscribeBody"]).await, 204);
+}
+
+async fn is_confirmed(bench: &Bench, created: &Value) -> bool {
+    let path = format!("/v2/queues/q/subscriptions/{}", id(created));
+    let document: Value = bench.api.get(&path).send().await.unwrap().json().await.unwrap();
+    document["confirmed"].as_bool().unwrap()
+}
+
+/// Returns the bodies of the messages among what an endpoint has received.
+fn messages(received: &[Received]) -> Vec<Value> {
+    let is_message = |one: &&Received| one.json()["Message_Type"] == "Notification";
+    received.iter().filter(is_message).map(Received::body).collect()
+}
+
+async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
+    let endpoint = Endpoint::start();
+    let options = json!({"ordered": true, "post_headers": {"X-Api-Key": "k"}});
+    let created = bench.subscribe(&endpoint.url("/hook"), options).await;
+
+    let received = endpoint.wait_for(1).await;
+    let document = received[0].json();
+    let path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&created));
+    for (name, value) in [
+        ("Message_Type", json!("SubscriptionConfirmation")),
+        ("Message", json!("You have chosen to subscribe to the queue: q")),
+        ("URL-Methods", json!("PUT")),
+        ("URL-Paths", json!(path)),
+        ("X-Project-ID", json!("p")),
+        ("SubscribeBody", json!({"confirmed": true})),
+        ("UnsubscribeBody", json!({"confirmed": false})),
+        ("queue_name", json!("q")),
+    ] {
+        assert_eq!(document[name], value, "{name}");
+    }
+    assert_eq!((received[0].path.as_str(), received[0].header("x-api-key")), ("/hook", "k"));
+    assert!(received[0].header("webhook-signature").starts_with("v1,"));
+    bench.post(&numbers(0, 3)).await;
+    confirm(&bench, &document).await;
+    bench.post(&numbers(3, 3)).await;
+
+    assert_eq!(messages(&endpoint.wait_for(4).await), numbers(3, 3));
+    assert!(is_confirmed(&bench, &created).await);
+    let again = json!({"subscriber": endpoint.url("/hook")});
+    let again = bench.api.post("/v2/queues/q/subscriptions", &again).send().await.unwrap();
+    assert_eq!(again.status(), 409);
+    assert_eq!(endpoint.received().len(), 4);
+}
+
+async fn a_repeated_request_sends_the_confirmation_again(bench: Bench) {
+    let endpoint = Endpoint::start();
+    let url = endpoint.url("/");
+    let created = bench.subscribe(&url, json!({})).await;
+    endpoint.wait_for(1).await;
+
+    let again = bench.subscribe(&url, json!({"ordered": true})).await;
+
+    assert_eq!(again, json!({"subscription_id": created["subscription_id"]}), "the secret is not shown again");
+    let received = endpoint.wait_for(2).await;
+    assert_eq!(received[1].json()["URL-Paths"], received[0].json()["URL-Paths"]);
+    confirm(&bench, &received[1].json()).await;
+    bench.post(&numbers(0, 1)).await;
+    assert_eq!(messages(&endpoint.wait_for(3).await), numbers(0, 1));
+}
+
+async fn a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns(bench: Bench) {
+    let (leaving, staying) = (Endpoint::start(), Endpoint::start());
+    for endpoint in [&leaving, &staying] {
+        bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
+        confirm(&bench, &endpoint.wait_for(1).await[0].json()).await;
+    }
+    bench.post(&numbers(0, 1)).await;
+    let document = leaving.wait_for(2).await[0].json();
+    staying.wait_for(2).await;
+
+    assert_eq!(answer(&bench, &document, &document["UnsubscribeBody"]).await, 204);
+
+    let document = leaving.wait_for(3).await[2].json();
+    assert_eq!(document["Message_Type"], "UnsubscribeConfirmation");
+    assert_eq!(document["Message"], "You have unsubscribed successfully to the queue: q");
+    bench.post(&numbers(1, 2)).await;
+    staying.wait_for(4).await;
+    confirm(&bench, &document).await;
+    bench.post(&numbers(3, 1)).await;
+    assert_eq!(messages(&staying.wait_for(5).await), numbers(0, 4));
+    assert_eq!(messages(&leaving.wait_for(4).await), [json!(0), json!(3)]);
+}
+
+async fn a_forged_confirmation_is_refused(bench: Bench) {
+    let (endpoint, other) = (Endpoint::start(), Endpoint::start());
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    let other_created = bench.subscribe(&other.url("/"), json!({})).await;
+    let document = endpoint.wait_for(1).await[0].json();
+    let other_path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&other_created));
+
+    for (name, value) in [
+        ("URL-Signature", "0".repeat(64)),
+        ("URL-Paths", other_path.clone()),
+        ("URL-Expires", "9999-12-31T23:59:59".to_owned()),
+        ("X-Project-ID", "p2".to_owned()),
+    ] {
+        let mut forged = document.clone();
+        forged[name] = json!(value);
+        assert_eq!(answer(&bench, &forged, &document["SubscribeBody"]).await, 404, "{name}");
+    }
+    assert_eq!(answer_at(&bench, &document, &other_path, &document["SubscribeBody"]).await, 404);
+    let path = document["URL-Paths"].as_str().unwrap();
+    assert_eq!(answer_at(&bench, &document, path.trim_end_matches("/confirm"), &json!({})).await, 404);
+
+    for created in [&created, &other_created] {
+        assert!(!is_confirmed(&bench, created).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirmations_are_not_required_if_they_cannot_be_signed() {
+    let bench = Bench::embedded_with(&REQUIRED[..1]);
+    let endpoint = Endpoint::start();
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.act(&id(&created), "pause", &json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+
+    let path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&created));
+    let confirmed = bench.api.put(&path).json(&json!({"confirmed": true})).send().await.unwrap();
+    assert_eq!(confirmed.status(), 204);
+    bench.act(&id(&created), "resume", &json!({})).await;
+
+    assert_eq!(messages(&endpoint.wait_for(1).await), numbers(0, 1));
+}
+
+super::over_each_store! {
+    with super::REQUIRED;
+    only_messages_after_the_confirmation_are_delivered,
+    a_repeated_request_sends_the_confirmation_again,
+    a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns,
+    a_forged_confirmation_is_refused,
+}

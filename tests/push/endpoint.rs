@@ -1,0 +1,174 @@
+//! A subscriber: an HTTP server that records what it receives, and answers as the test says.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::support::ports;
+
+/// Maximum time that a test waits for a notification.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A notification.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) at: Instant,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: Bytes,
+}
+
+/// An answer to a notification.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Status(u16),
+    /// A status with this header.
+    With(u16, &'static str, String),
+    /// A status after this time.
+    After(Duration, u16),
+    /// No answer, and the connection is closed.
+    Reset,
+    /// No answer, and the connection stays open.
+    Hang,
+}
+
+/// A running endpoint. It stops when this is dropped.
+pub(crate) struct Endpoint {
+    url: String,
+    received: Arc<Mutex<Vec<Received>>>,
+    count: watch::Receiver<usize>,
+    server: JoinHandle<()>,
+}
+
+impl Received {
+    /// Returns the notification as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.text).unwrap()
+    }
+
+    /// Returns the body of the message.
+    pub(crate) fn body(&self) -> Value {
+        self.json()["body"].clone()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers[name].to_str().unwrap()
+    }
+}
+
+impl Endpoint {
+    /// Starts an endpoint that answers every notification with 204.
+    pub(crate) fn start() -> Self {
+        Self::answering(|_| Answer::Status(204))
+    }
+
+    /// Starts an endpoint that answers as `answer` decides for each notification.
+    pub(crate) fn answering(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = ports::listen();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let received = Arc::<Mutex<Vec<Received>>>::default();
+        let (counter, count) = watch::channel(0);
+        let (answer, counter, record) = (Arc::new(answer), Arc::new(counter), received.clone());
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let server = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (answer, counter, record) = (answer.clone(), counter.clone(), record.clone());
+                let service = service_fn(move |request| {
+                    let (answer, counter, record) = (answer.clone(), counter.clone(), record.clone());
+                    async move {
+                        let notification = read(request).await;
+                        let answer = answer(&notification);
+                        let length = {
+                            let mut record = lock(&record);
+                            record.push(notification);
+                            record.len()
+                        };
+                        counter.send_replace(length);
+                        respond(answer).await
+                    }
+                });
+                connections.spawn(async move {
+                    let _reset = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Self { url, received, count, server }
+    }
+
+    /// Returns the URL of a path of the endpoint.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    /// Returns what the endpoint has received so far.
+    pub(crate) fn received(&self) -> Vec<Received> {
+        lock(&self.received).clone()
+    }
+
+    /// Waits until the endpoint has received at least this many notifications, and returns them.
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
+        let mut counter = self.count.clone();
+        let reached = timeout(PATIENCE, counter.wait_for(|received| *received >= count)).await;
+        assert!(reached.is_ok(), "only {} of {count} notifications came", self.received().len());
+        self.received()
+    }
+
+    /// Waits for this many notifications, and returns the bodies of their messages.
+    pub(crate) async fn bodies(&self, count: usize) -> Vec<Value> {
+        self.wait_for(count).await.iter().map(Received::body).collect()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Received {
+    let (head, body) = request.into_parts();
+    let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Received { at: Instant::now(), path: head.uri.path().to_owned(), headers: head.headers, text }
+}
+
+/// Returns the response. An error closes the connection.
+async fn respond(answer: Answer) -> Result<Response<Full<Bytes>>, std::io::Error> {
+    let status = |status| {
+        let mut response = Response::new(Full::from("an answer"));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response
+    };
+    Ok(match answer {
+        Answer::Status(code) => status(code),
+        Answer::With(code, name, value) => {
+            let mut response = status(code);
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_str(&value).unwrap());
+            response
+        }
+        Answer::After(time, code) => {
+            sleep(time).await;
+            status(code)
+        }
+        Answer::Reset => return Err(std::io::Error::other("reset")),
+        Answer::Hang => std::future::pending::<Result<_, Infallible>>().await.unwrap(),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

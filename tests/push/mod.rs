@@ -1,0 +1,154 @@
+//! Push: messages are delivered to real HTTP endpoints, over each kind of store.
+
+mod campaign;
+mod confirmation;
+mod deliveries;
+mod encryption;
+pub(crate) mod endpoint;
+mod owners;
+mod refused_addresses;
+mod retries;
+mod signatures;
+
+use serde_json::{Value, json};
+use sukkal::storage::embedded::EmbeddedStore;
+
+use self::endpoint::Endpoint;
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Api;
+use crate::support::test_bed::{Server, TestBed};
+
+/// Runs each of these tests over Redis and over an embedded store, on a server with these options.
+macro_rules! over_each_store {
+    ($($test:ident,)*) => {
+        crate::push::over_each_store! { with &[]; $($test,)* }
+    };
+    (with $options:expr; $($test:ident,)*) => {
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(crate::push::Bench::redis_with($options)).await;
+            })*
+        }
+
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(crate::push::Bench::embedded_with($options)).await;
+            })*
+        }
+    };
+}
+use over_each_store;
+
+/// Options of a server that delivers to endpoints on this machine.
+pub(crate) const LOCAL: [(&str, &str); 2] =
+    [("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"), ("SUKKAL_JANITOR__PAUSE", "1")];
+
+/// A retry policy without delays, but for the last retries.
+const QUICK: &str = r#"{"retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0,
+    "minimum_delay": 1, "maximum_delay": 11}"#;
+
+/// A server over one kind of store, and a client of it.
+struct Bench {
+    store: TestBed,
+    server: Server,
+    api: Api,
+    redis: Option<RedisServer>,
+}
+
+impl Bench {
+    fn embedded() -> Self {
+        Self::embedded_with(&[])
+    }
+
+    fn embedded_with(options: &[(&str, &str)]) -> Self {
+        Self::over(TestBed::Embedded(EmbeddedStore::in_memory().unwrap()), None, options)
+    }
+
+    fn redis_with(options: &[(&str, &str)]) -> Self {
+        let redis = RedisServer::start();
+        Self::over(TestBed::redis(&redis.url()), Some(redis), options)
+    }
+
+    fn over(store: TestBed, redis: Option<RedisServer>, options: &[(&str, &str)]) -> Self {
+        let server = store.serve(&[&LOCAL, options].concat());
+        let api = server.project("p");
+        Self { store, server, api, redis }
+    }
+
+    /// Stops the server, which is a process, and starts one with these options.
+    fn restart(&mut self, options: &[(&str, &str)]) {
+        let Server::Process(process) = &mut self.server else { panic!("a server in this process cannot stop") };
+        process.terminate();
+        assert!(process.wait().success());
+        self.server = self.store.serve(&[&LOCAL, options].concat());
+        self.api = self.server.project("p");
+    }
+
+    /// Subscribes a URL to the queue `q`, and returns the answer.
+    async fn subscribe(&self, url: &str, options: Value) -> Value {
+        let document = json!({ "subscriber": url, "ttl": 3_600, "options": options });
+        let response = self.api.post("/v2/queues/q/subscriptions", &document).send().await.unwrap();
+        assert_eq!(response.status(), 201, "{}", response.text().await.unwrap());
+        response.json().await.unwrap()
+    }
+
+    /// Posts messages with these bodies to the queue `q`, and returns their ids.
+    async fn post(&self, bodies: &[Value]) -> Vec<String> {
+        let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body, "ttl": 600 })).collect();
+        let response = self.api.post("/v2/queues/q/messages", &json!({ "messages": messages })).send().await.unwrap();
+        assert_eq!(response.status(), 201);
+        let posted: Value = response.json().await.unwrap();
+        let id = |href: &Value| href.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        posted["resources"].as_array().unwrap().iter().map(id).collect()
+    }
+
+    /// Returns the figures of a subscription.
+    async fn figures(&self, id: &str) -> Value {
+        let path = format!("/v2/queues/q/subscriptions/{id}?with_delivery=true");
+        let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
+        document["delivery"].clone()
+    }
+
+    /// Waits until the figures of a subscription are as wanted.
+    async fn wait_until(&self, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..1_500 {
+            let figures = self.figures(id).await;
+            if is_wanted(&figures) {
+                return figures;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("the figures stay {}", self.figures(id).await);
+    }
+
+    /// Sends a request without a body to a path under the subscription.
+    async fn act(&self, id: &str, action: &str, body: &Value) {
+        let path = format!("/v2/queues/q/subscriptions/{id}/{action}");
+        let response = self.api.post(&path, body).send().await.unwrap();
+        assert!(response.status().is_success(), "{action}: {}", response.text().await.unwrap());
+    }
+}
+
+fn id(created: &Value) -> String {
+    created["subscription_id"].as_str().unwrap().to_owned()
+}
+
+/// Returns the numbers from `first` on as message bodies.
+fn numbers(first: usize, count: usize) -> Vec<Value> {
+    (first..first + count).map(|number| json!(number)).collect()
+}
+
+fn retry_policy() -> Value {
+    serde_json::from_str(QUICK).unwrap()
+}
+
+/// Returns an endpoint that answers with these statuses in turn, and then with 204.
+fn failing_first(statuses: Vec<u16>) -> Endpoint {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    Endpoint::answering(move |_| {
+        let number = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        endpoint::Answer::Status(statuses.get(number).copied().unwrap_or(204))
+    })
+}

@@ -1,0 +1,135 @@
+//! What happens when a notification fails.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::endpoint::{Answer, Endpoint};
+use super::{Bench, failing_first, id, numbers, retry_policy};
+
+async fn a_failed_notification_is_repeated_with_the_same_id(bench: Bench) {
+    let endpoint = failing_first(vec![500, 404]);
+    let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": retry_policy()})).await;
+
+    bench.post(&numbers(0, 1)).await;
+
+    let received = endpoint.wait_for(3).await;
+    assert!(received.iter().all(|one| one.header("webhook-id") == received[0].header("webhook-id")));
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 1 && figures["retrying"] == 0).await;
+    let path = format!("/v2/queues/q/subscriptions/{}/attempts", id(&created));
+    let attempts: Value = bench.api.get(&path).send().await.unwrap().json().await.unwrap();
+    let column = |name: &str| -> Vec<Value> {
+        attempts["attempts"].as_array().unwrap().iter().map(|attempt| attempt[name].clone()).collect()
+    };
+    assert_eq!(column("status"), [204, 404, 500], "the newest first");
+    assert_eq!(column("attempt"), [3, 2, 1]);
+    assert_eq!(column("response")[1], "an answer");
+}
+
+async fn a_redirect_is_a_failure_and_is_not_followed(bench: Bench) {
+    let other = Endpoint::start();
+    let target = other.url("/");
+    let endpoint = Endpoint::answering(move |_| Answer::With(302, "location", target.clone()));
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+
+    bench.post(&numbers(0, 1)).await;
+
+    bench.wait_until(&id(&created), |figures| figures["attempts"].as_u64() >= Some(2)).await;
+    assert_eq!(other.received().len(), 0);
+}
+
+async fn a_failure_in_an_ordered_subscription_holds_back_the_rest(bench: Bench) {
+    let endpoint = failing_first(vec![500, 500]);
+    let options = json!({"ordered": true, "_retry_policy": retry_policy()});
+    bench.subscribe(&endpoint.url("/"), options).await;
+
+    bench.post(&numbers(0, 3)).await;
+
+    assert_eq!(endpoint.bodies(5).await, [0, 0, 0, 1, 2].map(|number| json!(number)));
+}
+
+async fn a_retry_outlives_its_message(bench: Bench) {
+    let endpoint = failing_first(vec![500]);
+    let policy = json!({"retries_with_no_delay": 0, "minimum_delay": 1, "maximum_delay": 11});
+    let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": policy})).await;
+    let ids = bench.post(&numbers(0, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+
+    let path = format!("/v2/queues/q/messages/{}", ids[0]);
+    assert_eq!(bench.api.delete(&path).send().await.unwrap().status(), 204);
+
+    assert_eq!(endpoint.bodies(2).await, [json!(0), json!(0)]);
+}
+
+async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let created = bench.subscribe(&endpoint.url("/"), options).await;
+
+    bench.post(&numbers(5, 1)).await;
+
+    let figures = bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
+    assert_eq!(figures["attempts"].as_u64().unwrap(), endpoint.received().len() as u64);
+    let dead: Value = bench.api.get("/v2/queues/dead/messages?echo=true").send().await.unwrap().json().await.unwrap();
+    assert_eq!(dead["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(dead["messages"][0]["body"], 5);
+}
+
+async fn a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told(bench: Bench) {
+    let endpoint = failing_first(vec![410]);
+    let created = bench.subscribe(&endpoint.url("/"), json!({"notify_queue": "notices"})).await;
+
+    bench.post(&numbers(0, 2)).await;
+
+    bench.wait_until(&id(&created), |figures| figures["state"] == "disabled").await;
+    let notices = bench.api.get("/v2/queues/notices/messages?echo=true").send().await.unwrap();
+    let notices: Value = notices.json().await.unwrap();
+    assert_eq!(notices["messages"][0]["body"]["Message_Type"], "SubscriptionDisabled");
+    assert_eq!(notices["messages"][0]["body"]["subscription_id"], created["subscription_id"]);
+
+    bench.act(&id(&created), "resume", &json!({})).await;
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;
+}
+
+async fn a_subscriber_is_not_called_before_the_time_that_it_asks_for(bench: Bench) {
+    let endpoint = Endpoint::answering({
+        let first = std::sync::atomic::AtomicBool::new(true);
+        move |_| {
+            let is_first = first.swap(false, std::sync::atomic::Ordering::SeqCst);
+            if is_first { Answer::With(429, "retry-after", "2".to_owned()) } else { Answer::Status(200) }
+        }
+    });
+    bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
+
+    bench.post(&numbers(0, 1)).await;
+
+    let received = endpoint.wait_for(2).await;
+    assert!(received[1].at - received[0].at >= Duration::from_secs(2));
+}
+
+async fn a_connection_that_breaks_is_a_failure(bench: Bench) {
+    let endpoint = Endpoint::answering({
+        let calls = std::sync::atomic::AtomicUsize::new(0);
+        move |_| match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            0 | 1 => Answer::Reset,
+            _ => Answer::Status(200),
+        }
+    });
+    let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": retry_policy()})).await;
+
+    bench.post(&numbers(0, 1)).await;
+
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 1).await;
+    assert_eq!(endpoint.received().len(), 3);
+}
+
+super::over_each_store! {
+    a_failed_notification_is_repeated_with_the_same_id,
+    a_redirect_is_a_failure_and_is_not_followed,
+    a_failure_in_an_ordered_subscription_holds_back_the_rest,
+    a_retry_outlives_its_message,
+    a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue,
+    a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told,
+    a_subscriber_is_not_called_before_the_time_that_it_asks_for,
+    a_connection_that_breaks_is_a_failure,
+}
