@@ -83,8 +83,12 @@ fn redis_store(url: &str) -> Arc<dyn Driver> {
 
 /// Creates two services, each over a store that `open` opens.
 fn services(open: impl Fn() -> Arc<dyn Driver>) -> [(Broker, Arc<dyn Driver>); 2] {
-    let limits = Config::load(None, [], &[]).unwrap().transport.limits;
-    [open(), open()].map(|store| (Broker::new(store.clone(), limits.clone(), None, Arc::default()), store))
+    let config = Config::load(None, [], &[]).unwrap();
+    let (limits, push) = (config.transport.limits, config.push);
+    [open(), open()].map(|store| {
+        let broker = Broker::new(store.clone(), limits.clone(), push.clone(), None, Arc::default());
+        (broker, store)
+    })
 }
 
 fn wakeups(usual: usize) -> usize {
