@@ -243,8 +243,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {
-        unfinished.await;
-        push.stop().await;
+        // A slow request does not keep the delivery leases from being handed over.
+        tokio::join!(unfinished, push.stop());
         broker.drain().await;
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {

@@ -16,7 +16,8 @@ use crate::domain::{
     Subscription, SubscriptionId, SubscriptionSettings,
 };
 use crate::storage::{
-    DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, SubscriptionChange, SubscriptionUpdate,
+    DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
+    SubscriptionUpdate,
 };
 
 /// Maximum number of attempts to change a subscription that others change at the same time.
@@ -65,8 +66,13 @@ impl QueueDeliveries {
     }
 
     /// See [`crate::storage::DeliveryStore::list_retries`].
-    pub async fn retries(&self, subscription: SubscriptionId, limit: usize) -> Result<Vec<Retry>, Error> {
-        Ok(self.access.admit().await?.list_retries(&self.queue, subscription, limit).await?)
+    pub async fn retries(
+        &self,
+        subscription: SubscriptionId,
+        after: Option<RetryKey>,
+        limit: usize,
+    ) -> Result<Vec<Retry>, Error> {
+        Ok(self.access.admit().await?.list_retries(&self.queue, subscription, after, limit).await?)
     }
 
     /// See [`crate::storage::DeliveryStore::save_deliveries`].

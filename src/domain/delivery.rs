@@ -40,6 +40,9 @@ pub struct Progress {
     pub retries: u32,
     /// See `retries`.
     pub retry_bytes: u64,
+    /// The time until which the subscriber has asked to send nothing, in microseconds since 1970; 0
+    /// if it has not.
+    pub hold_until_us: u64,
     /// The messages whose first attempt has begun and has no known outcome.
     pub in_flight: Vec<MessageId>,
 }

@@ -21,6 +21,10 @@ const SIGNATURE: &str = "signature";
 /// Default and maximum number of notifications in flight.
 const CONCURRENCY_DEFAULT: u32 = 8;
 const CONCURRENCY_MAX: u32 = 64;
+/// The text in `post_data` that is replaced by the document of a message, with its quotes.
+pub const PLACEHOLDER: &str = "\"$zaqar_message$\"";
+/// Maximum number of placeholders in a template. It bounds the size of requests.
+const PLACEHOLDERS_MAX: usize = 4;
 /// Maximum number of own headers.
 const HEADERS_MAX: usize = 32;
 /// Maximum size of the names and values of own headers together, in bytes.
@@ -85,6 +89,12 @@ pub enum InvalidOptions {
         /// Why it is not accepted.
         reason: &'static str,
     },
+    /// The template repeats the document too often.
+    #[error("the option {POST_DATA} contains {PLACEHOLDER} {0} times; at most {PLACEHOLDERS_MAX} are allowed")]
+    Placeholders(usize),
+    /// A queue would receive copies of its own messages again and again.
+    #[error("the option {0} names the queue of the subscription itself; name another queue")]
+    OwnQueue(&'static str),
     /// There are too many headers.
     #[error("the option {POST_HEADERS} has {0} headers; at most {HEADERS_MAX} are allowed")]
     HeaderCount(usize),
@@ -108,6 +118,10 @@ impl DeliveryOptions {
         let concurrency = parsed(option(CONCURRENCY), CONCURRENCY, "an integer from 1 to 64", parse_concurrency)?;
         let matches = parsed(option(MATCH), MATCH, "an object", |value| value.as_object().cloned())?;
         let post_data = parsed(option(POST_DATA), POST_DATA, "a string", text)?;
+        let placeholders = post_data.as_ref().map_or(0, |template| template.matches(PLACEHOLDER).count());
+        if placeholders > PLACEHOLDERS_MAX {
+            return Err(InvalidOptions::Placeholders(placeholders));
+        }
         let signature = parsed(option(SIGNATURE), SIGNATURE, "\"v1\" or \"v1a\"", |value| {
             SignatureAlgorithm::of_name(value.as_str()?)
         })?;
@@ -122,6 +136,22 @@ impl DeliveryOptions {
             retry_policy: option(RETRY_POLICY).cloned(),
             signature: signature.unwrap_or(SignatureAlgorithm::HmacSha256),
         })
+    }
+}
+
+impl DeliveryOptions {
+    /// Succeeds if a subscription of this queue may have the options.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOptions::OwnQueue`] if messages of the queue would come back to it.
+    pub fn check_for(&self, queue: &QueueName) -> Result<(), InvalidOptions> {
+        for (option, to) in [(DEAD_LETTER_QUEUE, &self.dead_letter_queue), (NOTIFY_QUEUE, &self.notify_queue)] {
+            if to.as_ref() == Some(queue) {
+                return Err(InvalidOptions::OwnQueue(option));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -265,6 +295,24 @@ mod tests {
             assert!(error.ends_with("not printable ASCII") && !error.contains(value), "{error}");
         }
         assert!(error_of(&json!({"post_headers": {"Accept": "x", "accept": "y"}})).ends_with("in different case"));
+    }
+
+    #[test]
+    fn a_template_repeats_the_document_a_few_times_at_most() {
+        let template = |count| json!({"post_data": PLACEHOLDER.repeat(count)});
+
+        assert!(parse(&template(4)).is_ok());
+        assert!(error_of(&template(5)).ends_with("5 times; at most 4 are allowed"));
+    }
+
+    #[test]
+    fn a_queue_does_not_receive_its_own_messages_again() {
+        let queue = |name: &str| name.parse().unwrap();
+        for option in [DEAD_LETTER_QUEUE, NOTIFY_QUEUE] {
+            let options = parse(&json!({option: "own"})).unwrap();
+            assert_eq!(options.check_for(&queue("own")), Err(InvalidOptions::OwnQueue(option)));
+            assert_eq!(options.check_for(&queue("other")), Ok(()));
+        }
     }
 
     #[test]

@@ -52,7 +52,6 @@ pub(super) async fn run(
     delivery: &Delivery,
     mut lease_until: watch::Receiver<Instant>,
 ) -> Option<Outcome> {
-    let message = deliveries.open(&delivery.message).ok()?;
     let _permit = match &target.subscriber {
         Ok(subscriber) => tokio::select! {
             permit = context.client.permit(deliveries.queue().project(), subscriber) => Some(permit),
@@ -63,6 +62,8 @@ pub(super) async fn run(
     while *lease_until.borrow_and_update() < Instant::now() + ATTEMPT_DURATION_MAX {
         lease_until.changed().await.ok()?;
     }
+    // An opened body takes memory, and many attempts may wait for a connection.
+    let message = deliveries.open(&delivery.message).ok()?;
     let _in_flight = context.metrics.push().begin_attempt();
     let (began, at_s) = (Instant::now(), unix_seconds());
     let body = notification::body(deliveries.queue().name(), &message, &target.options);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -23,12 +23,13 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thiserror::Error;
 use tokio::net::lookup_host;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tower_service::Service;
 use tracing::warn;
 
+use super::connections::{CountingConnector, OpenConnections};
 use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
 use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
 
@@ -36,6 +37,8 @@ use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
 const CONNECT_DURATION_MAX: Duration = Duration::from_secs(10);
 /// Time for which an unused connection is kept open.
 const IDLE_DURATION_MAX: Duration = Duration::from_secs(30);
+/// Time after which a wait for a connection begins again.
+const TURN_DURATION_MAX: Duration = Duration::from_secs(3_600);
 /// Maximum number of names that are resolved at the same time.
 const LOOKUPS_MAX: usize = 64;
 /// Maximum number of bytes that are read of a response.
@@ -85,17 +88,21 @@ pub(super) enum Failure {
     Connection(String),
 }
 
-/// The client. Its connections are bounded: in all, where projects take turns, and for each host.
+/// The client. Its connections are bounded, in all and for each host. Projects take turns.
 pub(super) struct SubscriberClient {
-    http: Client<HttpsConnector<HttpConnector<CheckedResolver>>, Full<Bytes>>,
+    http: Client<HttpsConnector<CountingConnector<HttpConnector<CheckedResolver>>>, Full<Bytes>>,
     connections: Arc<Admission>,
+    /// The open connections, those that nobody uses included. From this number on, a connection is
+    /// closed after its request.
+    open: OpenConnections,
+    kept_max: usize,
     per_host_max: usize,
-    hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
+    hosts: Mutex<HashMap<String, Weak<Admission>>>,
 }
 
 /// Permission to use a connection.
 pub(super) struct ConnectionPermit {
-    _host: OwnedSemaphorePermit,
+    _host: Permit,
     _connection: Permit,
 }
 
@@ -110,6 +117,8 @@ impl SubscriberClient {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_DURATION_MAX));
+        let open = OpenConnections::default();
+        let connector = CountingConnector::new(connector, open.clone());
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls())
             .https_or_http()
@@ -121,22 +130,18 @@ impl SubscriberClient {
             .pool_max_idle_per_host(config.max_connections_per_host)
             .build(connector);
         let connections = Admission::new(config.max_connections);
-        Self { http, connections, per_host_max: config.max_connections_per_host, hosts: Mutex::default() }
+        let (kept_max, per_host_max) = (config.max_connections, config.max_connections_per_host);
+        Self { http, connections, open, kept_max, per_host_max, hosts: Mutex::default() }
     }
 
     /// Waits for a connection to this host in the turn of the project.
     pub(super) async fn permit(&self, project: &ProjectId, subscriber: &Subscriber) -> ConnectionPermit {
         let key = format!("{}:{}", subscriber.url().host_str().unwrap_or_default(), subscriber.port());
-        let host = self.host(key).acquire_owned().await.expect("it is never closed");
-        loop {
-            // A wait that ends without a permit begins again: a delivery has no deadline.
-            if let Ok(connection) = self.connections.acquire(project, Duration::from_secs(3_600)).await {
-                return ConnectionPermit { _host: host, _connection: connection };
-            }
-        }
+        let host = turn(&self.host(key), project).await;
+        ConnectionPermit { _host: host, _connection: turn(&self.connections, project).await }
     }
 
-    fn host(&self, key: String) -> Arc<Semaphore> {
+    fn host(&self, key: String) -> Arc<Admission> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(host) = hosts.get(&key).and_then(Weak::upgrade) {
             return host;
@@ -144,7 +149,7 @@ impl SubscriberClient {
         if hosts.len() >= 2 * hosts.values().filter(|host| host.strong_count() > 0).count() + 64 {
             hosts.retain(|_, host| host.strong_count() > 0);
         }
-        let host = Arc::new(Semaphore::new(self.per_host_max));
+        let host = Admission::new(self.per_host_max);
         hosts.insert(key, Arc::downgrade(&host));
         host
     }
@@ -158,6 +163,9 @@ impl SubscriberClient {
     ) -> Result<Response, Failure> {
         let uri: Uri = subscriber.url().as_str().parse().map_err(|_| Failure::Uri)?;
         headers.entry(USER_AGENT).or_insert(OWN_NAME);
+        if self.open.count() >= self.kept_max {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let mut request = Request::post(uri).body(Full::from(body)).map_err(|_| Failure::Uri)?;
         request.headers_mut().extend(headers);
         let exchange = async {
@@ -176,6 +184,16 @@ impl SubscriberClient {
             Ok(Response { status, retry_after, start: printable(&start) })
         };
         timeout(ATTEMPT_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout))
+    }
+}
+
+/// Waits for a permit in the turn of the project.
+async fn turn(admission: &Arc<Admission>, project: &ProjectId) -> Permit {
+    loop {
+        // A wait that ends without a permit begins again: a delivery has no deadline.
+        if let Ok(permit) = admission.acquire(project, TURN_DURATION_MAX).await {
+            return permit;
+        }
     }
 }
 
@@ -275,16 +293,25 @@ mod tests {
         AddressRules::new(networks, ports, vec!["http".to_owned()])
     }
 
+    /// Resolves every name to this machine.
+    struct LocalResolver;
+
+    impl Resolver for LocalResolver {
+        fn resolve(&self, _name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+            Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
+        }
+    }
+
     fn client() -> SubscriberClient {
         let config = PushConfig {
             max_subscriptions_per_queue: 1,
             require_confirmation: false,
             addresses: rules(),
-            max_connections: 1,
-            max_connections_per_host: 1,
+            max_connections: 2,
+            max_connections_per_host: 2,
             disable_after_s: 60,
         };
-        SubscriberClient::new(&config, Arc::new(SystemResolver))
+        SubscriberClient::new(&config, Arc::new(LocalResolver))
     }
 
     /// Posts to a server that sends the start of an answer at once, and then a byte per second.
@@ -316,6 +343,34 @@ mod tests {
 
             assert!(matches!(answer, Err(Failure::Timeout)), "{start:?}: {answer:?}");
             assert_eq!(duration.as_secs(), ATTEMPT_DURATION_MAX.as_secs());
+        }
+    }
+
+    #[tokio::test]
+    async fn unused_connections_are_bounded_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    while stream.read(&mut [0; 4_096]).await.is_ok_and(|length| length > 0) {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                    }
+                });
+            }
+        });
+        let client = client();
+
+        for host in 0..8 {
+            let url = format!("http://host-{host}.example:{port}/");
+            let subscriber = Subscriber::parse(&url, &rules()).unwrap();
+            for _ in 0..2 {
+                let answer = client.post(&subscriber, HeaderMap::new(), b"{}".to_vec()).await.unwrap();
+                assert_eq!(answer.status, 200);
+            }
+            // At most the two that are kept, and the one that was used last.
+            assert!(client.open.count() <= 3, "{} connections are open", client.open.count());
         }
     }
 }

@@ -47,8 +47,8 @@ const SUBSCRIPTIONS_PER_PAGE: usize = 200;
 const MESSAGES_PER_READ: usize = 64;
 /// Maximum number of reads before outcomes are handled again.
 const READS_PER_STEP: usize = 16;
-/// More retries than a subscription has.
-const ALL_RETRIES: usize = 2_000;
+/// Maximum number of retries that are listed at a time.
+const RETRIES_PER_PAGE: usize = 500;
 
 /// The deliveries of one queue.
 pub(super) struct Deliverer {
@@ -65,6 +65,9 @@ pub(super) struct Deliverer {
     lease_until: watch::Sender<Instant>,
     /// The version of the subscriptions that were loaded.
     version: Option<u64>,
+    /// The retry policy of the queue, and when it was read. A change of it is not signaled.
+    queue_policy: Option<Value>,
+    policy_read_at: Option<Instant>,
     subscribers: BTreeMap<SubscriptionId, Managed>,
     /// The subscriptions that may have something to do.
     ready: BTreeSet<SubscriptionId>,
@@ -127,6 +130,8 @@ impl Deliverer {
             is_outdated: false,
             lease_until: watch::Sender::new(asked_at + DELIVERY_LEASE_DURATION),
             version: None,
+            queue_policy: None,
+            policy_read_at: None,
             subscribers: BTreeMap::new(),
             ready: BTreeSet::new(),
             attempts: JoinSet::new(),
@@ -312,11 +317,16 @@ impl Deliverer {
 
     /// Loads the subscriptions if they have changed, and carries out what their owners ask for.
     async fn reload_if_changed(&mut self) -> Result<(), Stop> {
-        if self.version == Some(self.feed.subscriptions_version) {
+        let version = self.feed.subscriptions_version;
+        let is_current = self.version == Some(version);
+        if is_current && self.policy_read_at.is_some_and(|at| at.elapsed() < RENEWAL_INTERVAL) {
             return Ok(());
         }
-        let version = self.feed.subscriptions_version;
         let queue_policy = self.deliveries.metadata_value("_retry_policy").await?;
+        self.policy_read_at = Some(Instant::now());
+        if is_current && queue_policy == self.queue_policy {
+            return Ok(());
+        }
         let mut gone: BTreeSet<SubscriptionId> = self.subscribers.keys().copied().collect();
         let mut after = None;
         loop {
@@ -336,7 +346,7 @@ impl Deliverer {
             self.subscribers.remove(&id);
             self.ready.remove(&id);
         }
-        self.version = Some(version);
+        (self.version, self.queue_policy) = (Some(version), queue_policy);
         Ok(())
     }
 
@@ -387,10 +397,14 @@ impl Deliverer {
         if requests.is_empty() && !managed.state.is_behind_retries() {
             return Ok(());
         }
-        // Read after what was changed is saved, so that it has all retries.
-        self.save().await?;
-        let with_retry: HashSet<MessageId> =
-            self.deliveries.retries(id, ALL_RETRIES).await?.into_iter().map(|retry| retry.message.id).collect();
+        if !managed.state.knows_retries() {
+            // They are listed after what was changed is saved, so that the list has all of them.
+            self.save().await?;
+            let with_retry = self.all_retries(id).await?;
+            if let Some(managed) = self.subscribers.get_mut(&id) {
+                managed.state.set_retries(with_retry);
+            }
+        }
         for NumberedRequest { number, request } in requests {
             let messages = match &request {
                 DeliveryRequest::Seek(_) => Vec::new(),
@@ -406,15 +420,25 @@ impl Deliverer {
             if let DeliveryRequest::Seek(micros) = request {
                 managed.state.seek(Rank::new(micros).unwrap_or(Rank::MAX), &feed);
             }
-            for message in messages.into_iter().filter(|message| !with_retry.contains(&message.id)) {
+            for message in messages {
                 managed.state.redeliver(&Arc::new(message), now_us);
             }
             managed.state.finish_request(number);
         }
-        if let Some(managed) = self.subscribers.get_mut(&id) {
-            managed.state.skip(with_retry);
-        }
         Ok(())
+    }
+
+    /// Returns the messages that have a retry.
+    async fn all_retries(&self, id: SubscriptionId) -> Result<HashSet<MessageId>, Stop> {
+        let (mut messages, mut after) = (HashSet::new(), None);
+        loop {
+            let page = self.deliveries.retries(id, after, RETRIES_PER_PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(messages);
+            };
+            after = Some((last.due_us, last.message.id));
+            messages.extend(page.iter().map(|retry| retry.message.id));
+        }
     }
 
     /// Loads retries that are due.
@@ -429,7 +453,15 @@ impl Deliverer {
             self.save().await?;
         }
         for (id, limit) in wanting {
-            let retries = self.deliveries.retries(id, limit).await?;
+            // A page has fewer if they are large, and all of it may be running.
+            let (mut retries, mut after) = (Vec::new(), None);
+            while retries.is_empty() {
+                let page = self.deliveries.retries(id, after, limit).await?;
+                let Some(last) = page.last() else { break };
+                after = Some((last.due_us, last.message.id));
+                let Some(managed) = self.subscribers.get(&id) else { break };
+                retries.extend(page.into_iter().filter(|retry| !managed.state.is_running(retry.message.id)));
+            }
             if let Some(managed) = self.subscribers.get_mut(&id) {
                 managed.state.add_retries(retries, now_us);
             }

@@ -9,6 +9,7 @@
 mod attempt;
 pub mod client;
 mod confirmations;
+mod connections;
 mod context;
 mod deliverer;
 mod follow_ups;

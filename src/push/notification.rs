@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use super::signature;
 use crate::api::wire::json::JsonBody;
+use crate::domain::delivery_options::PLACEHOLDER;
 use crate::domain::{DeliveryOptions, Message, QueueName, SigningKey};
 
-/// The text in `post_data` that is replaced by the document, with its quotes.
-const PLACEHOLDER: &str = "\"$zaqar_message$\"";
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");

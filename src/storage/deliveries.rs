@@ -52,12 +52,14 @@ pub trait DeliveryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(Subscription, Progress)>, Error>;
 
-    /// Returns the first retries of a subscription, at most `limit` of them, in the order in which
-    /// they are due. The caller bounds their size, because it decides which retries there are.
+    /// Returns the next retries of a subscription after `after`, at most `limit` of them, in the
+    /// order in which they are due. There are fewer if they would be too large for one reply, but
+    /// always one unless there is none.
     async fn list_retries(
         &self,
         queue: &QueueId,
         subscription: SubscriptionId,
+        after: Option<RetryKey>,
         limit: usize,
     ) -> Result<Vec<Retry>, Error>;
 
@@ -129,6 +131,10 @@ pub struct DeliveryChange {
     /// Retries that are new.
     pub new_retries: Vec<Retry>,
 }
+
+/// When a retry is due, in microseconds since 1970, and its message. Retries are listed in this
+/// order.
+pub type RetryKey = (u64, MessageId);
 
 /// Says that work may be due in a queue, now or when a delay ends.
 #[derive(Clone, Debug, PartialEq, Eq)]

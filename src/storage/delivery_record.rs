@@ -23,7 +23,7 @@ use crate::domain::{
 /// Number of bytes before the settings of a subscription.
 pub(super) const SUBSCRIPTION_HEAD_BYTES: usize = 24;
 /// Number of bytes before the keys of the messages in flight.
-pub(super) const PROGRESS_HEAD_BYTES: usize = 13 * 8;
+pub(super) const PROGRESS_HEAD_BYTES: usize = 14 * 8;
 /// Number of bytes before the record of the message of a retry.
 const RETRY_HEAD_BYTES: usize = 4 + 8 + 8 + KEY_BYTES;
 /// Number of bytes of the id of a subscription.
@@ -97,6 +97,7 @@ pub(super) fn encode_progress(progress: &Progress) -> Bytes {
         progress.next_retry_us,
         progress.retries.into(),
         progress.retry_bytes,
+        progress.hold_until_us,
     ] {
         record.put_u64(number);
     }
@@ -123,6 +124,7 @@ pub(super) fn decode_progress(queue: &QueueId, record: &[u8]) -> Result<Progress
         next_retry_us: number(),
         retries: u32::try_from(number()).map_err(|_| invalid())?,
         retry_bytes: number(),
+        hold_until_us: number(),
         in_flight: Vec::with_capacity(keys.len() / KEY_BYTES),
     };
     for key in keys.chunks(KEY_BYTES) {
@@ -170,6 +172,13 @@ pub(super) fn retry_name_of_entry(entry: &[u8]) -> Result<[u8; RETRY_NAME_BYTES]
     let (subscription, rest) = entry.split_at_checked(ID_BYTES).ok_or_else(|| corrupt("the index of retries"))?;
     let key = rest.get(8..).ok_or_else(|| corrupt("the index of retries"))?;
     [subscription, key].concat().try_into().map_err(|_| corrupt("the index of retries"))
+}
+
+/// Returns the index entry of the retry with this name and record.
+pub(super) fn retry_entry_of_record(name: &[u8], record: &[u8]) -> Result<Vec<u8>, Error> {
+    let (id, key) = name.split_at_checked(ID_BYTES).ok_or_else(|| corrupt("the name of a retry"))?;
+    let due_us = record.get(4..12).ok_or_else(|| corrupt("a retry"))?;
+    Ok([id, due_us, key].concat())
 }
 
 /// Returns the place of an attempt: later attempts replace those that are no longer kept.
@@ -235,6 +244,7 @@ mod tests {
             position,
             counted_to: position,
             retry_bytes: 13,
+            hold_until_us: 14,
             in_flight: vec![message_id(5), message_id(76)],
             ..Progress::default()
         };

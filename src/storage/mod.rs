@@ -38,7 +38,7 @@ pub use admission::{Admission, AdmissionControl, Load, Permit};
 use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use deliveries::{
-    ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState,
+    ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState, RetryKey,
 };
 pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};

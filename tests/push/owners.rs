@@ -1,8 +1,12 @@
 //! What the owner of a subscription can do with its deliveries.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
 
 async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
@@ -46,6 +50,67 @@ async fn messages_are_redelivered_from_a_time_on(bench: Bench) {
     assert_eq!(figures["missed"], 0);
 }
 
+async fn a_message_that_is_requested_while_it_fails_has_one_retry(bench: Bench) {
+    let endpoint = Endpoint::answering({
+        let is_first = AtomicBool::new(true);
+        move |_| {
+            let is_first = is_first.swap(false, Ordering::SeqCst);
+            if is_first { Answer::After(Duration::from_secs(1), 500) } else { Answer::Status(200) }
+        }
+    });
+    let policy = json!({"retries_with_no_delay": 0, "minimum_delay": 1, "maximum_delay": 11});
+    let created = bench.subscribe(&endpoint.url("/"), json!({"concurrency": 1, "_retry_policy": policy})).await;
+    let ids = bench.post(&numbers(0, 1)).await;
+    endpoint.wait_for(1).await;
+
+    bench.act(&id(&created), "redeliver", &json!({"ids": ids})).await;
+    bench.act(&id(&created), "redeliver", &json!({"since": "1970-01-01T00:00:00Z"})).await;
+
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 1 && figures["retrying"] == 0).await;
+    bench.post(&numbers(1, 1)).await;
+    assert_eq!(endpoint.bodies(3).await, [0, 0, 1].map(|number| json!(number)));
+}
+
+async fn large_messages_that_have_a_retry_are_not_sent_from_the_feed_too(bench: Bench) {
+    let is_failing = Arc::new(AtomicBool::new(true));
+    let failing = is_failing.clone();
+    let endpoint = Endpoint::answering(move |_| Answer::Status(if failing.load(Ordering::SeqCst) { 500 } else { 200 }));
+    let policy = json!({"retries_with_no_delay": 0, "minimum_delay": 5, "maximum_delay": 15});
+    let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": policy})).await;
+    for number in 0..8 {
+        bench.post(&[json!([number, "x".repeat(200_000)])]).await;
+    }
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 8).await;
+    is_failing.store(false, Ordering::SeqCst);
+
+    bench.act(&id(&created), "redeliver", &json!({"since": "1970-01-01T00:00:00Z"})).await;
+
+    let figures = bench.wait_until(&id(&created), |figures| figures["retrying"] == 0).await;
+    assert_eq!((&figures["delivered"], &figures["attempts"]), (&json!(8), &json!(16)));
+}
+
+async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let policy = |at_once| json!({"retries_with_no_delay": at_once, "minimum_delay": 600, "maximum_delay": 700});
+    let slow = json!({"_retry_policy": policy(0)});
+    assert_eq!(bench.api.put("/v2/queues/q").json(&slow).send().await.unwrap().status(), 201);
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+
+    let patch = json!([{"op": "replace", "path": "/metadata/_retry_policy", "value": policy(1)}]);
+    let request = bench.api.request(reqwest::Method::PATCH, "/v2/queues/q").body(patch.to_string());
+    let request = request.header("content-type", "application/openstack-messaging-v2.0-json-patch");
+    assert_eq!(request.send().await.unwrap().status(), 200);
+
+    // The deliverer of the queue always has work.
+    for round in 1..9 {
+        bench.post(&numbers(round, 1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(endpoint.received().len() > 9, "no message was repeated");
+}
+
 async fn changed_options_apply_to_the_next_message(bench: Bench) {
     let (before, after) = (Endpoint::start(), Endpoint::start());
     let created = bench.subscribe(&before.url("/"), json!({})).await;
@@ -66,5 +131,8 @@ super::over_each_store! {
     a_paused_subscription_continues_where_it_was,
     messages_are_redelivered_by_their_ids,
     messages_are_redelivered_from_a_time_on,
+    a_message_that_is_requested_while_it_fails_has_one_retry,
+    large_messages_that_have_a_retry_are_not_sent_from_the_feed_too,
+    a_changed_policy_of_the_queue_applies_to_running_deliveries,
     changed_options_apply_to_the_next_message,
 }

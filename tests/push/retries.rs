@@ -107,6 +107,20 @@ async fn a_subscriber_is_not_called_before_the_time_that_it_asks_for(bench: Benc
     assert!(received[1].at - received[0].at >= Duration::from_secs(2));
 }
 
+async fn a_wait_that_the_subscriber_asks_for_outlasts_the_lease(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::With(503, "retry-after", "3600".to_owned()));
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    endpoint.wait_for(1).await;
+    // The lease ends when there was nothing to do for five seconds.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+
+    bench.post(&numbers(1, 1)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    assert_eq!(endpoint.received().len(), 1);
+}
+
 async fn a_connection_that_breaks_is_a_failure(bench: Bench) {
     let endpoint = Endpoint::answering({
         let calls = std::sync::atomic::AtomicUsize::new(0);
@@ -131,5 +145,6 @@ super::over_each_store! {
     a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue,
     a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told,
     a_subscriber_is_not_called_before_the_time_that_it_asks_for,
+    a_wait_that_the_subscriber_asks_for_outlasts_the_lease,
     a_connection_that_breaks_is_a_failure,
 }

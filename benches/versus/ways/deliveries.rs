@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sukkal::domain::{Attempt, NewSubscription, Progress, QueueId, Retry, Subscription, SubscriptionId};
 use sukkal::storage::{
-    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, SubscriptionChange,
+    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, SubscriptionChange,
     SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
 };
 use tokio::sync::broadcast;
@@ -84,9 +84,10 @@ impl<P: Poster> DeliveryStore for StoreVariant<P> {
         &self,
         queue: &QueueId,
         subscription: SubscriptionId,
+        after: Option<RetryKey>,
         limit: usize,
     ) -> Result<Vec<Retry>, Error> {
-        self.store.list_retries(queue, subscription, limit).await
+        self.store.list_retries(queue, subscription, after, limit).await
     }
 
     async fn save_deliveries(

@@ -50,6 +50,10 @@ impl Broker {
         if draft.is_empty() {
             return Err(Error::NoChange);
         }
+        if let Some(options) = &draft.options {
+            let parsed = DeliveryOptions::parse(options).map_err(InvalidSubscription::from)?;
+            parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+        }
         if let Some(subscriber) = &draft.subscriber {
             self.name_check.check(subscriber, &self.push.addresses).await?;
         }

@@ -52,10 +52,9 @@ impl Broker {
         let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
         self.name_check.check(subscriber, &self.push.addresses).await?;
         let options = draft.options.clone().unwrap_or_default();
-        let key = match draft.key(&options)? {
-            Some(key) => key,
-            None => SigningKey::random(DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?.signature),
-        };
+        let parsed = DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?;
+        parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+        let key = draft.key(&options)?.unwrap_or_else(|| SigningKey::random(parsed.signature));
         let new = NewSubscription {
             id: SubscriptionId::random(),
             ttl_s: draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into()),

@@ -25,7 +25,13 @@ const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const RETRIES_MAX: u32 = 1_000;
 const RETRY_BYTES_MAX: u64 = 16 << 20;
 
+/// Number of attempts of a message after which a retry waits for at least [`PAUSE_MIN`], whatever
+/// the policy says.
+const ATTEMPTS_AT_ONCE_MAX: u32 = 10;
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
 /// The deliveries of one subscription.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct SubscriptionDeliveries {
     pub(super) subscription: Subscription,
     pub(super) options: Arc<DeliveryOptions>,
@@ -40,16 +46,16 @@ pub(super) struct SubscriptionDeliveries {
     running: HashMap<MessageId, Option<Retry>>,
     /// Due retries that are not running.
     due: VecDeque<Retry>,
-    /// Messages that have a retry although they are after the position: see [`Self::skip`].
-    skipped: HashSet<MessageId>,
+    /// Messages that have a retry. It has all of them if `knows_retries`, and otherwise those since
+    /// this process has the lease.
+    with_retry: HashSet<MessageId>,
+    knows_retries: bool,
     /// Whether subscribers must confirm before they are notified.
     requires_confirmation: bool,
     /// Whether the store has to be asked for the due retries.
     retries_changed: bool,
     /// Number of attempts that have failed since the last success.
     failures_in_a_row: u32,
-    /// The time until which the subscriber has asked to send nothing.
-    hold_until_us: u64,
     is_changed: bool,
     attempts: Vec<(u64, Attempt)>,
     new_retries: Vec<Retry>,
@@ -115,11 +121,11 @@ impl SubscriptionDeliveries {
             read_at: now,
             running: HashMap::new(),
             due: VecDeque::new(),
-            skipped: HashSet::new(),
+            with_retry: HashSet::new(),
+            knows_retries: !retries_changed,
             requires_confirmation,
             retries_changed,
             failures_in_a_row: 0,
-            hold_until_us: 0,
             is_changed: false,
             attempts: Vec::new(),
             new_retries: Vec::new(),
@@ -155,8 +161,8 @@ impl SubscriptionDeliveries {
             self.waiting.clear();
             self.read_to = self.progress.position;
         }
-        let is_wanted = self.may_read() && self.waiting.is_empty() && self.free() > 0 && now_us >= self.hold_until_us;
-        (is_wanted && self.read_to < feed.last).then_some(self.read_to)
+        let is_wanted = self.may_read() && self.waiting.is_empty() && self.free() > 0;
+        (is_wanted && !self.is_held(now_us) && self.read_to < feed.last).then_some(self.read_to)
     }
 
     /// Adds messages that were read after `after`, up to the position `to`.
@@ -179,29 +185,50 @@ impl SubscriptionDeliveries {
         }
     }
 
-    /// Returns how many due retries the store is to be asked for; `None` if it need not be asked.
-    /// What was changed before must be saved first.
+    /// Returns how many retries the store is to be asked for; `None` if it need not be asked. What
+    /// was changed before must be saved first.
     pub(super) fn wants_retries(&self, now_us: u64) -> Option<usize> {
         let is_due = self.retries_changed || self.due.is_empty() && self.progress.next_retry_us <= now_us;
-        let is_wanted = self.progress.retries > 0 && is_due && self.is_active() && self.free() > 0;
-        let is_wanted = is_wanted && now_us >= self.hold_until_us;
-        let running = self.running.values().flatten().count();
-        is_wanted.then(|| running + self.free() + 1)
+        let is_wanted = self.has_waiting_retries() && is_due && self.is_active() && self.free() > 0;
+        (is_wanted && !self.is_held(now_us)).then(|| self.running_retries() + self.free() + 1)
     }
 
-    /// Adds the first retries of the subscription, in the order in which they are due.
+    fn running_retries(&self) -> usize {
+        self.running.values().flatten().count()
+    }
+
+    fn has_waiting_retries(&self) -> bool {
+        self.progress.retries as usize > self.running_retries()
+    }
+
+    /// Returns whether the subscriber has asked to send nothing at this time.
+    fn is_held(&self, now_us: u64) -> bool {
+        now_us < self.progress.hold_until_us
+    }
+
+    /// Returns whether this message is running.
+    pub(super) fn is_running(&self, message: MessageId) -> bool {
+        self.running.contains_key(&message)
+    }
+
+    /// Adds the first retries of the subscription that are not running, in the order in which they
+    /// are due. There are none only if the store has no others.
     pub(super) fn add_retries(&mut self, retries: Vec<Retry>, now_us: u64) {
         self.retries_changed = false;
         self.due.clear();
-        let mut next_us = 0;
-        for retry in retries.into_iter().filter(|retry| !self.running.contains_key(&retry.message.id)) {
-            if next_us == 0 {
-                next_us = retry.due_us;
+        let next_us = retries.first().map_or(0, |first| first.due_us);
+        if retries.is_empty() {
+            // Without this, wrong figures would hold back an ordered subscription for ever.
+            let running = self.running.values().flatten();
+            (self.progress.retries, self.progress.retry_bytes) =
+                running.fold((0, 0), |(count, bytes), retry| (count + 1, bytes + size(retry)));
+            if self.progress.retries == 0 {
+                self.progress.next_retry_us = 0;
             }
-            if retry.due_us <= now_us {
-                self.due.push_back(retry);
-            }
+            self.with_retry.retain(|id| self.running.contains_key(id));
+            self.is_changed = true;
         }
+        self.due.extend(retries.into_iter().filter(|retry| retry.due_us <= now_us));
         if next_us != self.progress.next_retry_us && next_us > 0 {
             self.progress.next_retry_us = next_us;
             self.is_changed = true;
@@ -215,7 +242,7 @@ impl SubscriptionDeliveries {
         now_us: u64,
         mut matches: impl FnMut(&DeliveryOptions, &Message) -> Result<bool, E>,
     ) -> Result<Option<Delivery>, E> {
-        if !self.is_active() || self.free() == 0 || now_us < self.hold_until_us {
+        if !self.is_active() || self.free() == 0 || self.is_held(now_us) {
             return Ok(None);
         }
         if let Some(retry) = self.due.front() {
@@ -239,7 +266,7 @@ impl SubscriptionDeliveries {
             }
             self.is_changed = true;
             self.pass_empty_stretch();
-            if is_wanted && !self.running.contains_key(&message.id) && !self.skipped.contains(&message.id) {
+            if is_wanted && !self.running.contains_key(&message.id) && !self.with_retry.contains(&message.id) {
                 self.progress.in_flight.push(message.id);
                 self.running.insert(message.id, None);
                 return Ok(Some(Delivery { message, attempt: 1 }));
@@ -298,7 +325,8 @@ impl SubscriptionDeliveries {
         if self.progress.failing_since_us == 0 {
             self.progress.failing_since_us = now_us;
         }
-        let mut delay = self.policy.delay(delivery.attempt).map(with_jitter);
+        let least = if delivery.attempt < ATTEMPTS_AT_ONCE_MAX { Duration::ZERO } else { PAUSE_MIN };
+        let mut delay = self.policy.delay(delivery.attempt).map(|delay| with_jitter(delay.max(least)));
         match result {
             AttemptResult::Gone => {
                 follow_ups.push(FollowUp::Disable("The subscriber has answered 410 Gone.".to_owned()));
@@ -307,7 +335,8 @@ impl SubscriptionDeliveries {
             }
             AttemptResult::Failed { retry_after } => {
                 if let Some(wait) = retry_after {
-                    self.hold_until_us = now_us.saturating_add(micros(wait));
+                    let until_us = now_us.saturating_add(micros(wait));
+                    self.progress.hold_until_us = self.progress.hold_until_us.max(until_us);
                     delay = delay.map(|delay| delay.max(wait));
                 }
                 let failing_for = Duration::from_micros(now_us.saturating_sub(self.progress.failing_since_us));
@@ -327,8 +356,12 @@ impl SubscriptionDeliveries {
         follow_ups
     }
 
-    /// Delivers this message again, for the first time if it was never attempted.
+    /// Delivers this message again, for the first time if it was never attempted. Has no effect on a
+    /// message that is being delivered or has a retry.
     pub(super) fn redeliver(&mut self, message: &Arc<Message>, now_us: u64) {
+        if self.running.contains_key(&message.id) || self.with_retry.contains(&message.id) {
+            return;
+        }
         self.add_retry(&Delivery { message: message.clone(), attempt: 0 }, now_us);
         self.is_changed = true;
     }
@@ -340,10 +373,12 @@ impl SubscriptionDeliveries {
         let next_us = self.progress.next_retry_us;
         self.progress.next_retry_us = if next_us == 0 { due_us } else { next_us.min(due_us) };
         self.retries_changed = true;
+        self.with_retry.insert(retry.message.id);
         self.new_retries.push(retry);
     }
 
     fn end_retry(&mut self, retry: &Retry) {
+        self.with_retry.remove(&retry.message.id);
         self.ended_retries.push((retry.message.id, retry.due_us));
         self.progress.retries = self.progress.retries.saturating_sub(1);
         self.progress.retry_bytes = self.progress.retry_bytes.saturating_sub(size(retry));
@@ -378,14 +413,20 @@ impl SubscriptionDeliveries {
         self.is_changed = true;
     }
 
-    /// Returns whether messages are read again that may have a retry.
+    /// Returns whether messages are read again that may have a retry which is not known.
     pub(super) fn is_behind_retries(&self) -> bool {
-        self.progress.position < self.progress.counted_to && self.progress.retries > 0
+        self.progress.position < self.progress.counted_to && !self.knows_retries
     }
 
-    /// Does not begin these messages when they are read, because they have a retry.
-    pub(super) fn skip(&mut self, with_retry: HashSet<MessageId>) {
-        self.skipped = with_retry;
+    /// Returns whether it is known which messages have a retry.
+    pub(super) fn knows_retries(&self) -> bool {
+        self.knows_retries
+    }
+
+    /// Does not begin these messages when they are read, because they have a retry. Everything
+    /// must have been saved before they were listed.
+    pub(super) fn set_retries(&mut self, with_retry: HashSet<MessageId>) {
+        (self.with_retry, self.knows_retries) = (with_retry, true);
     }
 
     /// Notes that a request of the owner was carried out.
@@ -438,33 +479,34 @@ impl SubscriptionDeliveries {
     }
 
     /// Returns when the subscription has something to do again, in microseconds since 1970, apart
-    /// from new messages and outcomes; `None` if it waits for nothing else.
+    /// from new messages and outcomes; `None` if it waits for nothing.
     pub(super) fn next_due_us(&self, now_us: u64) -> Option<u64> {
         if !self.is_active() || self.free() == 0 {
             return None;
         }
-        let running = self.running.values().flatten().count();
-        let has_retry = self.progress.retries as usize > running;
-        let hold_ends = (self.hold_until_us > now_us).then_some(self.hold_until_us);
-        if has_retry { Some(self.progress.next_retry_us.max(self.hold_until_us)) } else { hold_ends }
+        let hold_until_us = self.progress.hold_until_us;
+        let hold_end_us = self.is_held(now_us).then_some(hold_until_us);
+        let retry_us = self.has_waiting_retries().then(|| self.progress.next_retry_us.max(hold_until_us));
+        hold_end_us.into_iter().chain(retry_us).min()
     }
 
     /// Returns whether messages up to the end of the feed were sent or wait for a retry.
     pub(super) fn is_idle(&mut self, feed: &FeedState, now: Instant, now_us: u64) -> bool {
+        let may_send = self.is_active() && !self.is_held(now_us);
         self.running.is_empty()
             && !self.is_changed
-            && self.due.is_empty()
+            && (self.due.is_empty() || !may_send)
             && self.wants_messages(feed, now, now_us).is_none()
-            && (self.waiting.is_empty() || !self.may_read() || now_us < self.hold_until_us)
+            && (self.waiting.is_empty() || !self.may_read() || !may_send)
             && self.wants_retries(now_us).is_none()
     }
 
     /// Takes over changed settings.
     pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>, policy: RetryPolicy) {
         if !self.is_active() && subscription.settings.state == SubscriptionState::Active {
-            (self.failures_in_a_row, self.hold_until_us) = (0, 0);
-            if self.progress.failing_since_us > 0 {
-                self.progress.failing_since_us = 0;
+            self.failures_in_a_row = 0;
+            if self.progress.failing_since_us > 0 || self.progress.hold_until_us > 0 {
+                (self.progress.failing_since_us, self.progress.hold_until_us) = (0, 0);
                 self.is_changed = true;
             }
         }

@@ -190,6 +190,116 @@ fn nothing_is_sent_while_the_subscriber_has_asked_to_wait() {
 }
 
 #[test]
+fn a_message_has_one_retry_however_often_it_is_requested() {
+    let mut one = subscriber(&serde_json::json!({"concurrency": 1, "_retry_policy": {"retries_with_no_delay": 0}}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
+    let first = next(&mut one, 0).unwrap();
+
+    one.redeliver(&message(5), 0);
+    one.seek(rank(4), &feed(9, 1));
+    end(&mut one, &first, FAILED, 0);
+    one.redeliver(&message(5), 0);
+    one.add_messages(rank(4), rank(9), &[message(5)], Instant::now());
+
+    assert!(next(&mut one, 0).is_none(), "the retry is not due");
+    let change = one.take_change().unwrap();
+    assert_eq!((change.new_retries.len(), change.progress.retries, change.progress.position), (1, 1, rank(9)));
+    one.add_retries(change.new_retries, 60_000_000);
+    let again = next(&mut one, 60_000_000).unwrap();
+    end(&mut one, &again, AttemptResult::Delivered, 60_000_000);
+    assert_eq!((one.progress.retries, one.progress.retry_bytes), (0, 0));
+}
+
+#[test]
+fn a_message_that_is_requested_before_its_turn_is_sent_once() {
+    let mut one = subscriber(&serde_json::json!({"concurrency": 1}));
+    one.redeliver(&message(5), 0);
+    let retries = one.take_change().unwrap().new_retries;
+    one.add_retries(retries, 0);
+    let first = next(&mut one, 0).unwrap();
+    end(&mut one, &first, FAILED, 0);
+
+    one.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
+
+    assert!(next(&mut one, 0).is_none());
+    assert_eq!(one.progress.retries, 1);
+}
+
+#[test]
+fn retries_that_the_store_does_not_have_are_not_counted() {
+    let mut one = subscriber(&serde_json::json!({"ordered": true}));
+    (one.progress.retries, one.progress.retry_bytes, one.progress.next_retry_us) = (3, 99, 1);
+    assert!(one.wants_retries(2).is_some());
+
+    one.add_retries(Vec::new(), 2);
+
+    assert_eq!((one.progress.retries, one.progress.retry_bytes, one.next_due_us(2)), (0, 0, None));
+    assert!(one.take_change().is_some() && one.may_read());
+}
+
+#[test]
+fn a_subscription_that_can_send_nothing_is_due_at_no_past_time() {
+    let policy = serde_json::json!({"retries_with_no_delay": 9});
+    let mut one = subscriber(&serde_json::json!({"concurrency": 1, "_retry_policy": policy}));
+    let both = [message(5), message(7)];
+    one.add_messages(Rank::MIN, rank(9), &both, Instant::now());
+    for _ in &both {
+        let delivery = next(&mut one, 0).unwrap();
+        end(&mut one, &delivery, FAILED, 0);
+    }
+    let retries = one.take_change().unwrap().new_retries;
+    one.add_retries(retries, 9);
+
+    let running = next(&mut one, 9).unwrap();
+    assert_eq!(one.next_due_us(9), None, "an outcome comes first");
+    let hold = AttemptResult::Failed { retry_after: Some(Duration::from_secs(7)) };
+    end(&mut one, &running, hold, 10);
+    one.take_change();
+    assert_eq!(one.next_due_us(11), Some(7_000_010));
+    assert!(one.is_idle(&feed(9, 2), Instant::now(), 11), "a held subscription has nothing to do");
+    assert!(!one.is_idle(&feed(9, 2), Instant::now(), 7_000_010));
+    one.stop(SubscriptionState::Paused(None));
+    assert!(one.is_idle(&feed(9, 2), Instant::now(), 7_000_010), "a paused one neither");
+}
+
+#[test]
+fn a_subscription_is_not_due_because_of_a_hold_that_is_over() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.progress.hold_until_us = 5;
+
+    assert_eq!((one.next_due_us(4), one.next_due_us(5)), (Some(5), None));
+}
+
+#[test]
+fn a_message_is_repeated_at_once_a_few_times_only() {
+    let policy = serde_json::json!({"retries_with_no_delay": u32::MAX});
+    let mut one = subscriber(&serde_json::json!({"_retry_policy": policy}));
+
+    let mut due_us = |attempt| {
+        let delivery = Delivery { message: message(5), attempt };
+        one.running.insert(delivery.message.id, None);
+        end(&mut one, &delivery, FAILED, 0);
+        one.take_change().unwrap().new_retries[0].due_us
+    };
+
+    assert_eq!((due_us(1), due_us(9)), (0, 0));
+    assert!(due_us(10) >= 1_000_000);
+}
+
+#[test]
+fn a_shorter_wait_does_not_end_a_longer_one() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    let (first, second) = (next(&mut one, 0).unwrap(), next(&mut one, 0).unwrap());
+    let wait = |seconds| AttemptResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
+
+    end(&mut one, &first, wait(7), 0);
+    end(&mut one, &second, wait(1), 0);
+
+    assert_eq!(one.take_change().unwrap().progress.hold_until_us, 7_000_000);
+}
+
+#[test]
 fn messages_that_an_earlier_holder_had_in_flight_are_sent_again() {
     let mut one = subscriber(&serde_json::json!({}));
     one.progress.in_flight = vec![message(5).id, message(7).id];
@@ -200,19 +310,4 @@ fn messages_that_an_earlier_holder_had_in_flight_are_sent_again() {
     let change = one.take_change().unwrap();
     assert_eq!((change.progress.in_flight.len(), change.progress.missed), (0, 1));
     assert_eq!((change.new_retries.len(), change.new_retries[0].attempts), (1, 0));
-}
-
-#[test]
-fn a_subscription_whose_only_retry_is_running_waits_for_nothing_but_its_outcome() {
-    let mut one = subscriber(&serde_json::json!({"ordered": true}));
-    one.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
-    let first = next(&mut one, 0).unwrap();
-    end(&mut one, &first, FAILED, 1);
-    let retries = one.take_change().unwrap().new_retries;
-    assert_eq!(one.next_due_us(1), Some(retries[0].due_us));
-
-    one.add_retries(retries, 1);
-    next(&mut one, 1).unwrap();
-
-    assert_eq!(one.next_due_us(1), None);
 }

@@ -15,7 +15,7 @@ use crate::domain::{Progress, QueueId, Rank, Retry, Subscription, SubscriptionId
 use crate::storage::delivery_record::{
     ID_BYTES, attempt_place, decode_retry, encode_attempt, encode_progress, encode_retry, retry_entry,
 };
-use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence};
+use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
 
 /// Number of bytes of the head of a change: an id and three numbers of four bytes.
 const HEAD_BYTES: usize = ID_BYTES + 3 * 4;
@@ -52,10 +52,12 @@ impl DeliveryStore for RedisStore {
         &self,
         queue: &QueueId,
         subscription: SubscriptionId,
+        after: Option<RetryKey>,
         limit: usize,
     ) -> Result<Vec<Retry>, Error> {
         let keys = QueueKeys::of(queue);
-        let args = [subscription_id(subscription), arguments::number(limit as u64)];
+        let after = after.map(|(due_us, message)| retry_entry(subscription, due_us, message)).unwrap_or_default();
+        let args = [subscription_id(subscription), after.into(), arguments::number(limit as u64)];
         let mut reply = self.connection.run(&DELIVERY_RETRIES, &keys, &args).await?;
         let (now_us, mut names) = (reply.number()?, Vec::with_capacity(reply.len()));
         while !reply.is_empty() {
@@ -87,7 +89,10 @@ impl DeliveryStore for RedisStore {
         }
         let (kind, mut reply) = self.run_applying_due(&DELIVERY_SAVE, queue, &args).await?;
         match kind.as_str() {
-            "fenced" => Ok(None),
+            "fenced" => {
+                self.signals.forget_holder(queue);
+                Ok(None)
+            }
             "saved" => read_feed_state(&mut reply).map(Some),
             kind => Err(reply::unknown_kind(DELIVERY_SAVE.name, kind)),
         }

@@ -174,6 +174,7 @@ pub(in crate::conformance) async fn saved_progress_is_returned(subject: &Subject
         next_retry_us: 9,
         retries: 10,
         retry_bytes: 11,
+        hold_until_us: 99,
         in_flight: vec![posted[2], posted[0]],
     };
 
@@ -295,9 +296,15 @@ pub(in crate::conformance) async fn retries_are_listed_in_the_order_in_which_the
 
     let expected = [2, 3, 1, 0, 4].map(|at: usize| (posted[at].id, dues_us[at]));
     for limit in 1..=6 {
-        let listed = subject.store().list_retries(&queue, id, limit).await.expect(OK);
+        let listed = subject.store().list_retries(&queue, id, None, limit).await.expect(OK);
         let listed: Vec<_> = listed.iter().map(|retry| (retry.message.id, retry.due_us)).collect();
         assert_eq!(listed, expected[..limit.min(5)]);
+    }
+    for start in 0..5 {
+        let after = Some((expected[start].1, expected[start].0));
+        let listed = subject.store().list_retries(&queue, id, after, 2).await.expect(OK);
+        let listed: Vec<_> = listed.iter().map(|retry| (retry.message.id, retry.due_us)).collect();
+        assert_eq!(listed, expected[start + 1..(start + 3).min(5)]);
     }
     assert_eq!(subject.retries(&queue, other).await.len(), 1);
 }

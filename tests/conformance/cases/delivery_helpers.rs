@@ -119,7 +119,7 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn retries(&self, queue: &QueueId, id: SubscriptionId) -> Vec<Retry> {
-        self.store().list_retries(queue, id, 100).await.expect(OK)
+        self.store().list_retries(queue, id, None, 100).await.expect(OK)
     }
 
     pub(in crate::conformance) async fn attempts(&self, queue: &QueueId, id: SubscriptionId) -> Option<Vec<Attempt>> {

@@ -11,7 +11,7 @@ use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
 use crate::storage::delivery_record::decode_subscription;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::store::EmbeddedStore;
-use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence};
+use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
 
 mod changes;
 mod read;
@@ -60,11 +60,12 @@ impl DeliveryStore for EmbeddedStore {
         &self,
         queue: &QueueId,
         subscription: SubscriptionId,
+        after: Option<RetryKey>,
         limit: usize,
     ) -> Result<Vec<Retry>, Error> {
         let of = queue.clone();
         let retries = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            view.retries(&of, state, subscription, limit, now_us)
+            view.retries(&of, state, subscription, after, limit, now_us)
         });
         Ok(retries.await?.unwrap_or_default())
     }

@@ -5,14 +5,16 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::domain::{Attempt, Progress, QueueId, Rank, Retry, SubscriptionId};
-use crate::storage::delivery_record::{decode_progress, decode_retry, newest_attempts, retry_name_of_entry};
+use crate::storage::delivery_record::{
+    decode_progress, decode_retry, newest_attempts, retry_entry, retry_name_of_entry,
+};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::read::View;
-use crate::storage::{Error, FeedState};
+use crate::storage::{Error, FeedState, REPLY_BYTES_MAX, RetryKey};
 
 impl<T: Table> View<T> {
     /// Returns whether deliveries are due in a queue whose due changes have been applied.
@@ -81,21 +83,32 @@ impl<T: Table> View<T> {
         newest_attempts(records.iter().map(Vec::as_slice))
     }
 
-    /// Returns the first retries of a subscription.
+    /// Returns the next retries of a subscription, as many as a reply may have.
     pub(super) fn retries(
         &self,
         queue: &QueueId,
         state: &QueueState,
         id: SubscriptionId,
+        after: Option<RetryKey>,
         limit: usize,
         now_us: u64,
     ) -> Result<Vec<Retry>, Error> {
-        let from = id_key(state, Part::RetryTime, id);
-        let mut retries = Vec::new();
-        for entry in self.contents.range::<&[u8]>(&*from..&*keys::prefix_end(&from))?.take(limit) {
+        let all = id_key(state, Part::RetryTime, id);
+        let after = after.map(|(due_us, message)| {
+            keys::content(state.subscriptions, Part::RetryTime, &retry_entry(id, due_us, message))
+        });
+        let end = keys::prefix_end(&all);
+        let range = (Bound::Excluded(after.as_ref().unwrap_or(&all).as_slice()), Bound::Excluded(&*end));
+        let (mut retries, mut bytes) = (Vec::new(), 0);
+        for entry in self.contents.range::<&[u8]>(range)?.take(limit) {
             let name = retry_name_of_entry(keys::rest(entry?.0.value()))?;
             let record = self.contents.get(&*keys::content(state.subscriptions, Part::Retry, &name))?;
-            let record = Bytes::copy_from_slice(record.ok_or_else(|| damaged("a retry"))?.value());
+            let record = record.ok_or_else(|| damaged("a retry"))?;
+            bytes += record.value().len();
+            if bytes > REPLY_BYTES_MAX && !retries.is_empty() {
+                break;
+            }
+            let record = Bytes::copy_from_slice(record.value());
             retries.push(decode_retry(queue, &record, now_us)?);
         }
         Ok(retries)

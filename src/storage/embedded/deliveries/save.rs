@@ -1,11 +1,12 @@
 //! Saves what the holder of the delivery lease has done.
 
 use bytes::Bytes;
+use redb::ReadableTable;
 
 use crate::domain::{QueueId, SubscriptionId};
 use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
 use crate::storage::delivery_record::{
-    attempt_place, encode_attempt, encode_progress, encode_retry, retry_entry, retry_name,
+    attempt_place, encode_attempt, encode_progress, encode_retry, retry_entry, retry_entry_of_record, retry_name,
 };
 use crate::storage::embedded::deliveries::read::id_key;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
@@ -106,9 +107,20 @@ impl WriteTransaction<'_> {
             }
         }
         for (entry, name, record) in &change.new_retries {
+            self.remove_retry_time(state, name)?;
             self.put(&keys::content(state.subscriptions, Part::RetryTime, entry), &[])?;
             self.put(&keys::content(state.subscriptions, Part::Retry, name), record)?;
         }
         Ok(())
+    }
+
+    /// Removes the time of a former retry with this name, if the caller does not know of the retry
+    /// or repeats the save.
+    fn remove_retry_time(&mut self, state: &QueueState, name: &[u8]) -> Result<(), Error> {
+        let former = match self.view.contents.get(&*keys::content(state.subscriptions, Part::Retry, name))? {
+            Some(record) => retry_entry_of_record(name, record.value())?,
+            None => return Ok(()),
+        };
+        self.remove_key(&keys::content(state.subscriptions, Part::RetryTime, &former)).map(drop)
     }
 }
