@@ -1,9 +1,9 @@
 //! Push: notifies the subscribers of queues of their messages.
 //!
 //! A subscription is a durable observer. Its position in the feed is stored, and delivering means
-//! reading after it, as every observer does. [`deliverer`] does the work of one queue, while it holds
-//! the delivery lease of the queue. [`subscription`] decides for one subscription what is sent next,
-//! and [`attempt`] sends it with the [`client`]. docs/push.md says what subscribers can rely on, and
+//! reading after it, as every observer does. `deliverer` does the work of one queue, while it holds
+//! the delivery lease of the queue. `subscription` decides for one subscription what is sent next,
+//! and `attempt` sends it with the `client`. docs/push.md says what subscribers can rely on, and
 //! docs/decisions/0027-push.md why it is built like this.
 
 mod attempt;
