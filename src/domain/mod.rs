@@ -20,6 +20,7 @@ pub mod project;
 pub mod push_config;
 pub mod queue;
 pub mod queue_id;
+mod random_id;
 pub mod retry_policy;
 pub mod scope;
 pub mod secret;

@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
+use super::random_id::random_id;
 use super::{MessageId, Rank, Revision};
 
-/// Id of a subscription: a random UUID. Subscriptions are listed in the order of their ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SubscriptionId(Uuid);
+random_id! {
+    /// Id of a subscription: a random UUID. Subscriptions are listed in the order of their ids.
+    SubscriptionId
+}
 
 /// A subscription as a store returns it.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,39 +117,6 @@ impl DeliveryRequest {
     #[must_use]
     pub fn redeliver(ids: &[MessageId]) -> Self {
         Self::Redeliver(ids.iter().map(|id| id.bits()).collect())
-    }
-}
-
-impl SubscriptionId {
-    /// Returns a new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(Uuid::new_v4())
-    }
-
-    /// Parses an id in its canonical form: lowercase, with hyphens. No subscription has an id in
-    /// another form.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Uuid::try_parse(text).ok().map(Self).filter(|id| id.to_string() == text)
-    }
-
-    /// Returns the id with these bytes, as a store keeps it.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
-    }
-
-    /// Returns the sixteen bytes of the id.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Display for SubscriptionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
     }
 }
 

@@ -1,15 +1,13 @@
 //! Tasks: work on a queue that continues in the background after its request was answered. The only
 //! kind is the redrive, which moves messages of the queue to other queues.
 
-use std::fmt;
-
-use uuid::Uuid;
-
+use super::random_id::random_id;
 use super::{MessageId, QueueName};
 
-/// Id of a task: a random UUID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId(Uuid);
+random_id! {
+    /// Id of a task: a random UUID.
+    TaskId
+}
 
 /// A task, as its store reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,37 +62,4 @@ pub enum Selection {
     First(u32),
     /// The messages with these ids; not empty, and each id once.
     Ids(Vec<MessageId>),
-}
-
-impl TaskId {
-    /// Returns a new random id.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(Uuid::new_v4())
-    }
-
-    /// Parses an id in its canonical form: lowercase, with hyphens. No task has an id in another
-    /// form.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Uuid::try_parse(text).ok().map(Self).filter(|id| id.to_string() == text)
-    }
-
-    /// Returns the id with these bytes, as a store keeps it.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
-    }
-
-    /// Returns the sixteen bytes of the id.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
-    }
 }
