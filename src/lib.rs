@@ -12,6 +12,7 @@ pub mod descriptors;
 pub mod domain;
 pub mod janitor;
 pub mod metrics;
+pub mod outbound;
 pub mod push;
 pub mod request_id;
 pub mod service_manager;

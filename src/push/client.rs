@@ -25,12 +25,13 @@ use thiserror::Error;
 use tokio::net::lookup_host;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::RootCertStore;
 use tower_service::Service;
 use tracing::warn;
 
 use super::connections::{CountingConnector, OpenConnections};
 use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
+use crate::outbound;
 use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
 
 /// Maximum time to resolve a name and to connect.
@@ -120,7 +121,7 @@ impl SubscriberClient {
         let open = OpenConnections::default();
         let connector = CountingConnector::new(connector, open.clone());
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls())
+            .with_tls_config(outbound::tls_config(trusted_certificates()))
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
@@ -169,7 +170,11 @@ impl SubscriberClient {
         let mut request = Request::post(uri).body(Full::from(body)).map_err(|_| Failure::Uri)?;
         request.headers_mut().extend(headers);
         let exchange = async {
-            let response = self.http.request(request).await.map_err(|error| failure(&error))?;
+            let response = self
+                .http
+                .request(request)
+                .await
+                .map_err(|error| Failure::Connection(outbound::root_cause(&error).to_string()))?;
             let (head, mut body) = response.into_parts();
             let (mut start, mut read) = (Vec::new(), 0);
             while read < RESPONSE_BYTES_MAX {
@@ -238,28 +243,12 @@ impl Service<Name> for CheckedResolver {
     }
 }
 
-/// Trusts the certificates of the operating system.
-fn tls() -> ClientConfig {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        warn!(%error, "cannot read a certificate of the operating system");
-    }
-    roots.add_parsable_certificates(found.certs);
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports them")
-        .with_root_certificates(roots)
-        .with_no_client_auth()
-}
-
-/// Returns the innermost reason for a failure, which says most.
-fn failure(error: &dyn Error) -> Failure {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    Failure::Connection(cause.to_string())
+/// Returns the certificates that subscribers are checked with.
+fn trusted_certificates() -> RootCertStore {
+    outbound::trusted_certificates().unwrap_or_else(|error| {
+        warn!(%error, "subscribers with https cannot be called");
+        RootCertStore::empty()
+    })
 }
 
 /// Returns the time that `Retry-After` asks for. It has seconds or a date.

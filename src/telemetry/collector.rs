@@ -17,6 +17,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::outbound;
+
 /// Maximum duration of one attempt to send spans.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of an answer of the collector, in bytes.
@@ -69,7 +71,7 @@ impl HttpClient for Collector {
         match &answer {
             Ok(answer) if answer.status().is_success() => self.note(None),
             Ok(answer) => self.note(Some(&format_args!("it answers {}", answer.status()))),
-            Err(error) => self.note(Some(&root_cause(error.as_ref()))),
+            Err(error) => self.note(Some(&outbound::root_cause(error.as_ref()))),
         }
         answer
     }
@@ -79,12 +81,4 @@ impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Collector")
     }
-}
-
-/// Returns the innermost error, which says what is wrong.
-fn root_cause<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::error::Error + 'static) {
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error
 }

@@ -6,12 +6,13 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
+    ("outbound", &[]),
     ("service_manager", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["outbound"]),
     ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
     ("storage", &["domain"]),
@@ -19,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
-    ("push", &["api", "auth", "broker", "domain", "metrics", "storage"]),
+    ("push", &["api", "auth", "broker", "domain", "metrics", "outbound", "storage"]),
     (
         "app",
         &[
@@ -37,7 +38,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "telemetry",
         ],
     ),
-    ("cli", &["app", "config", "request_id"]),
+    ("cli", &["app", "config", "outbound", "request_id"]),
 ];
 
 /// Modules that only some others may name, by whole paths: a store is chosen in one place.

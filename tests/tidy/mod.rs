@@ -42,8 +42,8 @@ const CRATES: [(&str, &[&str]); 18] = [
             "src/storage/embedded/",
         ],
     ),
-    ("rustls_native_certs", &["src/cli/client/", "src/push/client.rs"]),
-    ("tokio_rustls", &["src/cli/client/", "src/push/client.rs"]),
+    ("rustls_native_certs", &["src/outbound.rs"]),
+    ("tokio_rustls", &["src/cli/client/", "src/outbound.rs", "src/push/client.rs"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

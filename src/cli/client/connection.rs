@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::error::Error;
+use crate::outbound;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -113,35 +113,19 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let opened = http1::handshake(TokioIo::new(stream)).await;
-    let (sender, driver) = opened.map_err(|error| Failure::Connect(innermost(&error)))?;
+    let (sender, driver) = opened.map_err(|error| Failure::Connect(outbound::root_cause(&error).to_string()))?;
     // It ends with the connection. Errors reach the request that they concern.
     tokio::spawn(driver);
     Ok(sender)
 }
 
-/// Trusts the certificates that the system trusts, or those in `SSL_CERT_FILE`.
 fn tls() -> Result<TlsConnector, Error> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        return Err(Error::Failed(format!("this system has no trusted certificates{reason}")));
-    }
-    Ok(TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())))
+    let trusted = outbound::trusted_certificates().map_err(|error| Error::Failed(error.to_string()))?;
+    Ok(TlsConnector::from(Arc::new(outbound::tls_config(trusted))))
 }
 
 impl From<hyper::Error> for Failure {
-    /// The text is that of the innermost cause, because the outer ones only say that there is one.
     fn from(error: hyper::Error) -> Self {
-        Self::Lost(innermost(&error))
+        Self::Lost(outbound::root_cause(&error).to_string())
     }
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }

@@ -1,0 +1,45 @@
+//! What connections to other servers share: which certificates are trusted, and how a failure is
+//! described.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+/// Returns the certificates that the operating system trusts, or those in `SSL_CERT_FILE`.
+///
+/// # Errors
+///
+/// Why there are none.
+pub fn trusted_certificates() -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        return Err(io::Error::other(format!("this system has no trusted certificates{reason}")));
+    }
+    Ok(roots)
+}
+
+/// Returns a TLS configuration for clients that trusts these certificates.
+#[must_use]
+pub fn tls_config(trusted: RootCertStore) -> ClientConfig {
+    // A default provider would be a setting of the whole process.
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports them")
+        .with_root_certificates(trusted)
+        .with_no_client_auth()
+}
+
+/// Returns the innermost cause of an error, which says what is wrong. The outer ones often say only
+/// that there is one.
+#[must_use]
+pub fn root_cause<'e>(mut error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
