@@ -1,0 +1,182 @@
+//! Loads subscriptions and their retries, and carries out what their owners ask for.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{Deliverer, Managed, RENEWAL_INTERVAL, Stop};
+use crate::domain::{
+    DeliveryOptions, DeliveryRequest, MessageId, NumberedRequest, Progress, Rank, RetryPolicy, Subscription,
+    SubscriptionId,
+};
+use crate::push::attempt::Target;
+use crate::push::subscription::SubscriptionDeliveries;
+
+/// Number of subscriptions that are read at a time.
+const SUBSCRIPTIONS_PER_PAGE: usize = 200;
+/// Maximum number of retries that are listed at a time.
+const RETRIES_PER_PAGE: usize = 500;
+
+impl Deliverer {
+    /// Loads the subscriptions if they have changed, and carries out what their owners ask for.
+    pub(super) async fn reload_if_changed(&mut self) -> Result<(), Stop> {
+        let version = self.feed.subscriptions_version;
+        let is_current = self.version == Some(version);
+        if is_current && self.policy_read_at.is_some_and(|at| at.elapsed() < RENEWAL_INTERVAL) {
+            return Ok(());
+        }
+        let queue_policy = self.deliveries.metadata_value("_retry_policy").await?;
+        self.policy_read_at = Some(Instant::now());
+        if is_current && queue_policy == self.queue_policy {
+            return Ok(());
+        }
+        let mut gone: BTreeSet<SubscriptionId> = self.subscribers.keys().copied().collect();
+        let mut after = None;
+        loop {
+            let page = self.deliveries.load(after, SUBSCRIPTIONS_PER_PAGE).await?;
+            let is_last = page.len() < SUBSCRIPTIONS_PER_PAGE;
+            after = page.last().map(|(subscription, _)| subscription.id);
+            for (subscription, progress) in page {
+                gone.remove(&subscription.id);
+                self.ready.insert(subscription.id);
+                self.adopt(subscription, progress, queue_policy.as_ref()).await?;
+            }
+            if is_last {
+                break;
+            }
+        }
+        for id in gone {
+            self.subscribers.remove(&id);
+            self.ready.remove(&id);
+        }
+        (self.version, self.queue_policy) = (Some(version), queue_policy);
+        Ok(())
+    }
+
+    /// Takes over a subscription that was loaded.
+    async fn adopt(
+        &mut self,
+        subscription: Subscription,
+        progress: Progress,
+        queue_policy: Option<&Value>,
+    ) -> Result<(), Stop> {
+        let id = subscription.id;
+        let options = Arc::new(options_of(&subscription));
+        let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), queue_policy);
+        let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
+        if let Some(managed) = self.subscribers.get_mut(&id) {
+            managed.state.update(subscription, options, policy);
+            managed.target = target;
+        } else {
+            let (requires_confirmation, now) = (self.context.requires_confirmation, Instant::now());
+            let state =
+                SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);
+            self.subscribers.insert(id, Managed { state, target });
+        }
+        self.redeliver_abandoned(id).await?;
+        self.carry_out_requests(id).await
+    }
+
+    /// Delivers the messages again whose first attempt an earlier holder has begun.
+    async fn redeliver_abandoned(&mut self, id: SubscriptionId) -> Result<(), Stop> {
+        let abandoned = self.subscribers.get(&id).map(|managed| managed.state.abandoned()).unwrap_or_default();
+        if !abandoned.is_empty() {
+            let found: Vec<_> = self.deliveries.get(&abandoned).await?.into_iter().map(Arc::new).collect();
+            let now_us = self.now_us();
+            if let Some(managed) = self.subscribers.get_mut(&id) {
+                managed.state.redeliver_abandoned(&found, now_us);
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_out_requests(&mut self, id: SubscriptionId) -> Result<(), Stop> {
+        let Some(managed) = self.subscribers.get(&id) else {
+            return Ok(());
+        };
+        let last = managed.state.progress.last_request;
+        let requests = managed.state.subscription.settings.requests.clone();
+        let requests: Vec<_> = requests.into_iter().filter(|request| request.number > last).collect();
+        if requests.is_empty() && !managed.state.is_behind_retries() {
+            return Ok(());
+        }
+        if !managed.state.knows_retries() {
+            // They are listed after what was changed is saved, so that the list has all of them.
+            self.save().await?;
+            let with_retry = self.all_retries(id).await?;
+            if let Some(managed) = self.subscribers.get_mut(&id) {
+                managed.state.set_retries(with_retry);
+            }
+        }
+        for NumberedRequest { number, request } in requests {
+            let messages = match &request {
+                DeliveryRequest::Seek(_) => Vec::new(),
+                DeliveryRequest::Redeliver(ids) => {
+                    let ids: Vec<_> = ids.iter().copied().map(MessageId::from_bits).collect();
+                    self.deliveries.get(&ids).await?
+                }
+            };
+            let (now_us, feed) = (self.now_us(), self.feed);
+            let Some(managed) = self.subscribers.get_mut(&id) else {
+                return Ok(());
+            };
+            if let DeliveryRequest::Seek(micros) = request {
+                managed.state.seek(Rank::new(micros).unwrap_or(Rank::MAX), &feed);
+            }
+            for message in messages {
+                managed.state.redeliver(&Arc::new(message), now_us);
+            }
+            managed.state.finish_request(number);
+        }
+        Ok(())
+    }
+
+    /// Returns the messages that have a retry.
+    async fn all_retries(&self, id: SubscriptionId) -> Result<HashSet<MessageId>, Stop> {
+        let (mut messages, mut after) = (HashSet::new(), None);
+        loop {
+            let page = self.deliveries.retries(id, after, RETRIES_PER_PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(messages);
+            };
+            after = Some((last.due_us, last.message.id));
+            messages.extend(page.iter().map(|retry| retry.message.id));
+        }
+    }
+
+    /// Loads retries that are due.
+    pub(super) async fn load_retries(&mut self) -> Result<(), Stop> {
+        let now_us = self.now_us();
+        let wanting: Vec<(SubscriptionId, usize)> = self
+            .ready
+            .iter()
+            .filter_map(|id| Some((*id, self.subscribers.get(id)?.state.wants_retries(now_us)?)))
+            .collect();
+        if wanting.iter().any(|(id, _)| self.subscribers.get(id).is_some_and(|managed| managed.state.is_changed())) {
+            self.save().await?;
+        }
+        for (id, limit) in wanting {
+            // A page has fewer if they are large, and all of it may be running.
+            let (mut retries, mut after) = (Vec::new(), None);
+            while retries.is_empty() {
+                let page = self.deliveries.retries(id, after, limit).await?;
+                let Some(last) = page.last() else { break };
+                after = Some((last.due_us, last.message.id));
+                let Some(managed) = self.subscribers.get(&id) else { break };
+                retries.extend(page.into_iter().filter(|retry| !managed.state.is_running(retry.message.id)));
+            }
+            if let Some(managed) = self.subscribers.get_mut(&id) {
+                managed.state.add_retries(retries, now_us);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the options of a subscription. The API accepts only valid ones.
+fn options_of(subscription: &Subscription) -> DeliveryOptions {
+    let parsed = DeliveryOptions::parse(&subscription.settings.options);
+    parsed.unwrap_or_else(|_| DeliveryOptions::parse(&Map::new()).expect("no option is required"))
+}

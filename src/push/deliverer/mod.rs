@@ -1,0 +1,315 @@
+//! Delivers the messages of one queue to all its subscribers, for as long as there is work.
+//!
+//! One task does this while it holds the delivery lease of the queue. It reads the feed, begins
+//! attempts in tasks of their own, and saves their outcomes: at the latest after [`SAVE_INTERVAL`],
+//! and before it begins messages that it has just read. The save also tells whether a subscription
+//! has changed, so a subscription that was deleted before a message was posted never gets it.
+
+mod loading;
+mod saving;
+mod sending;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, warn};
+use uuid::Uuid;
+
+use super::attempt::{Finished, Target};
+use super::context::Context;
+use super::follow_ups;
+use super::subscription::{FollowUp, SubscriptionDeliveries};
+use super::wake::Wake;
+use crate::broker::Error;
+use crate::broker::deliveries::QueueDeliveries;
+use crate::domain::{Rank, SubscriptionId, SubscriptionState};
+use crate::storage::{DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
+
+/// Shortest pause before something is tried again that could not be done.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// Maximum time until an outcome is saved.
+const SAVE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time after which the lease is renewed.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
+/// How long the lease is kept without work, because most queues get further messages.
+const LINGER: Duration = Duration::from_secs(5);
+/// Pause after a failure of the store.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// The deliveries of one queue.
+pub(super) struct Deliverer {
+    context: Arc<Context>,
+    deliveries: QueueDeliveries,
+    wake: Arc<Wake>,
+    fence: LeaseFence,
+    /// The state of the feed that the store has returned last, and when it was requested.
+    feed: FeedState,
+    feed_at: Instant,
+    /// Whether a signal has come since. It may be about messages or subscriptions.
+    is_outdated: bool,
+    /// Until when no other process can have the lease.
+    lease_until: watch::Sender<Instant>,
+    /// The version of the subscriptions that were loaded.
+    version: Option<u64>,
+    /// The retry policy of the queue, and when it was read. A change of it is not signaled.
+    queue_policy: Option<Value>,
+    policy_read_at: Option<Instant>,
+    subscribers: BTreeMap<SubscriptionId, Managed>,
+    /// The subscriptions that may have something to do.
+    ready: BTreeSet<SubscriptionId>,
+    attempts: JoinSet<Finished>,
+    follow_ups: Vec<(SubscriptionId, FollowUp)>,
+    /// When the first outcome that is not saved came.
+    changed_at: Option<Instant>,
+    idle_since: Option<Instant>,
+}
+
+/// A subscription and what its attempts need.
+struct Managed {
+    state: SubscriptionDeliveries,
+    target: Arc<Target>,
+}
+
+/// How the work on a queue goes on.
+enum Next {
+    Continue,
+    /// It has ended. There is work again after this time, if it is known.
+    End(Option<Duration>),
+}
+
+/// What ends the work on a queue early.
+enum Stop {
+    /// Another process has the lease, or may have it.
+    LeaseLost,
+    /// The store failed.
+    Store(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Deliverer {
+    /// Takes the lease of the queue, and delivers until there is no more work. Returns at once if
+    /// another process has the lease. Returns the time after which there is work again, if it is
+    /// known.
+    pub(super) async fn run(context: Arc<Context>, deliveries: QueueDeliveries, wake: Arc<Wake>) -> Option<Duration> {
+        // Each holder has an id of its own, so that a late command of an earlier one has no effect.
+        let (holder, asked_at) = (Uuid::new_v4(), Instant::now());
+        let (fence, feed) = match deliveries.take_lease(holder).await {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return None,
+            Err(error) => {
+                debug!(queue = %deliveries.queue(), %error, "cannot take a delivery lease; maintenance tries again");
+                return None;
+            }
+        };
+        let deliverer = Self {
+            context,
+            deliveries,
+            wake,
+            fence,
+            feed,
+            feed_at: asked_at,
+            is_outdated: false,
+            lease_until: watch::Sender::new(asked_at + DELIVERY_LEASE_DURATION),
+            version: None,
+            queue_policy: None,
+            policy_read_at: None,
+            subscribers: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            attempts: JoinSet::new(),
+            follow_ups: Vec::new(),
+            changed_at: None,
+            idle_since: None,
+        };
+        deliverer.work().await
+    }
+
+    async fn work(mut self) -> Option<Duration> {
+        loop {
+            match self.step().await {
+                Ok(Next::Continue) => self.wait().await,
+                Ok(Next::End(work_after)) => return work_after,
+                Err(Stop::LeaseLost) => {
+                    debug!(queue = %self.deliveries.queue(), "another process has taken a delivery lease");
+                    return None;
+                }
+                Err(Stop::Store(Error::Store(error))) if error.is_transient() => {
+                    debug!(queue = %self.deliveries.queue(), %error, "deliveries wait for the store");
+                    if Instant::now() >= *self.lease_until.borrow() {
+                        return None;
+                    }
+                    sleep(PAUSE_AFTER_FAILURE).await;
+                }
+                Err(Stop::Store(error)) => {
+                    warn!(queue = %self.deliveries.queue(), %error, "cannot deliver the messages of a queue");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Does what can be done now.
+    async fn step(&mut self) -> Result<Next, Stop> {
+        self.take_outcomes();
+        self.do_follow_ups().await?;
+        if self.is_save_due() {
+            self.save().await?;
+        }
+        self.reload_if_changed().await?;
+        self.load_retries().await?;
+        if self.read().await? || self.is_outdated {
+            self.save().await?;
+            self.reload_if_changed().await?;
+        }
+        if self.context.is_stopping() {
+            return self.stop().await;
+        }
+        self.begin_attempts();
+        if self.is_idle() { self.end_if_unneeded().await } else { Ok(Next::Continue) }
+    }
+
+    /// Returns the time of the store's clock, in microseconds since 1970.
+    fn now_us(&self) -> u64 {
+        self.feed.now_us + u64::try_from(self.feed_at.elapsed().as_micros()).unwrap_or_default()
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self) {
+        let now = Instant::now();
+        let mut until = self.feed_at + RENEWAL_INTERVAL;
+        if let Some(changed_at) = self.changed_at {
+            until = until.min(changed_at + SAVE_INTERVAL);
+        }
+        if let Some(idle_since) = self.idle_since {
+            until = until.min(idle_since + LINGER);
+        }
+        if let Some(due_us) = self.next_due_us() {
+            let wait = Duration::from_micros(due_us.saturating_sub(self.now_us()));
+            until = until.min(now + wait.max(PAUSE_MIN));
+        }
+        if !self.ready.is_empty() {
+            until = until.min(now + PAUSE_MIN);
+        }
+        tokio::select! {
+            Some(finished) = self.attempts.join_next() => self.take_outcome(finished),
+            () = self.wake.notified() => {
+                // The end of the feed is not known any more. A read finds out, or a save.
+                self.feed.last = Rank::MAX;
+                self.is_outdated = true;
+                self.idle_since = None;
+                self.all_ready();
+            }
+            () = self.context.stopping.cancelled(), if !self.context.is_stopping() => {}
+            () = sleep_until(until) => self.all_ready(),
+        }
+    }
+
+    /// Returns when there is something to do again, in microseconds since 1970, apart from new
+    /// messages and outcomes.
+    fn next_due_us(&self) -> Option<u64> {
+        let now_us = self.now_us();
+        let due = self.subscribers.values().filter_map(|managed| managed.state.next_due_us(now_us));
+        due.chain(self.feed.next_delayed_us).min()
+    }
+
+    fn all_ready(&mut self) {
+        self.ready.extend(self.subscribers.keys());
+    }
+
+    fn take_outcomes(&mut self) {
+        while let Some(finished) = self.attempts.try_join_next() {
+            self.take_outcome(finished);
+        }
+    }
+
+    fn take_outcome(&mut self, finished: Result<Finished, tokio::task::JoinError>) {
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime shuts down, because the process did not stop in time.
+                Err(_cancelled) => return,
+            },
+        };
+        let now_us = self.now_us();
+        let Some(managed) = self.subscribers.get_mut(&finished.subscription) else {
+            return;
+        };
+        self.ready.insert(finished.subscription);
+        let follow_ups = if let Some(outcome) = finished.outcome {
+            managed.state.record(&finished.delivery, outcome, now_us, self.context.disable_after)
+        } else {
+            managed.state.cancel(&finished.delivery, now_us);
+            Vec::new()
+        };
+        self.follow_ups.extend(follow_ups.into_iter().map(|follow_up| (finished.subscription, follow_up)));
+        self.changed_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Carries out what outcomes require, before they are saved. If this fails, it is repeated.
+    async fn do_follow_ups(&mut self) -> Result<(), Stop> {
+        while let Some((id, follow_up)) = self.follow_ups.first().cloned() {
+            if let Some(managed) = self.subscribers.get_mut(&id) {
+                if let FollowUp::Disable(reason) = &follow_up {
+                    managed.state.stop(SubscriptionState::Disabled(reason.clone()));
+                }
+                follow_ups::carry_out(&self.deliveries, id, &managed.target, &follow_up).await?;
+            }
+            self.follow_ups.remove(0);
+        }
+        Ok(())
+    }
+
+    fn is_idle(&mut self) -> bool {
+        if !self.attempts.is_empty() || self.changed_at.is_some() || !self.follow_ups.is_empty() {
+            self.idle_since = None;
+            return false;
+        }
+        let (now, now_us, feed) = (Instant::now(), self.now_us(), self.feed);
+        let is_idle = self.subscribers.values_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
+        if !is_idle {
+            self.idle_since = None;
+            self.all_ready();
+            return false;
+        }
+        self.idle_since.get_or_insert(now).elapsed() >= LINGER
+    }
+
+    /// Ends the lease if there is no more work.
+    async fn end_if_unneeded(&mut self) -> Result<Next, Stop> {
+        self.save().await?;
+        self.reload_if_changed().await?;
+        let (now, now_us, feed, next_us) = (Instant::now(), self.now_us(), self.feed, self.next_due_us());
+        let wait = next_us.map(|due_us| Duration::from_micros(due_us.saturating_sub(now_us)));
+        let is_idle = self.subscribers.values_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
+        if !is_idle || wait.is_some_and(|wait| wait <= LINGER) {
+            self.idle_since = None;
+            self.all_ready();
+            return Ok(Next::Continue);
+        }
+        let has_ended = self.deliveries.end_lease(self.fence, &feed, next_us).await?;
+        Ok(if has_ended { Next::End(wait) } else { Next::Continue })
+    }
+
+    /// Waits for the running attempts, saves their outcomes and gives up the lease, because the
+    /// process stops.
+    async fn stop(&mut self) -> Result<Next, Stop> {
+        self.ready.clear();
+        if !self.attempts.is_empty() || !self.follow_ups.is_empty() {
+            return Ok(Next::Continue);
+        }
+        self.save().await?;
+        // Work that is due at once is announced to the other processes.
+        let has_ended = self.deliveries.end_lease(self.fence, &self.feed, Some(self.feed.now_us)).await?;
+        Ok(if has_ended { Next::End(None) } else { Next::Continue })
+    }
+}

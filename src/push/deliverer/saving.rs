@@ -1,0 +1,48 @@
+//! Saves outcomes and renews the lease.
+
+use tokio::time::Instant;
+
+use super::{Deliverer, RENEWAL_INTERVAL, SAVE_INTERVAL, Stop};
+use crate::storage::DELIVERY_LEASE_DURATION;
+
+/// Maximum number of subscriptions whose changes are saved in one step of the store.
+const CHANGES_PER_SAVE: usize = 100;
+
+impl Deliverer {
+    pub(super) fn is_save_due(&self) -> bool {
+        let is_overdue = self.changed_at.is_some_and(|at| at.elapsed() >= SAVE_INTERVAL);
+        let is_delay_over = self.feed.next_delayed_us.is_some_and(|due_us| due_us <= self.now_us());
+        is_overdue
+            || is_delay_over
+            || self.changed_at.is_some() && self.attempts.is_empty()
+            || self.feed_at.elapsed() >= RENEWAL_INTERVAL
+    }
+
+    /// Saves what has changed, renews the lease, and learns the state of the feed.
+    pub(super) async fn save(&mut self) -> Result<(), Stop> {
+        let mut changes: Vec<_> =
+            self.subscribers.values_mut().filter_map(|managed| managed.state.take_change()).collect();
+        let (feed, asked_at) = loop {
+            let (asked_at, count) = (Instant::now(), changes.len().min(CHANGES_PER_SAVE));
+            match self.deliveries.save(self.fence, &changes[..count]).await {
+                Ok(Some(feed)) if count == changes.len() => break (feed, asked_at),
+                Ok(Some(_)) => drop(changes.drain(..count)),
+                Ok(None) => return Err(Stop::LeaseLost),
+                Err(error) => {
+                    for change in changes {
+                        if let Some(managed) = self.subscribers.get_mut(&change.subscription) {
+                            managed.state.restore_change(change);
+                        }
+                    }
+                    return Err(error.into());
+                }
+            }
+        };
+        (self.feed, self.feed_at, self.changed_at, self.is_outdated) = (feed, asked_at, None, false);
+        self.lease_until.send_replace(asked_at + DELIVERY_LEASE_DURATION);
+        for managed in self.subscribers.values_mut() {
+            managed.state.note_feed(&feed);
+        }
+        Ok(())
+    }
+}
