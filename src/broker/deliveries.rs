@@ -12,8 +12,8 @@ use super::messages::{Delay, Draft, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
 use crate::domain::{
-    Body, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Progress, QueueId, QueueName, Rank, Retry, Scope,
-    Subscription, SubscriptionId, SubscriptionSettings,
+    Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Progress, QueueId, QueueName, Rank, Retry,
+    Scope, Subscription, SubscriptionId, SubscriptionSettings,
 };
 use crate::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
@@ -22,6 +22,9 @@ use crate::storage::{
 
 /// Maximum number of attempts to change a subscription that others change at the same time.
 const ATTEMPTS_MAX: usize = 32;
+
+/// The client that posts dead letters and notices.
+const CLIENT_ID: &str = "00000000-0000-8000-8000-7075736800ff";
 
 /// The deliveries of one queue.
 #[derive(Clone)]
@@ -144,25 +147,25 @@ impl QueueDeliveries {
         Err(crate::storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
     }
 
-    /// Posts a message to another queue of the project, in the name of the subscription. Posting
-    /// again under the same key has no effect for as long as the store keeps the key. A sealed body
-    /// stays sealed.
-    pub async fn post(
-        &self,
-        to: &QueueName,
-        subscription: SubscriptionId,
-        key: &str,
-        ttl_s: Option<u32>,
-        body: Body,
-    ) -> Result<(), Error> {
-        let Ok(queue) = QueueId::new(self.queue.project().clone(), to.clone()) else {
-            return Err(Error::Limit(format!("{to} is too long a name for this project")));
-        };
-        let id = ClientIdRule::Uuid.parse(&subscription.to_string()).expect("the id of a subscription is a UUID");
-        let caller = Caller::Client(Client { project: queue.project().clone(), id, roles: Vec::new() });
+    /// Returns whether [`Self::post`] has posted this message.
+    #[must_use]
+    pub fn has_posted(&self, message: &Message) -> bool {
+        message.poster == client_id().poster()
+    }
+
+    /// Posts a message to another queue of the project. Posting again under the same key has no
+    /// effect for as long as the store keeps the key. A sealed body stays sealed.
+    pub async fn post(&self, to: &QueueName, key: &str, ttl_s: Option<u32>, body: Body) -> Result<(), Error> {
+        let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
+        let client = Client { project: queue.project().clone(), id: client_id(), roles: Vec::new() };
+        let caller = Caller::Client(client);
         let idempotency = IdempotencyKey::new(key.as_bytes(), body.as_msgpack()).ok();
         let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)
     }
+}
+
+fn client_id() -> ClientId {
+    ClientIdRule::Uuid.parse(CLIENT_ID).expect("it is a UUID")
 }

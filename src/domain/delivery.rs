@@ -59,6 +59,14 @@ pub struct Retry {
     pub message: Message,
 }
 
+impl Retry {
+    /// Returns the size of the message's body, in bytes.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        self.message.body.as_msgpack().len() as u64
+    }
+}
+
 /// An attempt to notify a subscriber of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {

@@ -48,6 +48,32 @@ impl LiveCount {
     }
 }
 
+/// A number that is added to a gauge, until it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    gauge: Gauge,
+    value: i64,
+}
+
+impl Share {
+    pub(super) fn of(gauge: &Gauge) -> Self {
+        Self { gauge: gauge.clone(), value: 0 }
+    }
+
+    /// Replaces the number.
+    pub fn set(&mut self, value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        self.gauge.inc_by(value - self.value);
+        self.value = value;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();

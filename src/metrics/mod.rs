@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use self::counts::{Counted, LiveCount};
+pub use self::counts::{Counted, LiveCount, Share};
 use self::counts::{PICKUP_DELAYS_S, Total};
 use self::push::PushMetrics;
 use self::scrape::Figures;

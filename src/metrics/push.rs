@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::counts::{Counted, LiveCount, PICKUP_DELAYS_S, Total};
+use super::counts::{Counted, LiveCount, PICKUP_DELAYS_S, Share, Total};
 
 const DELIVERED: &str = "delivered";
 const FAILED: &str = "failed";
@@ -18,6 +19,7 @@ pub struct PushMetrics {
     attempts: Family<AttemptLabels, Total>,
     delay: Histogram,
     in_flight: LiveCount,
+    pending: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -31,7 +33,12 @@ impl Default for PushMetrics {
         for result in [DELIVERED, FAILED] {
             drop(attempts.get_or_create(&AttemptLabels { result }));
         }
-        Self { attempts, delay: Histogram::new(PICKUP_DELAYS_S), in_flight: LiveCount::default() }
+        Self {
+            attempts,
+            delay: Histogram::new(PICKUP_DELAYS_S),
+            in_flight: LiveCount::default(),
+            pending: Gauge::default(),
+        }
     }
 }
 
@@ -48,12 +55,23 @@ impl PushMetrics {
             self.delay.clone(),
         );
         registry.register("sukkal_push_in_flight", "Requests to subscribers in flight", self.in_flight.0.clone());
+        registry.register(
+            "sukkal_push_pending",
+            "Deliveries not done yet in the queues on which this process works, those that wait for a retry included",
+            self.pending.clone(),
+        );
     }
 
     /// Counts an attempt as in flight until the result is dropped.
     #[must_use]
     pub fn begin_attempt(&self) -> Counted {
         self.in_flight.count()
+    }
+
+    /// Returns a number of deliveries that are pending, at first 0.
+    #[must_use]
+    pub fn pending(&self) -> Share {
+        Share::of(&self.pending)
     }
 
     /// Counts a successful attempt for a message that became visible this long ago.

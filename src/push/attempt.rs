@@ -1,6 +1,5 @@
 //! One attempt to notify a subscriber of a message.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
@@ -9,24 +8,15 @@ use tokio::time::Instant;
 
 use super::client::Failure;
 use super::context::Context;
-use super::notification;
 use super::subscription::{AttemptResult, Delivery, Outcome};
+use super::target::Target;
+use super::{follow_ups, notification};
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{
-    AddressRules, Attempt, DeliveryOptions, Message, SigningKey, Subscriber, Subscription, SubscriptionId,
-};
+use crate::domain::{Attempt, DeliveryOptions, Message, SubscriptionId};
 use crate::storage::ATTEMPT_DURATION_MAX;
 
 /// The status that ends a subscription.
 const GONE: u16 = 410;
-
-/// Whom an attempt calls, and how.
-pub(super) struct Target {
-    /// The subscriber, or why it may not be called. The rules may be stricter than when it was set.
-    pub(super) subscriber: Result<Subscriber, String>,
-    pub(super) options: Arc<DeliveryOptions>,
-    keys: Vec<SigningKey>,
-}
 
 /// An attempt that has ended. It has no outcome if it did not begin.
 pub(super) struct Finished {
@@ -35,43 +25,39 @@ pub(super) struct Finished {
     pub(super) outcome: Option<Outcome>,
 }
 
-impl Target {
-    pub(super) fn new(subscription: &Subscription, options: Arc<DeliveryOptions>, rules: &AddressRules) -> Self {
-        let settings = &subscription.settings;
-        let subscriber = Subscriber::parse(&settings.subscriber, rules).map_err(|reason| reason.to_string());
-        Self { subscriber, options, keys: settings.keys.clone() }
-    }
-}
-
 /// Makes an attempt as soon as a connection is free. It does not begin unless it ends before another
 /// process can have the lease, which lasts until `lease_until`.
 pub(super) async fn run(
     context: &Context,
     deliveries: &QueueDeliveries,
     target: &Target,
+    id: SubscriptionId,
     delivery: &Delivery,
     mut lease_until: watch::Receiver<Instant>,
 ) -> Option<Outcome> {
-    let _permit = match &target.subscriber {
+    let permit = match &target.subscriber {
         Ok(subscriber) => tokio::select! {
             permit = context.client.permit(deliveries.queue().project(), subscriber) => Some(permit),
             () = context.stopping.cancelled() => return None,
+            () = target.retired.cancelled() => return None,
         },
         Err(_) => None,
     };
     while *lease_until.borrow_and_update() < Instant::now() + ATTEMPT_DURATION_MAX {
         lease_until.changed().await.ok()?;
     }
+    if target.retired.is_cancelled() {
+        return None;
+    }
     // An opened body takes memory, and many attempts may wait for a connection.
     let message = deliveries.open(&delivery.message).ok()?;
     let _in_flight = context.metrics.push().begin_attempt();
-    let (began, at_s) = (Instant::now(), unix_seconds());
+    let (began, at_s) = (Instant::now(), notification::unix_seconds());
     let body = notification::body(deliveries.queue().name(), &message, &target.options);
-    let id = message.id.to_string();
-    let mut headers = notification::headers(&target.options, &target.keys, &id, at_s, &body);
+    let mut headers = notification::headers(&target.options, &target.keys, &message.id.to_string(), at_s, &body);
     notification::add_trace(&mut headers, &message);
     let answer = match &target.subscriber {
-        Ok(subscriber) => context.client.post(subscriber, headers, body).await,
+        Ok(subscriber) => context.client.post(deliveries.queue().project(), subscriber, headers, body).await,
         Err(reason) => Err(Failure::Refused(reason.clone())),
     };
 
@@ -84,7 +70,8 @@ pub(super) async fn run(
         error: None,
         response: String::new(),
     };
-    let result = match answer {
+    drop(permit);
+    let mut result = match answer {
         Ok(response) => {
             attempt.status = Some(response.status);
             attempt.response = response.start;
@@ -93,15 +80,26 @@ pub(super) async fn run(
                 GONE => AttemptResult::Gone,
                 status => {
                     attempt.error = Some(format!("the subscriber has answered {status}"));
-                    AttemptResult::Failed { retry_after: response.retry_after }
+                    AttemptResult::Failed { retry_after: response.retry_after, is_given_up: false }
                 }
             }
         }
         Err(failure) => {
             attempt.error = Some(failure.to_string());
-            AttemptResult::Failed { retry_after: None }
+            AttemptResult::Failed { retry_after: None, is_given_up: false }
         }
     };
+    if let AttemptResult::Failed { is_given_up, .. } = &mut result
+        && delivery.is_last
+    {
+        match follow_ups::post_dead_letter(deliveries, id, target, &delivery.message).await {
+            Ok(()) => *is_given_up = true,
+            Err(error) => {
+                let failure = attempt.error.take().unwrap_or_default();
+                attempt.error = Some(format!("{failure}; its dead letter could not be posted: {error}"));
+            }
+        }
+    }
     match result {
         AttemptResult::Delivered => context.metrics.push().count_delivered(delay(&message)),
         AttemptResult::Gone | AttemptResult::Failed { .. } => context.metrics.push().count_failed(),
@@ -122,8 +120,4 @@ pub(super) fn matches(options: &DeliveryOptions, message: &Message) -> bool {
 fn delay(message: &Message) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_micros(message.id.rank().micros()))
-}
-
-pub(super) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

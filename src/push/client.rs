@@ -23,7 +23,6 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thiserror::Error;
 use tokio::net::lookup_host;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::RootCertStore;
 use tower_service::Service;
@@ -40,8 +39,9 @@ const CONNECT_DURATION_MAX: Duration = Duration::from_secs(10);
 const IDLE_DURATION_MAX: Duration = Duration::from_secs(30);
 /// Time after which a wait for a connection begins again.
 const TURN_DURATION_MAX: Duration = Duration::from_secs(3_600);
-/// Maximum number of names that are resolved at the same time.
-const LOOKUPS_MAX: usize = 64;
+/// Maximum number of names that are resolved at the same time. The operating system uses a thread
+/// for each, also after the connection has stopped waiting, and tokio has 512 of them.
+const LOOKUPS_MAX: usize = 256;
 /// Maximum number of bytes that are read of a response.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// Number of bytes of a response that are kept.
@@ -49,6 +49,12 @@ const RESPONSE_BYTES_KEPT: usize = 200;
 /// Longest time that a subscriber may ask for in `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("Sukkal/", env!("CARGO_PKG_VERSION")));
+
+tokio::task_local! {
+    /// The project whose subscriber is called. Resolvers are called inside the request, and learn only
+    /// the name.
+    static PROJECT: ProjectId;
+}
 
 /// Resolves names to addresses.
 pub trait Resolver: Send + Sync + 'static {
@@ -112,7 +118,7 @@ impl SubscriberClient {
         let checked = CheckedResolver {
             rules: Arc::new(config.addresses.clone()),
             resolver,
-            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            lookups: Admission::new(LOOKUPS_MAX),
         };
         let mut connector = HttpConnector::new_with_resolver(checked);
         connector.enforce_http(false);
@@ -158,6 +164,7 @@ impl SubscriberClient {
     /// Posts a body, and reads the start of the response. Follows no redirect and uses no proxy.
     pub(super) async fn post(
         &self,
+        project: &ProjectId,
         subscriber: &Subscriber,
         mut headers: HeaderMap,
         body: Vec<u8>,
@@ -188,7 +195,7 @@ impl SubscriberClient {
             let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
             Ok(Response { status, retry_after, start: printable(&start) })
         };
-        timeout(ATTEMPT_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout))
+        timeout(ATTEMPT_DURATION_MAX, PROJECT.scope(project.clone(), exchange)).await.unwrap_or(Err(Failure::Timeout))
     }
 }
 
@@ -207,7 +214,7 @@ async fn turn(admission: &Arc<Admission>, project: &ProjectId) -> Permit {
 struct CheckedResolver {
     rules: Arc<AddressRules>,
     resolver: Arc<dyn Resolver>,
-    lookups: Arc<Semaphore>,
+    lookups: Arc<Admission>,
 }
 
 impl Service<Name> for CheckedResolver {
@@ -220,14 +227,16 @@ impl Service<Name> for CheckedResolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let this = self.clone();
+        let (this, project) = (self.clone(), PROJECT.try_get());
         Box::pin(async move {
-            let found = async {
-                let _turn = this.lookups.acquire().await.map_err(io::Error::other)?;
-                this.resolver.resolve(name.as_str().to_owned()).await
-            };
+            let permit = turn(&this.lookups, &project?).await;
+            let lookup = this.resolver.resolve(name.as_str().to_owned());
+            let lookup = tokio::spawn(async move {
+                let _permit = permit;
+                lookup.await
+            });
             let found =
-                timeout(CONNECT_DURATION_MAX, found).await.map_err(|_| "the name was not resolved in time")??;
+                timeout(CONNECT_DURATION_MAX, lookup).await.map_err(|_| "the name was not resolved in time")???;
             let (mut permitted, mut refusal) = (Vec::new(), None);
             for address in found {
                 match this.rules.permits(address) {
@@ -282,6 +291,10 @@ mod tests {
         AddressRules::new(networks, ports, vec!["http".to_owned()])
     }
 
+    fn project() -> ProjectId {
+        ProjectId::new("p").unwrap()
+    }
+
     /// Resolves every name to this machine.
     struct LocalResolver;
 
@@ -319,7 +332,7 @@ mod tests {
         let client = client();
         let subscriber = Subscriber::parse(&url, &rules()).unwrap();
         let began = Instant::now();
-        let answer = client.post(&subscriber, HeaderMap::new(), b"{}".to_vec()).await;
+        let answer = client.post(&project(), &subscriber, HeaderMap::new(), b"{}".to_vec()).await;
         let duration = began.elapsed();
         timeout(Duration::from_secs(60), server).await.expect("the connection is closed").unwrap();
         (answer, duration)
@@ -333,6 +346,41 @@ mod tests {
             assert!(matches!(answer, Err(Failure::Timeout)), "{start:?}: {answer:?}");
             assert_eq!(duration.as_secs(), ATTEMPT_DURATION_MAX.as_secs());
         }
+    }
+
+    /// Needs ten seconds for every name of the project `slow`.
+    struct SlowResolver;
+
+    impl Resolver for SlowResolver {
+        fn resolve(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+            Box::pin(async move {
+                if name.starts_with("slow") {
+                    sleep(CONNECT_DURATION_MAX).await;
+                }
+                Ok(vec!["127.0.0.1".parse().unwrap()])
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_of_one_project_do_not_delay_those_of_another() {
+        let (rules, lookups) = (Arc::new(rules()), Admission::new(LOOKUPS_MAX));
+        let resolver = CheckedResolver { rules, resolver: Arc::new(SlowResolver), lookups };
+        let lookup = |project: &str, name: &str| {
+            let (project, name) = (ProjectId::new(project).unwrap(), name.parse().unwrap());
+            let mut resolver = resolver.clone();
+            tokio::spawn(PROJECT.scope(project, async move { resolver.call(name).await.map(Iterator::count) }))
+        };
+        let began = Instant::now();
+        for number in 0..10 * LOOKUPS_MAX {
+            drop(lookup("slow", &format!("slow-{number}.example")));
+        }
+        tokio::task::yield_now().await;
+
+        let found = lookup("other", "other.example").await.unwrap();
+
+        assert_eq!(found.unwrap(), 1);
+        assert_eq!(began.elapsed().as_secs(), CONNECT_DURATION_MAX.as_secs(), "it has the next turn");
     }
 
     #[tokio::test]
@@ -355,7 +403,7 @@ mod tests {
             let url = format!("http://host-{host}.example:{port}/");
             let subscriber = Subscriber::parse(&url, &rules()).unwrap();
             for _ in 0..2 {
-                let answer = client.post(&subscriber, HeaderMap::new(), b"{}".to_vec()).await.unwrap();
+                let answer = client.post(&project(), &subscriber, HeaderMap::new(), b"{}".to_vec()).await.unwrap();
                 assert_eq!(answer.status, 200);
             }
             // At most the two that are kept, and the one that was used last.

@@ -1,27 +1,28 @@
 //! Confirmations: documents that ask subscribers whether they want to be notified. A confirmation
 //! that cannot be sent is repeated a few times. After that, the owner can ask for another one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use super::attempt::unix_seconds;
 use super::context::Context;
 use super::notification;
 use crate::api::wire::confirmation::confirmation_document;
 use crate::auth::signed_url::Signer;
-use crate::domain::{ConfirmationRequest, DeliveryOptions, Subscriber};
+use crate::domain::{ConfirmationRequest, DeliveryOptions, ProjectId, Subscriber};
 
 /// Pauses before the attempts to send a confirmation.
 const PAUSES: [Duration; 4] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30)];
-/// Maximum number of confirmations that are sent at the same time.
-const IN_FLIGHT_MAX: usize = 64;
+/// Maximum number of confirmations of a project that are not sent yet. Further ones are dropped.
+const PER_PROJECT_MAX: usize = 256;
 
 /// Sends the confirmations that the broker asks for until the process stops.
 pub(super) async fn send_all(
@@ -30,14 +31,21 @@ pub(super) async fn send_all(
     signer: Signer,
     mut requests: Receiver<ConfirmationRequest>,
 ) {
-    let turns = Arc::new(tokio::sync::Semaphore::new(IN_FLIGHT_MAX));
+    let mut projects: HashMap<ProjectId, Arc<Semaphore>> = HashMap::new();
     loop {
-        let turn = turns.clone().acquire_owned().await.expect("it is never closed");
         let request = tokio::select! {
             () = context.stopping.cancelled() => return,
             request = requests.recv() => request,
         };
         let Some(request) = request else { return };
+        projects.retain(|_, turns| turns.available_permits() < PER_PROJECT_MAX);
+        let turns = projects.entry(request.queue.project().clone());
+        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(PER_PROJECT_MAX)));
+        let Ok(turn) = turns.clone().try_acquire_owned() else {
+            let (queue, subscription) = (&request.queue, request.subscription);
+            warn!(%queue, %subscription, "a confirmation was not sent: too many of this project wait");
+            continue;
+        };
         let (this, signer) = (context.clone(), signer.clone());
         tasks.spawn(async move {
             let _turn = turn;
@@ -65,8 +73,8 @@ async fn send(context: &Context, signer: &Signer, request: &ConfirmationRequest)
     for pause in PAUSES {
         sleep(pause).await;
         let _permit = context.client.permit(queue.project(), &subscriber).await;
-        let headers = notification::headers(&options, &request.keys, &id, unix_seconds(), &body);
-        match context.client.post(&subscriber, headers, body.clone()).await {
+        let headers = notification::headers(&options, &request.keys, &id, notification::unix_seconds(), &body);
+        match context.client.post(queue.project(), &subscriber, headers, body.clone()).await {
             Ok(response) if (200..300).contains(&response.status) => return,
             Ok(response) => debug!(%queue, %subscription, response.status, "a confirmation was refused"),
             Err(reason) => debug!(%queue, %subscription, %reason, "a confirmation did not arrive"),

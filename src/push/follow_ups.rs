@@ -1,81 +1,75 @@
-//! What follows from outcomes outside the deliveries: dead letters, and subscriptions that are paused
-//! or disabled.
+//! What follows from outcomes outside the deliveries: dead letters, and subscriptions that are
+//! paused or disabled.
 
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::attempt::Target;
-use super::subscription::FollowUp;
+use super::notification;
+use super::target::Target;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Body, QueueName, Subscriber, SubscriptionId, SubscriptionSettings, SubscriptionState};
+use crate::domain::{Body, Message, Subscriber, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
-/// Carries out what an outcome requires. It may be repeated.
+/// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
+/// one. It may be repeated. What push itself has posted is not posted again: otherwise, messages
+/// would multiply in queues that are each other's dead-letter queues.
 ///
 /// # Errors
 ///
-/// Errors of the store that may be gone soon. Others are logged.
-pub(super) async fn carry_out(
+/// Why it could not be posted.
+pub(super) async fn post_dead_letter(
     deliveries: &QueueDeliveries,
     id: SubscriptionId,
     target: &Target,
-    follow_up: &FollowUp,
+    message: &Message,
 ) -> Result<(), Error> {
-    match follow_up {
-        FollowUp::GivenUp(message) => {
-            let Some(to) = &target.options.dead_letter_queue else {
-                return Ok(());
-            };
+    match &target.options.dead_letter_queue {
+        Some(to) if !deliveries.has_posted(message) => {
             let key = format!("{id}/{}", message.id);
-            post(deliveries, id, to, &key, Some(message.ttl_s), message.body.clone()).await
+            deliveries.post(to, &key, Some(message.ttl_s), message.body.clone()).await
         }
-        FollowUp::Pause(reason) => {
-            info!(queue = %deliveries.queue(), subscription = %id, reason, "a subscription is paused");
-            let state = SubscriptionState::Paused(Some(reason.clone()));
-            deliveries.change(id, |settings| stop(settings, &state)).await
-        }
-        FollowUp::Disable(reason) => {
-            info!(queue = %deliveries.queue(), subscription = %id, reason, "a subscription is disabled");
-            let state = SubscriptionState::Disabled(reason.clone());
-            deliveries.change(id, |settings| stop(settings, &state)).await?;
-            let Some(to) = &target.options.notify_queue else {
-                return Ok(());
-            };
-            let notice = json!({
-                "Message_Type": "SubscriptionDisabled",
-                "queue_name": deliveries.queue().name().as_str(),
-                "subscription_id": id.to_string(),
-                "subscriber": target.subscriber.as_ref().map_or("", Subscriber::as_str),
-                "reason": reason,
-            });
-            let body = rmp_serde::to_vec(&notice).expect("JSON always has a MessagePack form");
-            let key = format!("{id}/disabled/{}", super::attempt::unix_seconds() / 60);
-            post(deliveries, id, to, &key, None, Body::from_msgpack(body.into())).await
-        }
+        _ => Ok(()),
     }
 }
 
-/// Changes the state of an active subscription. One that its owner has paused stays as it is.
-fn stop(settings: &mut SubscriptionSettings, state: &SubscriptionState) {
-    if settings.state == SubscriptionState::Active {
-        settings.state = state.clone();
-    }
-}
-
-async fn post(
+/// Pauses or disables an active subscription. A message tells its owner that it is disabled, if the
+/// options name a queue for that. It may be repeated.
+///
+/// # Errors
+///
+/// Errors of the store.
+pub(super) async fn stop(
     deliveries: &QueueDeliveries,
     id: SubscriptionId,
-    to: &QueueName,
-    key: &str,
-    ttl_s: Option<u32>,
-    body: Body,
+    target: &Target,
+    state: &SubscriptionState,
 ) -> Result<(), Error> {
-    match deliveries.post(to, id, key, ttl_s, body).await {
-        Err(Error::Store(error)) if error.is_transient() => Err(Error::Store(error)),
-        Err(error) => {
-            warn!(queue = %deliveries.queue(), subscription = %id, %to, %error, "cannot post a message of a subscription");
-            Ok(())
-        }
-        Ok(()) => Ok(()),
+    let queue = deliveries.queue();
+    match state {
+        SubscriptionState::Active => {}
+        SubscriptionState::Paused(reason) => info!(%queue, subscription = %id, reason, "a subscription is paused"),
+        SubscriptionState::Disabled(reason) => info!(%queue, subscription = %id, reason, "a subscription is disabled"),
     }
+    if let (SubscriptionState::Disabled(reason), Some(to)) = (state, &target.options.notify_queue) {
+        let notice = json!({
+            "Message_Type": "SubscriptionDisabled",
+            "queue_name": queue.name().as_str(),
+            "subscription_id": id.to_string(),
+            "subscriber": target.subscriber.as_ref().map_or("", Subscriber::as_str),
+            "reason": reason,
+        });
+        let body = rmp_serde::to_vec(&notice).expect("JSON always has a MessagePack form");
+        let key = format!("{id}/disabled/{}", notification::unix_seconds() / 60);
+        // The deliveries of this queue do not wait for another one.
+        if let Err(error) = deliveries.post(to, &key, None, Body::from_msgpack(body.into())).await {
+            warn!(%queue, subscription = %id, %to, %error, "cannot tell that a subscription is disabled");
+        }
+    }
+    // One that its owner has paused stays as it is.
+    let set_state = |settings: &mut SubscriptionSettings| {
+        if settings.state == SubscriptionState::Active {
+            settings.state = state.clone();
+        }
+    };
+    deliveries.change(id, set_state).await
 }

@@ -16,6 +16,7 @@ mod follow_ups;
 mod notification;
 mod signature;
 mod subscription;
+mod target;
 mod wake;
 
 use std::collections::hash_map::Entry;

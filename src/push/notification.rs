@@ -1,5 +1,7 @@
 //! The request that notifies a subscriber of a message.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
@@ -63,4 +65,9 @@ pub(super) fn add_trace(headers: &mut HeaderMap, message: &Message) {
     if let Some(value) = message.trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
         headers.entry(TRACEPARENT).or_insert(value);
     }
+}
+
+/// Returns the time of this machine, in seconds since 1970.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

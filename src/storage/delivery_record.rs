@@ -15,6 +15,7 @@ use bytes::{Buf, BufMut, Bytes};
 use super::error::Error;
 use super::key::{KEY_BYTES, id_of, key_of};
 use super::record;
+use crate::domain::client::Poster;
 use crate::domain::{
     ATTEMPTS_KEPT, Attempt, MessageId, Progress, QueueId, Rank, Retry, Revision, Subscription, SubscriptionId,
     SubscriptionSettings,
@@ -25,7 +26,7 @@ pub(super) const SUBSCRIPTION_HEAD_BYTES: usize = 24;
 /// Number of bytes before the keys of the messages in flight.
 pub(super) const PROGRESS_HEAD_BYTES: usize = 14 * 8;
 /// Number of bytes before the record of the message of a retry.
-const RETRY_HEAD_BYTES: usize = 4 + 8 + 8 + KEY_BYTES;
+const RETRY_HEAD_BYTES: usize = 4 + 8 + 8 + 8 + KEY_BYTES;
 /// Number of bytes of the id of a subscription.
 pub(super) const ID_BYTES: usize = 16;
 const RETRY_NAME_BYTES: usize = ID_BYTES + KEY_BYTES;
@@ -139,6 +140,7 @@ pub(super) fn encode_retry(retry: &Retry) -> Bytes {
     record.put_u32(retry.attempts);
     record.put_u64(retry.due_us);
     record.put_u64(retry.message.created_s);
+    record.extend(retry.message.poster.as_bytes());
     record.extend(key_of(retry.message.id));
     record.extend(record::kept(&retry.message));
     record.into()
@@ -148,8 +150,9 @@ pub(super) fn encode_retry(retry: &Retry) -> Bytes {
 pub(super) fn decode_retry(queue: &QueueId, bytes: &Bytes, now_us: u64) -> Result<Retry, Error> {
     let (mut head, _message) = bytes.split_at_checked(RETRY_HEAD_BYTES).ok_or_else(|| corrupt("a retry"))?;
     let (attempts, due_us, created_s) = (head.get_u32(), head.get_u64(), head.get_u64());
+    let poster = Poster::from_bytes(head.get_u64().to_be_bytes());
     let id = id_of(queue, head)?;
-    let message = record::kept_message(id, &bytes.slice(RETRY_HEAD_BYTES..), created_s, now_us)?;
+    let message = record::kept_message(id, &bytes.slice(RETRY_HEAD_BYTES..), created_s, poster, now_us)?;
     Ok(Retry { attempts, due_us, message })
 }
 
@@ -260,7 +263,7 @@ mod tests {
         let retry = Retry {
             attempts: 3,
             due_us: 4_000_000,
-            message: record::kept_message(message_id(5), &record(), 2, 3_000_000).unwrap(),
+            message: record::kept_message(message_id(5), &record(), 2, Poster::from_bytes([9; 8]), 3_000_000).unwrap(),
         };
 
         let read = decode_retry(&queue(), &encode_retry(&retry), 3_000_000).unwrap();

@@ -130,8 +130,14 @@ pub(super) fn kept(message: &Message) -> Bytes {
     encode(message.ttl_s, message.body.as_msgpack(), &[], message.trace)
 }
 
-/// Returns the message of such a record, which was posted at `created_s`.
-pub(super) fn kept_message(id: MessageId, record: &Bytes, created_s: u64, now_us: u64) -> Result<Message, Error> {
+/// Returns the message of such a record, which `poster` has posted at `created_s`.
+pub(super) fn kept_message(
+    id: MessageId,
+    record: &Bytes,
+    created_s: u64,
+    poster: Poster,
+    now_us: u64,
+) -> Result<Message, Error> {
     let parts = Parts::read(id, record)?;
     Ok(Message {
         id,
@@ -143,7 +149,7 @@ pub(super) fn kept_message(id: MessageId, record: &Bytes, created_s: u64, now_us
         state: None,
         origin: None,
         trace: parts.trace,
-        poster: Poster::from_bytes([0; 8]),
+        poster,
         body: Body::from_msgpack(parts.body),
     })
 }

@@ -1,10 +1,12 @@
 //! Fact sheet 8.5: subscribers that must confirm their subscriptions.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::endpoint::{Endpoint, Received};
+use super::endpoint::{Answer, Endpoint, Received};
 use super::{Bench, id, numbers};
 
 const REQUIRED: &[(&str, &str)] =
@@ -114,6 +116,22 @@ async fn a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns(b
     assert_eq!(messages(&leaving.wait_for(4).await), [json!(0), json!(3)]);
 }
 
+async fn silent_subscribers_of_a_project_do_not_delay_the_confirmations_of_another(bench: Bench) {
+    let (silent, endpoint) = (Endpoint::answering(|_| Answer::Hang), Endpoint::start());
+    let other = Bench { api: bench.server.project("other"), ..bench };
+    for number in 0..100 {
+        other.subscribe(&silent.url(&format!("/{number}")), json!({})).await;
+    }
+    silent.wait_for(1).await;
+    let bench = Bench { api: other.server.project("p"), ..other };
+
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+
+    let began = Instant::now();
+    endpoint.wait_for(1).await;
+    assert!(began.elapsed() < Duration::from_secs(15), "a silent subscriber is given up after 30 seconds");
+}
+
 async fn a_forged_confirmation_is_refused(bench: Bench) {
     let (endpoint, other) = (Endpoint::start(), Endpoint::start());
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
@@ -160,6 +178,7 @@ super::over_each_store! {
     with super::REQUIRED;
     only_messages_after_the_confirmation_are_delivered,
     a_repeated_request_sends_the_confirmation_again,
+    silent_subscribers_of_a_project_do_not_delay_the_confirmations_of_another,
     a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns,
     a_forged_confirmation_is_refused,
 }

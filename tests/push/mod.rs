@@ -88,8 +88,14 @@ impl Bench {
 
     /// Subscribes a URL to the queue `q`, and returns the answer.
     async fn subscribe(&self, url: &str, options: Value) -> Value {
+        self.subscribe_to("q", url, options).await
+    }
+
+    /// Subscribes a URL to a queue, and returns the answer.
+    async fn subscribe_to(&self, queue: &str, url: &str, options: Value) -> Value {
         let document = json!({ "subscriber": url, "ttl": 3_600, "options": options });
-        let response = self.api.post("/v2/queues/q/subscriptions", &document).send().await.unwrap();
+        let path = format!("/v2/queues/{queue}/subscriptions");
+        let response = self.api.post(&path, &document).send().await.unwrap();
         assert_eq!(response.status(), 201, "{}", response.text().await.unwrap());
         response.json().await.unwrap()
     }
@@ -104,23 +110,39 @@ impl Bench {
         posted["resources"].as_array().unwrap().iter().map(id).collect()
     }
 
-    /// Returns the figures of a subscription.
+    /// Returns the figures of a subscription of the queue `q`.
     async fn figures(&self, id: &str) -> Value {
-        let path = format!("/v2/queues/q/subscriptions/{id}?with_delivery=true");
+        self.figures_at("q", id).await
+    }
+
+    async fn figures_at(&self, queue: &str, id: &str) -> Value {
+        let path = format!("/v2/queues/{queue}/subscriptions/{id}?with_delivery=true");
         let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
         document["delivery"].clone()
     }
 
-    /// Waits until the figures of a subscription are as wanted.
+    /// Waits until the figures of a subscription of the queue `q` are as wanted.
     async fn wait_until(&self, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        self.wait_until_at("q", id, is_wanted).await
+    }
+
+    /// Waits until the figures of a subscription are as wanted.
+    async fn wait_until_at(&self, queue: &str, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..1_500 {
-            let figures = self.figures(id).await;
+            let figures = self.figures_at(queue, id).await;
             if is_wanted(&figures) {
                 return figures;
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        panic!("the figures stay {}", self.figures(id).await);
+        panic!("the figures stay {}", self.figures_at(queue, id).await);
+    }
+
+    /// Returns the bodies of the messages in a queue.
+    async fn bodies_of(&self, queue: &str) -> Vec<Value> {
+        let path = format!("/v2/queues/{queue}/messages?echo=true");
+        let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
+        document["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
     }
 
     /// Sends a request without a body to a path under the subscription.

@@ -111,6 +111,27 @@ async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Benc
     assert!(endpoint.received().len() > 9, "no message was repeated");
 }
 
+async fn what_waits_for_a_connection_is_not_sent_after_a_pause(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::After(Duration::from_secs(1), 200));
+    let other = Endpoint::start();
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.subscribe(&other.url("/"), json!({})).await;
+    bench.post(&numbers(0, 4)).await;
+    endpoint.wait_for(1).await;
+
+    bench.act(&id(&created), "pause", &json!({})).await;
+
+    // The other subscription shows that the deliverer goes on.
+    bench.post(&numbers(4, 1)).await;
+    other.wait_for(5).await;
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(endpoint.received().len(), 1);
+    bench.act(&id(&created), "resume", &json!({})).await;
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 5).await;
+    assert_eq!(endpoint.received().len(), 5);
+}
+
 async fn changed_options_apply_to_the_next_message(bench: Bench) {
     let (before, after) = (Endpoint::start(), Endpoint::start());
     let created = bench.subscribe(&before.url("/"), json!({})).await;
@@ -135,4 +156,13 @@ super::over_each_store! {
     large_messages_that_have_a_retry_are_not_sent_from_the_feed_too,
     a_changed_policy_of_the_queue_applies_to_running_deliveries,
     changed_options_apply_to_the_next_message,
+}
+
+mod on_one_connection_per_host {
+    crate::push::over_each_store! {
+        with &[("SUKKAL_PUSH__MAX_CONNECTIONS_PER_HOST", "1")];
+        what_waits_for_a_connection_is_not_sent_after_a_pause,
+    }
+
+    use super::what_waits_for_a_connection_is_not_sent_after_a_pause;
 }

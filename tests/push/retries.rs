@@ -70,9 +70,24 @@ async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench
 
     let figures = bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
     assert_eq!(figures["attempts"].as_u64().unwrap(), endpoint.received().len() as u64);
-    let dead: Value = bench.api.get("/v2/queues/dead/messages?echo=true").send().await.unwrap().json().await.unwrap();
-    assert_eq!(dead["messages"].as_array().unwrap().len(), 1);
-    assert_eq!(dead["messages"][0]["body"], 5);
+    assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
+}
+
+async fn dead_letters_do_not_go_around_in_a_circle(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let mut last = json!(null);
+    for (queue, dead) in [("q", "dead"), ("dead", "q")] {
+        for number in 0..2 {
+            let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": dead});
+            last = bench.subscribe_to(queue, &endpoint.url(&format!("/{number}")), options).await;
+        }
+    }
+
+    bench.post(&numbers(5, 1)).await;
+
+    bench.wait_until_at("dead", &id(&last), |figures| figures["given_up"] == 2).await;
+    assert_eq!(bench.bodies_of("dead").await.len(), 2, "one of each subscription");
+    assert_eq!(bench.bodies_of("q").await.len(), 1);
 }
 
 async fn a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told(bench: Bench) {
@@ -82,10 +97,9 @@ async fn a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told(bench: Benc
     bench.post(&numbers(0, 2)).await;
 
     bench.wait_until(&id(&created), |figures| figures["state"] == "disabled").await;
-    let notices = bench.api.get("/v2/queues/notices/messages?echo=true").send().await.unwrap();
-    let notices: Value = notices.json().await.unwrap();
-    assert_eq!(notices["messages"][0]["body"]["Message_Type"], "SubscriptionDisabled");
-    assert_eq!(notices["messages"][0]["body"]["subscription_id"], created["subscription_id"]);
+    let notices = bench.bodies_of("notices").await;
+    assert_eq!(notices[0]["Message_Type"], "SubscriptionDisabled");
+    assert_eq!(notices[0]["subscription_id"], created["subscription_id"]);
 
     bench.act(&id(&created), "resume", &json!({})).await;
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;
@@ -137,12 +151,38 @@ async fn a_connection_that_breaks_is_a_failure(bench: Bench) {
     assert_eq!(endpoint.received().len(), 3);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_kept_until_its_dead_letter_is_posted() {
+    let bench = Bench::redis_with(&[]);
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    assert_eq!(bench.api.put("/v2/queues/dead").send().await.unwrap().status(), 201);
+    let redis = bench.redis.as_ref().unwrap();
+    let keys = redis.command(&["KEYS", "*dead*:queue"]);
+    let messages = keys.items()[0].as_text().replace(":queue", ":messages");
+    redis.command(&["SET", &messages, "not what messages are stored in"]);
+    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let created = bench.subscribe(&endpoint.url("/"), options).await;
+    bench.post(&numbers(5, 1)).await;
+    let path = format!("/v2/queues/q/subscriptions/{}/attempts", id(&created));
+    let failed = |text: &str| text.contains("its dead letter could not be posted");
+    while !failed(&bench.api.get(&path).send().await.unwrap().text().await.unwrap()) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(bench.figures(&id(&created)).await["retrying"], 1);
+
+    redis.command(&["DEL", &messages]);
+
+    bench.wait_until(&id(&created), |figures| figures["given_up"] == 1 && figures["retrying"] == 0).await;
+    assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
+}
+
 super::over_each_store! {
     a_failed_notification_is_repeated_with_the_same_id,
     a_redirect_is_a_failure_and_is_not_followed,
     a_failure_in_an_ordered_subscription_holds_back_the_rest,
     a_retry_outlives_its_message,
     a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue,
+    dead_letters_do_not_go_around_in_a_circle,
     a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told,
     a_subscriber_is_not_called_before_the_time_that_it_asks_for,
     a_wait_that_the_subscriber_asks_for_outlasts_the_lease,

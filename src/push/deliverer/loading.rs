@@ -11,8 +11,8 @@ use crate::domain::{
     DeliveryOptions, DeliveryRequest, MessageId, NumberedRequest, Progress, Rank, RetryPolicy, Subscription,
     SubscriptionId,
 };
-use crate::push::attempt::Target;
 use crate::push::subscription::SubscriptionDeliveries;
+use crate::push::target::Target;
 
 /// Number of subscriptions that are read at a time.
 const SUBSCRIPTIONS_PER_PAGE: usize = 200;
@@ -65,11 +65,16 @@ impl Deliverer {
         let id = subscription.id;
         let options = Arc::new(options_of(&subscription));
         let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), queue_policy);
-        let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
+        let target = || Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
         if let Some(managed) = self.subscribers.get_mut(&id) {
-            managed.state.update(subscription, options, policy);
-            managed.target = target;
+            managed.state.set_policy(policy);
+            if managed.state.subscription.revision != subscription.revision {
+                // Attempts that wait for a connection begin again with the new settings.
+                std::mem::replace(&mut managed.target, target()).retire();
+                managed.state.update(subscription, options);
+            }
         } else {
+            let target = target();
             let (requires_confirmation, now) = (self.context.requires_confirmation, Instant::now());
             let state =
                 SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);

@@ -20,14 +20,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use super::attempt::{Finished, Target};
+use super::attempt::Finished;
 use super::context::Context;
 use super::follow_ups;
-use super::subscription::{FollowUp, SubscriptionDeliveries};
+use super::subscription::SubscriptionDeliveries;
+use super::target::Target;
 use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
 use crate::domain::{Rank, SubscriptionId, SubscriptionState};
+use crate::metrics::Share;
 use crate::storage::{DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
 
 /// Shortest pause before something is tried again that could not be done.
@@ -63,16 +65,34 @@ pub(super) struct Deliverer {
     /// The subscriptions that may have something to do.
     ready: BTreeSet<SubscriptionId>,
     attempts: JoinSet<Finished>,
-    follow_ups: Vec<(SubscriptionId, FollowUp)>,
+    /// The subscriptions that are to be paused or disabled.
+    stops: Vec<(SubscriptionId, SubscriptionState)>,
     /// When the first outcome that is not saved came.
     changed_at: Option<Instant>,
     idle_since: Option<Instant>,
+    /// The number of deliveries that are not done yet, for the metrics.
+    pending: Share,
 }
 
 /// A subscription and what its attempts need.
 struct Managed {
     state: SubscriptionDeliveries,
     target: Arc<Target>,
+}
+
+impl Managed {
+    /// Sends nothing more in this process. The store follows.
+    fn stop(&mut self, state: SubscriptionState) {
+        self.state.stop(state);
+        self.target.retire();
+    }
+}
+
+impl Drop for Managed {
+    /// The subscription is gone, or another process has the lease.
+    fn drop(&mut self) {
+        self.target.retire();
+    }
 }
 
 /// How the work on a queue goes on.
@@ -111,6 +131,7 @@ impl Deliverer {
                 return None;
             }
         };
+        let pending = context.metrics.push().pending();
         let deliverer = Self {
             context,
             deliveries,
@@ -126,9 +147,10 @@ impl Deliverer {
             subscribers: BTreeMap::new(),
             ready: BTreeSet::new(),
             attempts: JoinSet::new(),
-            follow_ups: Vec::new(),
+            stops: Vec::new(),
             changed_at: None,
             idle_since: None,
+            pending,
         };
         deliverer.work().await
     }
@@ -160,7 +182,7 @@ impl Deliverer {
     /// Does what can be done now.
     async fn step(&mut self) -> Result<Next, Stop> {
         self.take_outcomes();
-        self.do_follow_ups().await?;
+        self.store_stops().await?;
         if self.is_save_due() {
             self.save().await?;
         }
@@ -245,32 +267,32 @@ impl Deliverer {
             return;
         };
         self.ready.insert(finished.subscription);
-        let follow_ups = if let Some(outcome) = finished.outcome {
-            managed.state.record(&finished.delivery, outcome, now_us, self.context.disable_after)
+        if let Some(outcome) = finished.outcome {
+            let reason = managed.state.record(&finished.delivery, outcome, now_us, self.context.disable_after);
+            if let Some(reason) = reason {
+                let state = SubscriptionState::Disabled(reason);
+                managed.stop(state.clone());
+                self.stops.push((finished.subscription, state));
+            }
         } else {
             managed.state.cancel(&finished.delivery, now_us);
-            Vec::new()
-        };
-        self.follow_ups.extend(follow_ups.into_iter().map(|follow_up| (finished.subscription, follow_up)));
+        }
         self.changed_at.get_or_insert_with(Instant::now);
     }
 
-    /// Carries out what outcomes require, before they are saved. If this fails, it is repeated.
-    async fn do_follow_ups(&mut self) -> Result<(), Stop> {
-        while let Some((id, follow_up)) = self.follow_ups.first().cloned() {
-            if let Some(managed) = self.subscribers.get_mut(&id) {
-                if let FollowUp::Disable(reason) = &follow_up {
-                    managed.state.stop(SubscriptionState::Disabled(reason.clone()));
-                }
-                follow_ups::carry_out(&self.deliveries, id, &managed.target, &follow_up).await?;
+    /// Stores which subscriptions are paused or disabled. If this fails, it is repeated.
+    async fn store_stops(&mut self) -> Result<(), Stop> {
+        while let Some((id, state)) = self.stops.first() {
+            if let Some(managed) = self.subscribers.get(id) {
+                follow_ups::stop(&self.deliveries, *id, &managed.target, state).await?;
             }
-            self.follow_ups.remove(0);
+            self.stops.remove(0);
         }
         Ok(())
     }
 
     fn is_idle(&mut self) -> bool {
-        if !self.attempts.is_empty() || self.changed_at.is_some() || !self.follow_ups.is_empty() {
+        if !self.attempts.is_empty() || self.changed_at.is_some() || !self.stops.is_empty() {
             self.idle_since = None;
             return false;
         }
@@ -304,7 +326,7 @@ impl Deliverer {
     /// process stops.
     async fn stop(&mut self) -> Result<Next, Stop> {
         self.ready.clear();
-        if !self.attempts.is_empty() || !self.follow_ups.is_empty() {
+        if !self.attempts.is_empty() || !self.stops.is_empty() {
             return Ok(Next::Continue);
         }
         self.save().await?;

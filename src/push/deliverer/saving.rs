@@ -3,10 +3,13 @@
 use tokio::time::Instant;
 
 use super::{Deliverer, RENEWAL_INTERVAL, SAVE_INTERVAL, Stop};
-use crate::storage::DELIVERY_LEASE_DURATION;
+use crate::domain::Retry;
+use crate::storage::{DELIVERY_LEASE_DURATION, DeliveryChange};
 
-/// Maximum number of subscriptions whose changes are saved in one step of the store.
+/// Maximum number of subscriptions whose changes are saved in one step of the store, and maximum
+/// size of the messages in them, in bytes. A single change may be larger.
 const CHANGES_PER_SAVE: usize = 100;
+const BYTES_PER_SAVE: u64 = 4 << 20;
 
 impl Deliverer {
     pub(super) fn is_save_due(&self) -> bool {
@@ -23,7 +26,7 @@ impl Deliverer {
         let mut changes: Vec<_> =
             self.subscribers.values_mut().filter_map(|managed| managed.state.take_change()).collect();
         let (feed, asked_at) = loop {
-            let (asked_at, count) = (Instant::now(), changes.len().min(CHANGES_PER_SAVE));
+            let (asked_at, count) = (Instant::now(), count_for_a_save(&changes));
             match self.deliveries.save(self.fence, &changes[..count]).await {
                 Ok(Some(feed)) if count == changes.len() => break (feed, asked_at),
                 Ok(Some(_)) => drop(changes.drain(..count)),
@@ -43,6 +46,17 @@ impl Deliverer {
         for managed in self.subscribers.values_mut() {
             managed.state.note_feed(&feed);
         }
+        self.pending.set(self.subscribers.values().map(|managed| managed.state.pending(&feed)).sum());
         Ok(())
     }
+}
+
+/// Returns how many of these changes are saved in one step.
+fn count_for_a_save(changes: &[DeliveryChange]) -> usize {
+    let mut bytes = 0;
+    let fits = |change: &&DeliveryChange| {
+        bytes += change.new_retries.iter().map(Retry::body_bytes).sum::<u64>();
+        bytes <= BYTES_PER_SAVE
+    };
+    changes.iter().take(CHANGES_PER_SAVE).take_while(fits).count().max(changes.len().min(1))
 }

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Deliverer, Managed, Stop};
 use crate::domain::{Message, Rank, SubscriptionId, SubscriptionState};
 use crate::push::attempt::{self, Finished};
-use crate::push::subscription::FollowUp;
 
 /// Number of messages that are read at a time.
 const MESSAGES_PER_READ: usize = 64;
@@ -70,15 +69,15 @@ impl Deliverer {
                         let (context, target) = (self.context.clone(), managed.target.clone());
                         let (deliveries, lease) = (self.deliveries.clone(), self.lease_until.subscribe());
                         self.attempts.spawn(async move {
-                            let outcome = attempt::run(&context, &deliveries, &target, &delivery, lease).await;
+                            let outcome = attempt::run(&context, &deliveries, &target, id, &delivery, lease).await;
                             Finished { subscription: id, delivery, outcome }
                         });
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        let reason = format!("A message cannot be opened: {error}");
-                        managed.state.stop(SubscriptionState::Paused(Some(reason.clone())));
-                        self.follow_ups.push((id, FollowUp::Pause(reason)));
+                        let state = SubscriptionState::Paused(Some(format!("A message cannot be opened: {error}")));
+                        managed.stop(state.clone());
+                        self.stops.push((id, state));
                         break;
                     }
                 }

@@ -29,6 +29,8 @@ const RETRY_BYTES_MAX: u64 = 16 << 20;
 /// the policy says.
 const ATTEMPTS_AT_ONCE_MAX: u32 = 10;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Pause after a last attempt whose dead letter could not be posted, or that was answered with 410.
+const PAUSE_AFTER_LAST: Duration = Duration::from_secs(10);
 
 /// The deliveries of one subscription.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -68,6 +70,8 @@ pub(super) struct Delivery {
     pub(super) message: Arc<Message>,
     /// 1 for the first attempt.
     pub(super) attempt: u32,
+    /// Whether the policy allows no further attempt.
+    pub(super) is_last: bool,
 }
 
 /// The outcome of an attempt.
@@ -82,23 +86,14 @@ pub(super) struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptResult {
     Delivered,
-    /// It may be repeated, at the earliest after the time that the subscriber has asked for.
+    /// Nothing is sent to the subscriber for the time that it has asked for.
     Failed {
         retry_after: Option<Duration>,
+        /// Whether there is no other attempt. The dead letter is posted.
+        is_given_up: bool,
     },
     /// The subscriber wants no more notifications.
     Gone,
-}
-
-/// What the owner of the queue's deliveries has to do after an outcome.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum FollowUp {
-    /// The retries of this message are used up.
-    GivenUp(Arc<Message>),
-    /// The subscription is to be disabled for this reason.
-    Disable(String),
-    /// The subscription is to be paused for this reason.
-    Pause(String),
 }
 
 impl SubscriptionDeliveries {
@@ -221,7 +216,7 @@ impl SubscriptionDeliveries {
             // Without this, wrong figures would hold back an ordered subscription for ever.
             let running = self.running.values().flatten();
             (self.progress.retries, self.progress.retry_bytes) =
-                running.fold((0, 0), |(count, bytes), retry| (count + 1, bytes + size(retry)));
+                running.fold((0, 0), |(count, bytes), retry| (count + 1, bytes + retry.body_bytes()));
             if self.progress.retries == 0 {
                 self.progress.next_retry_us = 0;
             }
@@ -248,7 +243,7 @@ impl SubscriptionDeliveries {
         if let Some(retry) = self.due.front() {
             matches(&self.options, &retry.message)?;
             let retry = self.due.pop_front().expect("it has a first one");
-            let delivery = Delivery { message: Arc::new(retry.message.clone()), attempt: retry.attempts + 1 };
+            let delivery = self.delivery(Arc::new(retry.message.clone()), retry.attempts + 1);
             self.running.insert(retry.message.id, Some(retry));
             return Ok(Some(delivery));
         }
@@ -269,23 +264,26 @@ impl SubscriptionDeliveries {
             if is_wanted && !self.running.contains_key(&message.id) && !self.with_retry.contains(&message.id) {
                 self.progress.in_flight.push(message.id);
                 self.running.insert(message.id, None);
-                return Ok(Some(Delivery { message, attempt: 1 }));
+                return Ok(Some(self.delivery(message, 1)));
             }
         }
         Ok(None)
     }
 
-    /// Records the outcome of an attempt at a time of the store's clock.
+    fn delivery(&self, message: Arc<Message>, attempt: u32) -> Delivery {
+        Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none() }
+    }
+
+    /// Records the outcome of an attempt at a time of the store's clock. Returns why the subscription
+    /// has to be disabled, if it has to be.
     pub(super) fn record(
         &mut self,
         delivery: &Delivery,
         outcome: Outcome,
         now_us: u64,
         disable_after: Duration,
-    ) -> Vec<FollowUp> {
-        let Some(retry) = self.running.remove(&outcome.message) else {
-            return Vec::new();
-        };
+    ) -> Option<String> {
+        let retry = self.running.remove(&outcome.message)?;
         self.is_changed = true;
         self.attempts.push((self.progress.attempts, outcome.attempt));
         self.progress.attempts += 1;
@@ -298,7 +296,7 @@ impl SubscriptionDeliveries {
         }
         self.progress.delivered += 1;
         (self.progress.failing_since_us, self.failures_in_a_row) = (0, 0);
-        Vec::new()
+        None
     }
 
     /// Ends an attempt that has not begun.
@@ -319,41 +317,32 @@ impl SubscriptionDeliveries {
         result: AttemptResult,
         now_us: u64,
         disable_after: Duration,
-    ) -> Vec<FollowUp> {
-        let mut follow_ups = Vec::new();
+    ) -> Option<String> {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if self.progress.failing_since_us == 0 {
             self.progress.failing_since_us = now_us;
         }
-        let least = if delivery.attempt < ATTEMPTS_AT_ONCE_MAX { Duration::ZERO } else { PAUSE_MIN };
-        let mut delay = self.policy.delay(delivery.attempt).map(|delay| with_jitter(delay.max(least)));
-        match result {
-            AttemptResult::Gone => {
-                follow_ups.push(FollowUp::Disable("The subscriber has answered 410 Gone.".to_owned()));
-                // A message is not lost by that: it is sent when the owner resumes the subscription.
-                delay = delay.or(Some(Duration::ZERO));
-            }
-            AttemptResult::Failed { retry_after } => {
-                if let Some(wait) = retry_after {
-                    let until_us = now_us.saturating_add(micros(wait));
-                    self.progress.hold_until_us = self.progress.hold_until_us.max(until_us);
-                    delay = delay.map(|delay| delay.max(wait));
-                }
-                let failing_for = Duration::from_micros(now_us.saturating_sub(self.progress.failing_since_us));
-                if failing_for >= disable_after {
-                    let hours = failing_for.as_secs() / 3_600;
-                    follow_ups.push(FollowUp::Disable(format!("Every attempt has failed for {hours} hours.")));
-                }
-            }
-            AttemptResult::Delivered => {}
+        let (retry_after, is_given_up) = match result {
+            AttemptResult::Failed { retry_after, is_given_up } => (retry_after.unwrap_or_default(), is_given_up),
+            AttemptResult::Gone | AttemptResult::Delivered => (Duration::ZERO, false),
+        };
+        if !retry_after.is_zero() {
+            let until_us = now_us.saturating_add(micros(retry_after));
+            self.progress.hold_until_us = self.progress.hold_until_us.max(until_us);
         }
-        if let Some(delay) = delay {
-            self.add_retry(delivery, now_us.saturating_add(micros(delay)));
-        } else {
+        if is_given_up {
             self.progress.given_up += 1;
-            follow_ups.push(FollowUp::GivenUp(delivery.message.clone()));
+        } else {
+            let least = if delivery.attempt < ATTEMPTS_AT_ONCE_MAX { Duration::ZERO } else { PAUSE_MIN };
+            let delay = self.policy.delay(delivery.attempt).unwrap_or(PAUSE_AFTER_LAST).max(least);
+            self.add_retry(delivery, now_us.saturating_add(micros(with_jitter(delay).max(retry_after))));
         }
-        follow_ups
+        if result == AttemptResult::Gone {
+            return Some("The subscriber has answered 410 Gone.".to_owned());
+        }
+        let failing_for = Duration::from_micros(now_us.saturating_sub(self.progress.failing_since_us));
+        let hours = failing_for.as_secs() / 3_600;
+        (failing_for >= disable_after).then(|| format!("Every attempt has failed for {hours} hours."))
     }
 
     /// Delivers this message again, for the first time if it was never attempted. Has no effect on a
@@ -362,14 +351,14 @@ impl SubscriptionDeliveries {
         if self.running.contains_key(&message.id) || self.with_retry.contains(&message.id) {
             return;
         }
-        self.add_retry(&Delivery { message: message.clone(), attempt: 0 }, now_us);
+        self.add_retry(&self.delivery(message.clone(), 0), now_us);
         self.is_changed = true;
     }
 
     fn add_retry(&mut self, delivery: &Delivery, due_us: u64) {
         let retry = Retry { attempts: delivery.attempt, due_us, message: (*delivery.message).clone() };
         self.progress.retries += 1;
-        self.progress.retry_bytes += size(&retry);
+        self.progress.retry_bytes += retry.body_bytes();
         let next_us = self.progress.next_retry_us;
         self.progress.next_retry_us = if next_us == 0 { due_us } else { next_us.min(due_us) };
         self.retries_changed = true;
@@ -381,7 +370,7 @@ impl SubscriptionDeliveries {
         self.with_retry.remove(&retry.message.id);
         self.ended_retries.push((retry.message.id, retry.due_us));
         self.progress.retries = self.progress.retries.saturating_sub(1);
-        self.progress.retry_bytes = self.progress.retry_bytes.saturating_sub(size(retry));
+        self.progress.retry_bytes = self.progress.retry_bytes.saturating_sub(retry.body_bytes());
         self.retries_changed = true;
         if self.progress.retries == 0 {
             (self.progress.next_retry_us, self.retries_changed) = (0, false);
@@ -501,8 +490,18 @@ impl SubscriptionDeliveries {
             && self.wants_retries(now_us).is_none()
     }
 
+    /// Returns the number of messages that wait for an attempt or are in flight, as far as they are
+    /// known.
+    pub(super) fn pending(&self, feed: &FeedState) -> u64 {
+        if !self.is_active() {
+            return 0;
+        }
+        let unread = feed.total.saturating_sub(self.progress.feed_total).saturating_sub(self.progress.read);
+        unread + self.progress.in_flight.len() as u64 + u64::from(self.progress.retries)
+    }
+
     /// Takes over changed settings.
-    pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>, policy: RetryPolicy) {
+    pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>) {
         if !self.is_active() && subscription.settings.state == SubscriptionState::Active {
             self.failures_in_a_row = 0;
             if self.progress.failing_since_us > 0 || self.progress.hold_until_us > 0 {
@@ -510,18 +509,18 @@ impl SubscriptionDeliveries {
                 self.is_changed = true;
             }
         }
-        (self.subscription, self.options, self.policy) = (subscription, options, policy);
+        (self.subscription, self.options) = (subscription, options);
+    }
+
+    /// Takes over a retry policy.
+    pub(super) fn set_policy(&mut self, policy: RetryPolicy) {
+        self.policy = policy;
     }
 
     /// Pauses or disables the subscription in this process at once. The store follows.
     pub(super) fn stop(&mut self, state: SubscriptionState) {
         self.subscription.settings.state = state;
     }
-}
-
-/// Returns the size of a retry's body in bytes.
-fn size(retry: &Retry) -> u64 {
-    retry.message.body.as_msgpack().len() as u64
 }
 
 /// Returns a delay that is up to a tenth longer, so that many retries do not come at once.

@@ -57,7 +57,7 @@ fn end(
     delivery: &Delivery,
     result: AttemptResult,
     now_us: u64,
-) -> Vec<FollowUp> {
+) -> Option<String> {
     let attempt = Attempt {
         message: 0,
         number: delivery.attempt,
@@ -71,7 +71,12 @@ fn end(
     subscriber.record(delivery, outcome, now_us, DISABLE_AFTER)
 }
 
-const FAILED: AttemptResult = AttemptResult::Failed { retry_after: None };
+const FAILED: AttemptResult = AttemptResult::Failed { retry_after: None, is_given_up: false };
+
+/// Returns a failure with `Retry-After`.
+fn failed_for(seconds: u64) -> AttemptResult {
+    AttemptResult::Failed { retry_after: Some(Duration::from_secs(seconds)), is_given_up: false }
+}
 
 #[test]
 fn a_message_that_has_begun_is_in_flight_until_its_outcome() {
@@ -167,14 +172,14 @@ fn a_subscriber_that_is_gone_or_has_failed_for_too_long_is_disabled() {
     one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
     let (first, second) = (next(&mut one, 0).unwrap(), next(&mut one, 0).unwrap());
 
-    assert_eq!(end(&mut one, &first, FAILED, 1), []);
+    assert_eq!(end(&mut one, &first, FAILED, 1), None);
     let later_us = 1 + micros(DISABLE_AFTER);
-    assert!(matches!(&*end(&mut one, &second, FAILED, later_us), [FollowUp::Disable(_)]));
+    assert!(end(&mut one, &second, FAILED, later_us).is_some());
 
     let mut other = subscriber(&serde_json::json!({}));
     other.add_messages(Rank::MIN, rank(9), &[message(5)], Instant::now());
     let delivery = next(&mut other, 0).unwrap();
-    assert!(matches!(&*end(&mut other, &delivery, AttemptResult::Gone, 0), [FollowUp::Disable(_)]));
+    assert!(end(&mut other, &delivery, AttemptResult::Gone, 0).is_some());
     assert_eq!(other.progress.retries, 1, "the message is kept");
 }
 
@@ -183,7 +188,7 @@ fn nothing_is_sent_while_the_subscriber_has_asked_to_wait() {
     let mut one = subscriber(&serde_json::json!({}));
     one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
     let first = next(&mut one, 0).unwrap();
-    end(&mut one, &first, AttemptResult::Failed { retry_after: Some(Duration::from_secs(7)) }, 0);
+    end(&mut one, &first, failed_for(7), 0);
 
     assert!(next(&mut one, 6_999_999).is_none());
     assert!(next(&mut one, 7_000_000).is_some());
@@ -252,7 +257,7 @@ fn a_subscription_that_can_send_nothing_is_due_at_no_past_time() {
 
     let running = next(&mut one, 9).unwrap();
     assert_eq!(one.next_due_us(9), None, "an outcome comes first");
-    let hold = AttemptResult::Failed { retry_after: Some(Duration::from_secs(7)) };
+    let hold = failed_for(7);
     end(&mut one, &running, hold, 10);
     one.take_change();
     assert_eq!(one.next_due_us(11), Some(7_000_010));
@@ -276,7 +281,7 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
     let mut one = subscriber(&serde_json::json!({"_retry_policy": policy}));
 
     let mut due_us = |attempt| {
-        let delivery = Delivery { message: message(5), attempt };
+        let delivery = one.delivery(message(5), attempt);
         one.running.insert(delivery.message.id, None);
         end(&mut one, &delivery, FAILED, 0);
         one.take_change().unwrap().new_retries[0].due_us
@@ -287,14 +292,30 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
 }
 
 #[test]
+fn a_message_whose_dead_letter_is_not_posted_is_sent_again_later() {
+    let mut one = subscriber(&serde_json::json!({}));
+    let delivery = one.delivery(message(5), 99);
+    assert!(delivery.is_last);
+    one.running.insert(delivery.message.id, None);
+
+    end(&mut one, &delivery, FAILED, 0);
+
+    let retries = one.take_change().unwrap().new_retries;
+    assert!(retries[0].due_us >= 10_000_000);
+    one.add_retries(retries, 60_000_000);
+    let again = next(&mut one, 60_000_000).unwrap();
+    end(&mut one, &again, AttemptResult::Failed { retry_after: None, is_given_up: true }, 60_000_000);
+    assert_eq!((one.progress.given_up, one.progress.retries), (1, 0));
+}
+
+#[test]
 fn a_shorter_wait_does_not_end_a_longer_one() {
     let mut one = subscriber(&serde_json::json!({}));
     one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
     let (first, second) = (next(&mut one, 0).unwrap(), next(&mut one, 0).unwrap());
-    let wait = |seconds| AttemptResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
 
-    end(&mut one, &first, wait(7), 0);
-    end(&mut one, &second, wait(1), 0);
+    end(&mut one, &first, failed_for(7), 0);
+    end(&mut one, &second, failed_for(1), 0);
 
     assert_eq!(one.take_change().unwrap().progress.hold_until_us, 7_000_000);
 }

@@ -1,0 +1,30 @@
+//! Whom the attempts of a subscription call.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{AddressRules, DeliveryOptions, SigningKey, Subscriber, Subscription};
+
+/// Whom an attempt calls, and how.
+pub(super) struct Target {
+    /// The subscriber, or why it may not be called. The rules may be stricter than when it was set.
+    pub(super) subscriber: Result<Subscriber, String>,
+    pub(super) options: Arc<DeliveryOptions>,
+    pub(super) keys: Vec<SigningKey>,
+    /// Canceled when the subscription is changed, stopped or deleted.
+    pub(super) retired: CancellationToken,
+}
+
+impl Target {
+    pub(super) fn new(subscription: &Subscription, options: Arc<DeliveryOptions>, rules: &AddressRules) -> Self {
+        let settings = &subscription.settings;
+        let subscriber = Subscriber::parse(&settings.subscriber, rules).map_err(|reason| reason.to_string());
+        Self { subscriber, options, keys: settings.keys.clone(), retired: CancellationToken::new() }
+    }
+
+    /// Lets no further attempt begin.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
+    }
+}
