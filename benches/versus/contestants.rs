@@ -45,7 +45,6 @@ pub(crate) enum Running {
     Sukkal(Sukkal),
     /// A variant of Sukkal, which can simply be killed.
     Variant(Child),
-    /// Zaqar stops its child processes only if it is asked to stop, not if it is killed.
     Zaqar(Child),
 }
 
@@ -64,11 +63,7 @@ impl Drop for Running {
                 let _dead_already = process.kill();
                 let _reaped = process.wait();
             }
-            Self::Zaqar(process) => {
-                let id = process.id().to_string();
-                let _asked = std::process::Command::new("kill").args(["-INT", &id]).status();
-                let _reaped = process.wait();
-            }
+            Self::Zaqar(process) => zaqar::stop(process),
         }
     }
 }

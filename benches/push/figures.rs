@@ -1,0 +1,50 @@
+//! Tables, in which a service that failed has a footnote, and statistics.
+
+use std::fmt::Write as _;
+
+/// A table of a document. The first column has the name of the service.
+pub(crate) struct Table {
+    rows: String,
+    columns: usize,
+    notes: Vec<String>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[&str]) -> Self {
+        let rows = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
+        Self { rows, columns: columns.len(), notes: Vec::new() }
+    }
+
+    /// Adds a row. Without figures, each of them is "–", and a footnote has the reason.
+    pub(crate) fn add(&mut self, mut labels: Vec<String>, figures: Result<Vec<String>, String>) {
+        let figures = figures.unwrap_or_else(|reason| {
+            let number = self.notes.iter().position(|note| *note == reason).unwrap_or_else(|| {
+                self.notes.push(reason);
+                self.notes.len() - 1
+            });
+            write!(labels[0], " ({})", number + 1).unwrap();
+            vec!["–".to_owned(); self.columns - labels.len()]
+        });
+        labels.extend(figures);
+        writeln!(self.rows, "| {} |", labels.join(" | ")).unwrap();
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        let mut text = self.rows;
+        for (number, note) in self.notes.iter().enumerate() {
+            writeln!(text, "\n({}) {note}", number + 1).unwrap();
+        }
+        text
+    }
+}
+
+/// Returns the value that this share of the values do not exceed, such as 0.99 of them.
+pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len().saturating_sub(1) as f64 * share) as usize;
+    values.get(index).copied().unwrap_or(f64::NAN)
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    percentile(&mut values, 0.5)
+}
