@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Deliverer, Managed, RENEWAL_INTERVAL, Stop};
+use super::subscribers::Managed;
+use super::{Deliverer, RENEWAL_INTERVAL, Stop};
 use crate::domain::{
     DeliveryOptions, DeliveryRequest, MessageId, NumberedRequest, Progress, Rank, RetryPolicy, Subscription,
     SubscriptionId,
@@ -32,7 +33,7 @@ impl Deliverer {
         if is_current && queue_policy == self.queue_policy {
             return Ok(());
         }
-        let mut gone: BTreeSet<SubscriptionId> = self.subscribers.keys().copied().collect();
+        let mut gone: BTreeSet<SubscriptionId> = self.subscribers.ids().collect();
         let mut after = None;
         loop {
             let page = self.deliveries.load(after, SUBSCRIPTIONS_PER_PAGE).await?;
@@ -48,7 +49,7 @@ impl Deliverer {
             }
         }
         for id in gone {
-            self.subscribers.remove(&id);
+            self.subscribers.remove(id);
             self.ready.remove(&id);
         }
         (self.version, self.queue_policy) = (Some(version), queue_policy);
@@ -66,7 +67,7 @@ impl Deliverer {
         let options = Arc::new(options_of(&subscription));
         let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), queue_policy);
         let target = || Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
-        if let Some(managed) = self.subscribers.get_mut(&id) {
+        if let Some(managed) = self.subscribers.get_mut(id) {
             managed.state.set_policy(policy);
             if managed.state.subscription.revision != subscription.revision {
                 // Attempts that wait for a connection begin again with the new settings.
@@ -86,11 +87,11 @@ impl Deliverer {
 
     /// Delivers the messages again whose first attempt an earlier holder has begun.
     async fn redeliver_abandoned(&mut self, id: SubscriptionId) -> Result<(), Stop> {
-        let abandoned = self.subscribers.get(&id).map(|managed| managed.state.abandoned()).unwrap_or_default();
+        let abandoned = self.subscribers.get(id).map(|managed| managed.state.abandoned()).unwrap_or_default();
         if !abandoned.is_empty() {
             let found: Vec<_> = self.deliveries.get(&abandoned).await?.into_iter().map(Arc::new).collect();
             let now_us = self.now_us();
-            if let Some(managed) = self.subscribers.get_mut(&id) {
+            if let Some(managed) = self.subscribers.get_mut(id) {
                 managed.state.redeliver_abandoned(&found, now_us);
             }
         }
@@ -98,7 +99,7 @@ impl Deliverer {
     }
 
     async fn carry_out_requests(&mut self, id: SubscriptionId) -> Result<(), Stop> {
-        let Some(managed) = self.subscribers.get(&id) else {
+        let Some(managed) = self.subscribers.get(id) else {
             return Ok(());
         };
         let last = managed.state.progress.last_request;
@@ -111,7 +112,7 @@ impl Deliverer {
             // They are listed after what was changed is saved, so that the list has all of them.
             self.save().await?;
             let with_retry = self.all_retries(id).await?;
-            if let Some(managed) = self.subscribers.get_mut(&id) {
+            if let Some(managed) = self.subscribers.get_mut(id) {
                 managed.state.set_retries(with_retry);
             }
         }
@@ -124,7 +125,7 @@ impl Deliverer {
                 }
             };
             let (now_us, feed) = (self.now_us(), self.feed);
-            let Some(managed) = self.subscribers.get_mut(&id) else {
+            let Some(managed) = self.subscribers.get_mut(id) else {
                 return Ok(());
             };
             if let DeliveryRequest::Seek(micros) = request {
@@ -157,9 +158,9 @@ impl Deliverer {
         let wanting: Vec<(SubscriptionId, usize)> = self
             .ready
             .iter()
-            .filter_map(|id| Some((*id, self.subscribers.get(id)?.state.wants_retries(now_us)?)))
+            .filter_map(|id| Some((*id, self.subscribers.get(*id)?.state.wants_retries(now_us)?)))
             .collect();
-        if wanting.iter().any(|(id, _)| self.subscribers.get(id).is_some_and(|managed| managed.state.is_changed())) {
+        if wanting.iter().any(|(id, _)| self.subscribers.get(*id).is_some_and(|managed| managed.state.is_changed())) {
             self.save().await?;
         }
         for (id, limit) in wanting {
@@ -169,10 +170,10 @@ impl Deliverer {
                 let page = self.deliveries.retries(id, after, limit).await?;
                 let Some(last) = page.last() else { break };
                 after = Some((last.due_us, last.message.id));
-                let Some(managed) = self.subscribers.get(&id) else { break };
+                let Some(managed) = self.subscribers.get(id) else { break };
                 retries.extend(page.into_iter().filter(|retry| !managed.state.is_running(retry.message.id)));
             }
-            if let Some(managed) = self.subscribers.get_mut(&id) {
+            if let Some(managed) = self.subscribers.get_mut(id) {
                 managed.state.add_retries(retries, now_us);
             }
         }

@@ -8,8 +8,9 @@
 mod loading;
 mod saving;
 mod sending;
+mod subscribers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +21,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 use uuid::Uuid;
 
+use self::subscribers::Subscribers;
 use super::attempt::Finished;
 use super::context::Context;
 use super::follow_ups;
-use super::subscription::SubscriptionDeliveries;
-use super::target::Target;
 use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
@@ -61,7 +61,7 @@ pub(super) struct Deliverer {
     /// The retry policy of the queue, and when it was read. A change of it is not signaled.
     queue_policy: Option<Value>,
     policy_read_at: Option<Instant>,
-    subscribers: BTreeMap<SubscriptionId, Managed>,
+    subscribers: Subscribers,
     /// The subscriptions that may have something to do.
     ready: BTreeSet<SubscriptionId>,
     attempts: JoinSet<Finished>,
@@ -72,27 +72,6 @@ pub(super) struct Deliverer {
     idle_since: Option<Instant>,
     /// The number of deliveries that are not done yet, for the metrics.
     pending: Share,
-}
-
-/// A subscription and what its attempts need.
-struct Managed {
-    state: SubscriptionDeliveries,
-    target: Arc<Target>,
-}
-
-impl Managed {
-    /// Sends nothing more in this process. The store follows.
-    fn stop(&mut self, state: SubscriptionState) {
-        self.state.stop(state);
-        self.target.retire();
-    }
-}
-
-impl Drop for Managed {
-    /// The subscription is gone, or another process has the lease.
-    fn drop(&mut self) {
-        self.target.retire();
-    }
 }
 
 /// How the work on a queue goes on.
@@ -144,7 +123,7 @@ impl Deliverer {
             version: None,
             queue_policy: None,
             policy_read_at: None,
-            subscribers: BTreeMap::new(),
+            subscribers: Subscribers::default(),
             ready: BTreeSet::new(),
             attempts: JoinSet::new(),
             stops: Vec::new(),
@@ -196,6 +175,7 @@ impl Deliverer {
             return self.stop().await;
         }
         self.begin_attempts();
+        self.subscribers.rest();
         if self.is_idle() { self.end_if_unneeded().await } else { Ok(Next::Continue) }
     }
 
@@ -239,12 +219,12 @@ impl Deliverer {
     /// messages and outcomes.
     fn next_due_us(&self) -> Option<u64> {
         let now_us = self.now_us();
-        let due = self.subscribers.values().filter_map(|managed| managed.state.next_due_us(now_us));
+        let due = self.subscribers.working().filter_map(|(_, managed)| managed.state.next_due_us(now_us));
         due.chain(self.feed.next_delayed_us).min()
     }
 
     fn all_ready(&mut self) {
-        self.ready.extend(self.subscribers.keys());
+        self.ready.extend(self.subscribers.working().map(|(id, _)| id));
     }
 
     fn take_outcomes(&mut self) {
@@ -263,7 +243,7 @@ impl Deliverer {
             },
         };
         let now_us = self.now_us();
-        let Some(managed) = self.subscribers.get_mut(&finished.subscription) else {
+        let Some(managed) = self.subscribers.get_mut(finished.subscription) else {
             return;
         };
         self.ready.insert(finished.subscription);
@@ -283,7 +263,7 @@ impl Deliverer {
     /// Stores which subscriptions are paused or disabled. If this fails, it is repeated.
     async fn store_stops(&mut self) -> Result<(), Stop> {
         while let Some((id, state)) = self.stops.first() {
-            if let Some(managed) = self.subscribers.get(id) {
+            if let Some(managed) = self.subscribers.get(*id) {
                 follow_ups::stop(&self.deliveries, *id, &managed.target, state).await?;
             }
             self.stops.remove(0);
@@ -297,7 +277,7 @@ impl Deliverer {
             return false;
         }
         let (now, now_us, feed) = (Instant::now(), self.now_us(), self.feed);
-        let is_idle = self.subscribers.values_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
+        let is_idle = self.subscribers.working_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
         if !is_idle {
             self.idle_since = None;
             self.all_ready();
@@ -312,7 +292,7 @@ impl Deliverer {
         self.reload_if_changed().await?;
         let (now, now_us, feed, next_us) = (Instant::now(), self.now_us(), self.feed, self.next_due_us());
         let wait = next_us.map(|due_us| Duration::from_micros(due_us.saturating_sub(now_us)));
-        let is_idle = self.subscribers.values_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
+        let is_idle = self.subscribers.working_mut().all(|managed| managed.state.is_idle(&feed, now, now_us));
         if !is_idle || wait.is_some_and(|wait| wait <= LINGER) {
             self.idle_since = None;
             self.all_ready();

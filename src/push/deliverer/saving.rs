@@ -24,7 +24,7 @@ impl Deliverer {
     /// Saves what has changed, renews the lease, and learns the state of the feed.
     pub(super) async fn save(&mut self) -> Result<(), Stop> {
         let mut changes: Vec<_> =
-            self.subscribers.values_mut().filter_map(|managed| managed.state.take_change()).collect();
+            self.subscribers.working_mut().filter_map(|managed| managed.state.take_change()).collect();
         let (feed, asked_at) = loop {
             let (asked_at, count) = (Instant::now(), count_for_a_save(&changes));
             match self.deliveries.save(self.fence, &changes[..count]).await {
@@ -33,7 +33,7 @@ impl Deliverer {
                 Ok(None) => return Err(Stop::LeaseLost),
                 Err(error) => {
                     for change in changes {
-                        if let Some(managed) = self.subscribers.get_mut(&change.subscription) {
+                        if let Some(managed) = self.subscribers.get_mut(change.subscription) {
                             managed.state.restore_change(change);
                         }
                     }
@@ -43,10 +43,10 @@ impl Deliverer {
         };
         (self.feed, self.feed_at, self.changed_at, self.is_outdated) = (feed, asked_at, None, false);
         self.lease_until.send_replace(asked_at + DELIVERY_LEASE_DURATION);
-        for managed in self.subscribers.values_mut() {
+        for managed in self.subscribers.working_mut() {
             managed.state.note_feed(&feed);
         }
-        self.pending.set(self.subscribers.values().map(|managed| managed.state.pending(&feed)).sum());
+        self.pending.set(self.subscribers.working().map(|(_, managed)| managed.state.pending(&feed)).sum());
         Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! Reads the feed, and begins attempts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Deliverer, Managed, Stop};
+use super::{Deliverer, Stop, Subscribers};
 use crate::domain::{Message, Rank, SubscriptionId, SubscriptionState};
 use crate::push::attempt::{self, Finished};
 
@@ -21,8 +20,8 @@ impl Deliverer {
         let mut has_read = false;
         for _ in 0..READS_PER_STEP {
             let (now, now_us, feed) = (Instant::now(), self.now_us(), self.feed);
-            let wants = |id: &SubscriptionId, subscribers: &mut BTreeMap<SubscriptionId, Managed>| {
-                subscribers.get_mut(id)?.state.wants_messages(&feed, now, now_us)
+            let wants = |id: &SubscriptionId, subscribers: &mut Subscribers| {
+                subscribers.get_mut(*id)?.state.wants_messages(&feed, now, now_us)
             };
             let subscribers = &mut self.subscribers;
             let Some(after) = self.ready.iter().filter_map(|id| wants(id, subscribers)).min() else {
@@ -46,7 +45,7 @@ impl Deliverer {
             }
             let now = Instant::now();
             for id in &self.ready {
-                if let Some(managed) = self.subscribers.get_mut(id) {
+                if let Some(managed) = self.subscribers.get_mut(*id) {
                     managed.state.add_messages(after, to, &messages, now);
                 }
             }
@@ -58,7 +57,7 @@ impl Deliverer {
     pub(super) fn begin_attempts(&mut self) {
         let now_us = self.now_us();
         for id in std::mem::take(&mut self.ready) {
-            let Some(managed) = self.subscribers.get_mut(&id) else { continue };
+            let Some(managed) = self.subscribers.get_mut(id) else { continue };
             loop {
                 let deliveries = &self.deliveries;
                 let next = managed.state.next(now_us, |options, message| {

@@ -490,6 +490,11 @@ impl SubscriptionDeliveries {
             && self.wants_retries(now_us).is_none()
     }
 
+    /// Returns whether nothing may be sent, nothing is in flight, and nothing is to be saved.
+    pub(super) fn is_at_rest(&self) -> bool {
+        !self.is_active() && self.running.is_empty() && !self.is_changed
+    }
+
     /// Returns the number of messages that wait for an attempt or are in flight, as far as they are
     /// known.
     pub(super) fn pending(&self, feed: &FeedState) -> u64 {
