@@ -9,25 +9,27 @@ use crate::endpoint::{Endpoint, dead_subscribers};
 use crate::figures::{Table, percentile};
 
 const PER_QUEUE: usize = 10;
-const ROUNDS: u64 = 3;
+/// Every tenth queue is marked. In one of two deployments, the marked queues have a dead subscriber.
+const MARKED: usize = 10;
+/// The first round is not measured, because it opens connections and fills caches.
+const ROUNDS: u64 = 6;
 
 /// A service with its subscriptions, and the times of notifications, in milliseconds.
 struct Run {
     deployment: Deployment,
     endpoint: Endpoint,
-    /// The first queues have one dead subscriber each.
-    dead: usize,
-    beside_dead: Vec<f64>,
+    has_dead: bool,
+    in_marked: Vec<f64>,
     elsewhere: Vec<f64>,
 }
 
 pub(crate) async fn measure(is_quick: bool) -> String {
-    let (queues, dead) = if is_quick { (100, 10) } else { (1_000, 100) };
-    let mut table = Table::new(&["service", "dead subscribers", "queues", "deliveries", "p50, ms", "p99, ms"]);
+    let queues = if is_quick { 100 } else { 1_000 };
+    let mut table = Table::new(&["service", "queues", "dead subscribers", "deliveries", "p50, ms", "p99, ms"]);
     for service in SUKKAL {
         let mut contestants = Vec::new();
-        for dead in [0, dead] {
-            contestants.push(Contestant::start(service.name(), Run::start(service, queues, dead)).await);
+        for has_dead in [false, true] {
+            contestants.push(Contestant::start(service.name(), Run::start(service, queues, has_dead)).await);
         }
         sleep(UNTIL_IDLE).await;
         for round in 0..ROUNDS {
@@ -36,34 +38,35 @@ pub(crate) async fn measure(is_quick: bool) -> String {
                 // They take turns at being first.
                 let order = if (round + queue as u64).is_multiple_of(2) { [0, 1] } else { [1, 0] };
                 for index in order {
-                    contestants[index].step(async |run: &mut Run| run.post(queue, number).await).await;
+                    contestants[index].step(async |run: &mut Run| run.post(queue, number, round > 0).await).await;
                 }
             }
         }
-        add_rows(&mut table, contestants, dead);
+        add_rows(&mut table, contestants, queues / MARKED);
     }
     format!(
         "\n## Dead subscribers\n\n{} subscriptions on {queues} queues. One message is posted to each queue, one after \
-         the other, {ROUNDS} times. In one of two deployments, {dead} queues have a dead subscriber each: it has an \
-         address of its own, accepts connections and never answers. The deployments run side by side and take turns \
-         after each message. The time is from the 201 to each notification of the other subscribers.\n\n{}",
+         the other, {} times. In one of two deployments, every tenth queue has a dead subscriber: it has an address of \
+         its own, accepts connections and never answers. The deployments run side by side and take turns after each \
+         message. The time is from the 201 to each notification of the other subscribers.\n\n{}",
         PER_QUEUE * queues,
+        ROUNDS - 1,
         table.into_text()
     )
 }
 
 fn add_rows(table: &mut Table, contestants: Vec<Contestant<Run>>, dead: usize) {
+    let mut rows = [Vec::new(), Vec::new()];
     for (contestant, dead) in contestants.into_iter().zip([0, dead]) {
-        let labels = |queues: &str| vec![contestant.name.to_owned(), dead.to_string(), queues.to_owned()];
-        let labels = if dead == 0 {
-            vec![labels("all")]
-        } else {
-            vec![labels("without a dead subscriber"), labels("with a dead subscriber")]
-        };
-        let figures = contestant.figures(|run| [run.elsewhere, run.beside_dead].map(figures));
-        for (row, labels) in labels.into_iter().enumerate() {
-            table.add(labels, figures.clone().map(|figures| figures[row].clone()));
+        let name = contestant.name;
+        let figures = contestant.figures(|run| [run.in_marked, run.elsewhere].map(figures));
+        for (row, queues) in ["every tenth", "the others"].into_iter().enumerate() {
+            let labels = [name, queues, &dead.to_string()].map(str::to_owned).into();
+            rows[row].push((labels, figures.clone().map(|figures| figures[row].clone())));
         }
+    }
+    for (labels, figures) in rows.into_iter().flatten() {
+        table.add(labels, figures);
     }
 }
 
@@ -73,27 +76,33 @@ fn figures(mut times: Vec<f64>) -> Vec<String> {
 }
 
 impl Run {
-    async fn start(service: Service, queues: usize, dead: usize) -> Result<Self, String> {
+    async fn start(service: Service, queues: usize, has_dead: bool) -> Result<Self, String> {
         let (deployment, endpoint) = (Deployment::start(service).await, Endpoint::start().await);
-        let dead_urls = dead_subscribers(dead).await;
+        let dead_urls = dead_subscribers(if has_dead { queues / MARKED } else { 0 }).await;
         let subscribers = (0..queues).flat_map(|queue| {
-            let (dead_url, url) = (dead_urls.get(queue), &endpoint.url);
+            let (dead_url, url) = (dead_urls.get(queue / MARKED).filter(|_| is_marked(queue)), &endpoint.url);
             (0..PER_QUEUE).map(move |subscriber| {
                 let url = dead_url.filter(|_| subscriber == 0).unwrap_or(url);
                 (format!("q{queue}"), format!("{url}/{subscriber}"))
             })
         });
         deployment.subscribe(subscribers, &json!({})).await?;
-        Ok(Self { deployment, endpoint, dead, beside_dead: Vec::new(), elsewhere: Vec::new() })
+        Ok(Self { deployment, endpoint, has_dead, in_marked: Vec::new(), elsewhere: Vec::new() })
     }
 
-    async fn post(&mut self, queue: usize, number: u64) -> Result<(), String> {
+    async fn post(&mut self, queue: usize, number: u64, is_measured: bool) -> Result<(), String> {
         self.deployment.post(&format!("q{queue}"), number, 1).await?;
         let answered = Instant::now();
-        let is_beside_dead = queue < self.dead;
+        let is_beside_dead = self.has_dead && is_marked(queue);
         let arrivals = self.endpoint.wait_for_each(number, PER_QUEUE - usize::from(is_beside_dead)).await?;
-        let times = if is_beside_dead { &mut self.beside_dead } else { &mut self.elsewhere };
-        times.extend(arrivals.iter().map(|at| at.saturating_duration_since(answered).as_secs_f64() * 1e3));
+        if is_measured {
+            let times = if is_marked(queue) { &mut self.in_marked } else { &mut self.elsewhere };
+            times.extend(arrivals.iter().map(|at| at.saturating_duration_since(answered).as_secs_f64() * 1e3));
+        }
         Ok(())
     }
+}
+
+fn is_marked(queue: usize) -> bool {
+    queue.is_multiple_of(MARKED)
 }
