@@ -218,8 +218,8 @@ impl Config {
     /// Returns a warning if no subscriber can confirm a subscription, although it must.
     fn confirmation_warning(&self) -> Option<String> {
         let cannot_confirm = self.push.require_confirmation && self.signed_url.secret_key.reveal().is_none();
-        let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: subscribers get no requests \
-                       to confirm, so they get no messages";
+        let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: requests to confirm cannot \
+                       be signed, so confirmations are not required";
         cannot_confirm.then(|| warning.to_owned())
     }
 }
@@ -381,7 +381,7 @@ mod tests {
             load("", &environment, None).unwrap().warnings
         };
 
-        assert!(warnings("")[0].starts_with("push.require_confirmation is true, but signed_url.secret_key is empty"));
+        assert!(warnings("")[0].ends_with("so confirmations are not required"));
         assert_eq!(warnings(&"x".repeat(32)), [""; 0]);
     }
 
