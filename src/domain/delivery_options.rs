@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(options.retry_policy, Some(json!({"minimum_delay": 7})));
     }
 
+    /// Row 8.3-7.
     #[test]
     fn invalid_options_are_refused_with_what_is_accepted() {
         for (options, expected) in [

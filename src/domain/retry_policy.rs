@@ -239,6 +239,7 @@ mod tests {
         (1..10_000).map_while(|attempts| policy.delay(attempts)).map(|delay| delay.as_secs()).collect()
     }
 
+    /// Rows 8.6-11, 8.6-12.
     /// Values computed with the functions of the reference implementation.
     #[test]
     fn the_back_off_functions_are_those_of_the_reference() {
@@ -267,6 +268,7 @@ mod tests {
         ("geometric", 1, 12, &[1, 12]),
     ];
 
+    /// Rows 8.6-9, 8.6-10.
     #[test]
     fn retries_go_through_four_phases() {
         assert_eq!(delays_s(&policy(&json!({}))), [0, 0, 0, 5, 5, 5, 5, 10, 15, 20, 25, 30, 30, 30]);
@@ -274,6 +276,7 @@ mod tests {
         assert_eq!(delays_s(&policy(&none)), [5, 10, 15, 20, 25, 30]);
     }
 
+    /// Rows 8.6-7, 8.6-8.
     #[test]
     fn the_policy_of_the_subscription_wins_unless_one_says_otherwise() {
         let (own, of_queue) = (json!({"minimum_delay": 7}), json!({"minimum_delay": 9}));

@@ -171,6 +171,7 @@ mod tests {
         Subscriber::parse(text, &rules()).map_or_else(|error| error.to_string(), |_| panic!("{text} is accepted"))
     }
 
+    /// Row 8.3-4.
     #[test]
     fn a_subscriber_is_a_uri_with_a_host() {
         for (text, name, port) in [
@@ -188,6 +189,7 @@ mod tests {
         assert!(!format!("{literal:?}").contains("secret"));
     }
 
+    /// Rows 8.3-4, 8.7-1, 8.7-2.
     #[test]
     fn an_unsupported_scheme_is_refused_with_the_supported_ones() {
         for text in ["mailto:a@b.example", "email://fake", "ftp://a", "fake", "", "//a", "://a", "1http://a"] {

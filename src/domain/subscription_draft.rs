@@ -189,6 +189,7 @@ mod tests {
         fields
     }
 
+    /// Rows 8.3-1, 8.3-3, 8.3-10.
     #[test]
     fn a_new_subscription_needs_a_subscriber_only() {
         let draft = new(&with("unknown", json!(1))).unwrap();
@@ -201,6 +202,7 @@ mod tests {
         }
     }
 
+    /// Rows 8.3-8, 8.3-9.
     #[test]
     fn a_ttl_is_at_least_a_minute_and_ends_before_the_year_10000() {
         let max = LAST_S - NOW_S;
@@ -218,6 +220,7 @@ mod tests {
         }
     }
 
+    /// Rows 8.3-5, 8.3-6.
     #[test]
     fn options_are_an_object_or_empty() {
         for value in [json!(null), json!(false), json!([]), json!(""), json!(0), json!({})] {
@@ -229,6 +232,7 @@ mod tests {
         assert!(matches!(new(&with("options", json!({"ordered": 1}))), Err(InvalidSubscription::Options(_))));
     }
 
+    /// Row 8.4-2.
     #[test]
     fn null_changes_nothing() {
         let nothing = json!({"subscriber": null, "ttl": null, "options": null, "secret": null, "unknown": 1});

@@ -1,7 +1,7 @@
 //! The HTTP API, tested against a real server process: every row of the fact sheet that the service
 //! implements.
 //!
-//! Each test names its rows of chapters 4 to 7 and 9, which `tests/rows.md` lists. Rows of other
+//! Each test names its rows of chapters 4 to 9, which `tests/rows.md` lists. Rows of other
 //! chapters are named in the module comments. All tests of a process share one server, and each
 //! test has its own project.
 

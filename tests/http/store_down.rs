@@ -68,7 +68,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     ]
 }
 
-/// Rows 4.1-16, 4.2-10, 4.3-6, 4.5-5, 4.7-9, 6.1-20, 6.2-11, 6.5-13, 6.6-9, 7.1-17.
+/// Rows 4.1-16, 4.2-10, 4.3-6, 4.5-5, 4.7-9, 6.1-20, 6.2-11, 6.5-13, 6.6-9, 7.1-17, 8.3-16.
 #[tokio::test]
 async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::subscriptions::{PATH, URI, new_project};
 use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, refused};
 
+/// Rows 8.3-3, 8.3-11.
 #[tokio::test]
 async fn a_body_without_a_subscriber_is_refused() {
     let api = new_project();
@@ -22,6 +23,7 @@ async fn a_body_without_a_subscriber_is_refused() {
     refused(api.request(Method::POST, PATH).body("xxx"), 400, INVALID_BODY).await;
 }
 
+/// Rows 8.3-4, 8.3-5, 8.3-7, 8.3-8, 8.3-9, 8.3-10, 8.7-1, 8.7-2.
 #[tokio::test]
 async fn fields_are_checked_like_upstream_or_more_strictly() {
     let api = new_project();
@@ -64,6 +66,7 @@ async fn no_header_of_a_subscription_can_replace_or_smuggle_another_one() {
     assert_eq!(api.show(&path).await["options"], json!({}));
 }
 
+/// Row 8.3-6.
 #[tokio::test]
 async fn empty_options_count_as_an_empty_object() {
     let api = new_project();
@@ -71,6 +74,58 @@ async fn empty_options_count_as_an_empty_object() {
         let path = api.subscription(&json!({"subscriber": format!("{URI}/{number}"), "options": options})).await;
 
         assert_eq!(api.show(&path).await["options"], json!({}));
+    }
+}
+
+/// Rows 8.3-7, 8.6-13, 8.6-14, 8.6-15, 8.6-16.
+#[tokio::test]
+async fn an_invalid_retry_policy_is_refused() {
+    let api = new_project();
+    let path = api.subscription(&json!({ "subscriber": URI })).await;
+    for policy in [
+        json!(1),
+        json!("linear"),
+        json!([]),
+        json!({"retries_with_no_delay": "3"}),
+        json!({"minimum_delay_retries": 3.5}),
+        json!({"maximum_delay_retries": [3]}),
+        json!({"minimum_delay": "5"}),
+        json!({"maximum_delay": 30.5}),
+        json!({"retry_backoff_function": "cubic"}),
+        json!({"ignore_subscription_override": 1}),
+        json!({"minimum_delay": null}),
+        json!({"maximum_delay": null}),
+        // The other delay has its default: 30 for the maximum, and 5 for the minimum.
+        json!({"minimum_delay": 21}),
+        json!({"maximum_delay": 14}),
+        json!({"minimum_delay": 50, "maximum_delay": 20}),
+        json!({"minimum_delay": 100, "maximum_delay": 109}),
+    ] {
+        let options = json!({ "_retry_policy": policy });
+        let created = api.subscribe(&json!({"subscriber": format!("{URI}/other"), "options": options}));
+        let description = refused(created, 400, INVALID_REQUEST).await;
+        assert!(description.starts_with("the option _retry_policy is not valid: "), "{description}");
+        let changed = api.change(&path, &json!({ "options": options }));
+        assert_eq!(refused(changed, 400, INVALID_REQUEST).await, description);
+    }
+    assert_eq!(api.show(&path).await["options"], json!({}));
+
+    for (number, policy) in [
+        json!({}),
+        json!({"minimum_delay": 20, "unknown": [1]}),
+        json!({"maximum_delay": 15, "retries_with_no_delay": 0, "ignore_subscription_override": true}),
+        json!({"minimum_delay": 100, "maximum_delay": 110, "retry_backoff_function": "geometric"}),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let options = json!({ "_retry_policy": policy });
+        let fields = json!({"subscriber": format!("{URI}/{number}"), "options": options});
+        let created = api.subscription(&fields).await;
+        answered(api.change(&path, &json!({ "options": options })), 204).await;
+        for path in [&created, &path] {
+            assert_eq!(api.show(path).await["options"], options);
+        }
     }
 }
 

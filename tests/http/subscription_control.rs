@@ -11,6 +11,7 @@ async fn delivery(api: &Project, path: &str) -> Value {
     api.show(&format!("{path}?with_delivery=true")).await["delivery"].take()
 }
 
+/// Rows 8.4-14, 8.4-15, 8.4-16, 8.4-18.
 #[tokio::test]
 async fn a_subscriber_confirms_and_ends_its_subscription() {
     let api = new_project();

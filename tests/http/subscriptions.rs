@@ -53,6 +53,7 @@ fn uris(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("http://127.0.0.1:9/{number}")).collect()
 }
 
+/// Rows 8.1-1, 8.3-1, 8.3-13, 8.4-1.
 #[tokio::test]
 async fn a_new_subscription_has_the_seven_keys_of_its_document() {
     let api = new_project();
@@ -106,6 +107,7 @@ async fn a_secret_is_made_for_the_algorithm_that_the_options_name() {
     assert!(text(&ed25519["public_key"]).starts_with("whpk_"), "{ed25519}");
 }
 
+/// Rows 8.3-4, 8.3-12, 8.3-14, 8.3-15.
 #[tokio::test]
 async fn a_subscriber_is_unique_in_its_queue_until_it_is_confirmed() {
     let api = new_project();
@@ -122,8 +124,14 @@ async fn a_subscriber_is_unique_in_its_queue_until_it_is_confirmed() {
     assert_eq!(conflict.header("location"), Some(PATH));
     assert!(description.starts_with("Such subscription already exists."), "{description}");
     answered(api.post("/v2/queues/other/subscriptions", &fields), 201).await;
+    let other = Project::of(&api.server, &format!("project-{}", Uuid::new_v4()));
+    answered(other.subscribe(&fields), 201).await;
+    // This is the same URL, but another string.
+    let spelled_differently = URI.replacen("http", "HTTP", 1);
+    assert_ne!(api.subscription(&json!({"subscriber": spelled_differently})).await, path);
 }
 
+/// Row 8.3-2.
 #[tokio::test]
 async fn the_queue_is_created_even_if_the_subscription_is_refused() {
     let api = new_project();
@@ -133,6 +141,7 @@ async fn the_queue_is_created_even_if_the_subscription_is_refused() {
     assert_eq!(pick(&answered(api.get("/v2/queues"), 200).await.json()["queues"], "name"), ["q"]);
 }
 
+/// Rows 8.2-1, 8.2-2, 8.2-3, 8.2-4, 8.2-5.
 #[tokio::test]
 async fn a_list_has_pages_in_the_order_of_the_ids() {
     let api = new_project();
@@ -148,6 +157,8 @@ async fn a_list_has_pages_in_the_order_of_the_ids() {
     assert!(ids.len() == 12 && ids.is_sorted(), "{ids:?}");
     assert_eq!(pick(&first["subscriptions"], "id"), ids[..10]);
     assert_eq!(first["links"], json!([{"rel": "next", "href": format!("{PATH}?marker={}", ids[9])}]));
+    let page_of_three = answered(api.get(&format!("{PATH}?limit=3")), 200).await.json();
+    assert_eq!(page_of_three["links"][0]["href"], format!("{PATH}?limit=3&marker={}", ids[2]));
     for limit in ["0", "21"] {
         refused(api.get(&format!("{PATH}?limit={limit}")), 400, INVALID_REQUEST).await;
     }
@@ -156,6 +167,7 @@ async fn a_list_has_pages_in_the_order_of_the_ids() {
     }
 }
 
+/// Rows 8.1-2, 8.4-2, 8.4-3, 8.4-9, 8.4-10, 8.4-11.
 #[tokio::test]
 async fn a_change_replaces_what_it_names_and_a_new_ttl_starts_now() {
     let api = new_project();
@@ -164,7 +176,7 @@ async fn a_change_replaces_what_it_names_and_a_new_ttl_starts_now() {
     api.set_clock_ahead(60).await;
     assert!(api.show(&path).await["age"].as_u64().unwrap() >= 60);
 
-    let changed = answered(api.change(&path, &json!({"options": {"c": 3}, "ttl": null})), 204).await;
+    let changed = answered(api.change(&path, &json!({"options": {"c": 3}, "ttl": null, "unknown": 1})), 204).await;
     assert_eq!((changed.header("location"), changed.text.as_str()), (Some(path.as_str()), ""));
     let shown = api.show(&path).await;
     assert!(shown["age"].as_u64().unwrap() >= 60, "{shown}");
@@ -174,8 +186,13 @@ async fn a_change_replaces_what_it_names_and_a_new_ttl_starts_now() {
     let shown = api.show(&path).await;
     assert!(shown["age"].as_u64().unwrap() < 60, "{shown}");
     assert_eq!((&shown["subscriber"], &shown["ttl"]), (&json!(format!("{URI}/2")), &json!(300)));
+    assert_eq!((&shown["options"], &shown["confirmed"]), (&json!({"c": 3}), &json!(true)));
+    // With its first time to live, the subscription would have expired after 120 seconds.
+    api.set_clock_ahead(200).await;
+    assert!(api.show(&path).await["age"].as_u64().unwrap() >= 140);
 }
 
+/// Rows 8.4-4, 8.4-5, 8.4-6, 8.4-7, 8.4-8.
 #[tokio::test]
 async fn a_change_is_refused_if_it_names_nothing_or_another_subscriber() {
     let api = new_project();
@@ -190,7 +207,7 @@ async fn a_change_is_refused_if_it_names_nothing_or_another_subscriber() {
     for fields in [json!({"unknown": 1}), json!({"ttl": null})] {
         refused(api.change(&path, &fields), 400, "Unable to update subscription").await;
     }
-    refused(api.change(&path, &json!([])), 400, INVALID_REQUEST).await;
+    assert_eq!(refused(api.change(&path, &json!([])), 400, INVALID_REQUEST).await, "Subscriptions must be a dict.");
     refused(api.request(Method::PATCH, &path).body("x"), 400, INVALID_BODY).await;
     refused(api.change(&path, &json!({"subscriber": format!("{URI}/2")})), 409, CONFLICT).await;
     refused(api.change(&missing, &json!({"ttl": 1})), 400, INVALID_REQUEST).await;
@@ -211,6 +228,7 @@ async fn a_change_to_another_algorithm_needs_a_new_key() {
     answered(api.change(&path, &json!({"options": {"signature": "v1a", "a": 1}})), 204).await;
 }
 
+/// Rows 8.4-1, 8.4-7, 8.4-13, 8.4-17.
 #[tokio::test]
 async fn an_unknown_subscription_is_not_found_but_can_be_deleted() {
     let api = new_project();
@@ -233,6 +251,7 @@ async fn an_unknown_subscription_is_not_found_but_can_be_deleted() {
     }
 }
 
+/// Row 8.1-3.
 #[tokio::test]
 async fn a_subscription_vanishes_when_it_expires() {
     let api = new_project();
@@ -245,6 +264,7 @@ async fn a_subscription_vanishes_when_it_expires() {
     assert_ne!(api.subscription(&json!({"subscriber": URI})).await, path);
 }
 
+/// Rows 4.7-1, 4.7-2.
 #[tokio::test]
 async fn subscriptions_end_with_their_queue_and_with_a_purge() {
     let api = new_project();
@@ -283,6 +303,7 @@ async fn a_queue_has_at_most_the_configured_number_of_subscriptions() {
     assert_eq!(description, "the queue q has 2 subscriptions, which is the maximum; delete one of them first");
 }
 
+/// Rows 8.4-1, 8.4-13.
 #[tokio::test]
 async fn a_subscription_belongs_to_its_queue_and_project() {
     let api = new_project();

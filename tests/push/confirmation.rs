@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use time::format_description::well_known::Iso8601;
+use time::{OffsetDateTime, PrimitiveDateTime};
 use uuid::Uuid;
 
 use super::endpoint::{Answer, Endpoint, Received};
@@ -37,12 +39,19 @@ async fn is_confirmed(bench: &Bench, created: &Value) -> bool {
     document["confirmed"].as_bool().unwrap()
 }
 
+/// Returns the time for which a confirmation is still valid, in seconds.
+fn valid_s(document: &Value) -> i64 {
+    let expires = PrimitiveDateTime::parse(document["URL-Expires"].as_str().unwrap(), &Iso8601::PARSING).unwrap();
+    (expires.assume_utc() - OffsetDateTime::now_utc()).whole_seconds()
+}
+
 /// Returns the bodies of the messages among what an endpoint has received.
 fn messages(received: &[Received]) -> Vec<Value> {
     let is_message = |one: &&Received| one.json()["Message_Type"] == "Notification";
     received.iter().filter(is_message).map(Received::body).collect()
 }
 
+/// Rows 8.3-15, 8.5-2, 8.5-3, 8.5-4, 8.5-6, 8.5-8, 8.5-9.
 async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     let endpoint = Endpoint::start();
     let options = json!({"ordered": true, "post_headers": {"X-Api-Key": "k"}});
@@ -63,6 +72,7 @@ async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     ] {
         assert_eq!(document[name], value, "{name}");
     }
+    assert_eq!(document.as_object().unwrap().len(), 10, "there are also URL-Signature and URL-Expires: {document}");
     assert_eq!((received[0].path.as_str(), received[0].header("x-api-key")), ("/hook", "k"));
     assert!(received[0].header("webhook-signature").starts_with("v1,"));
     bench.post(&numbers(0, 3)).await;
@@ -77,6 +87,7 @@ async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     assert_eq!(endpoint.received().len(), 4);
 }
 
+/// Rows 8.3-14, 8.5-2.
 async fn a_repeated_request_sends_the_confirmation_again(bench: Bench) {
     let endpoint = Endpoint::start();
     let url = endpoint.url("/");
@@ -93,6 +104,7 @@ async fn a_repeated_request_sends_the_confirmation_again(bench: Bench) {
     assert_eq!(messages(&endpoint.wait_for(3).await), numbers(0, 1));
 }
 
+/// Rows 8.5-5, 8.5-8, 8.5-9.
 async fn a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns(bench: Bench) {
     let (leaving, staying) = (Endpoint::start(), Endpoint::start());
     for endpoint in [&leaving, &staying] {
@@ -116,6 +128,56 @@ async fn a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns(b
     assert_eq!(messages(&leaving.wait_for(4).await), [json!(0), json!(3)]);
 }
 
+/// Row 8.5-4.
+async fn the_template_of_the_owner_applies_to_confirmations(bench: Bench) {
+    let endpoint = Endpoint::start();
+    let created = bench.subscribe(&endpoint.url("/"), json!({"post_data": r#"["$zaqar_message$"]"#})).await;
+
+    let document = endpoint.wait_for(1).await[0].json()[0].clone();
+
+    assert_eq!(document["Message_Type"], "SubscriptionConfirmation");
+    confirm(&bench, &document).await;
+    assert!(is_confirmed(&bench, &created).await);
+}
+
+/// Row 8.5-7.
+async fn a_confirmation_expires_after_the_time_to_live(bench: Bench) {
+    let endpoint = Endpoint::start();
+    let fields = json!({"subscriber": endpoint.url("/"), "ttl": 600});
+    let created = bench.api.post("/v2/queues/q/subscriptions", &fields).send().await.unwrap();
+    assert_eq!(created.status(), 201);
+
+    let document = endpoint.wait_for(1).await[0].json();
+    assert!((500..=600).contains(&valid_s(&document)), "{document}");
+
+    // The next one is valid for `default_subscription_ttl`, which is 3,600 seconds.
+    assert_eq!(answer(&bench, &document, &document["UnsubscribeBody"]).await, 204);
+    let document = endpoint.wait_for(2).await[1].json();
+    assert!((3_500..=3_600).contains(&valid_s(&document)), "{document}");
+}
+
+/// Row 8.4-12.
+async fn a_new_subscriber_must_confirm_too(bench: Bench) {
+    let (former, new) = (Endpoint::start(), Endpoint::start());
+    let created = bench.subscribe(&former.url("/"), json!({"ordered": true})).await;
+    confirm(&bench, &former.wait_for(1).await[0].json()).await;
+    let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
+    let change = |fields: Value| bench.api.request(Method::PATCH, &path).json(&fields).send();
+
+    let same = change(json!({"subscriber": former.url("/"), "ttl": 600})).await.unwrap();
+    assert_eq!(same.status(), 204);
+    assert!(is_confirmed(&bench, &created).await);
+    let changed = change(json!({"subscriber": new.url("/")})).await.unwrap();
+    assert_eq!(changed.status(), 204);
+
+    assert!(!is_confirmed(&bench, &created).await);
+    bench.post(&numbers(0, 1)).await;
+    confirm(&bench, &new.wait_for(1).await[0].json()).await;
+    bench.post(&numbers(1, 1)).await;
+    assert_eq!(messages(&new.wait_for(2).await), numbers(1, 1));
+    assert_eq!(former.received().len(), 1, "it has received its confirmation only");
+}
+
 async fn silent_subscribers_of_a_project_do_not_delay_the_confirmations_of_another(bench: Bench) {
     let (silent, endpoint) = (Endpoint::answering(|_| Answer::Hang), Endpoint::start());
     let other = Bench { api: bench.server.project("other"), ..bench };
@@ -132,6 +194,7 @@ async fn silent_subscribers_of_a_project_do_not_delay_the_confirmations_of_anoth
     assert!(began.elapsed() < Duration::from_secs(15), "a silent subscriber is given up after 30 seconds");
 }
 
+/// Row 8.5-6.
 async fn a_forged_confirmation_is_refused(bench: Bench) {
     let (endpoint, other) = (Endpoint::start(), Endpoint::start());
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
@@ -158,6 +221,7 @@ async fn a_forged_confirmation_is_refused(bench: Bench) {
     }
 }
 
+/// Row 8.5-1.
 #[tokio::test(flavor = "multi_thread")]
 async fn confirmations_are_not_required_if_they_cannot_be_signed() {
     let bench = Bench::embedded_with(&REQUIRED[..1]);
@@ -174,10 +238,35 @@ async fn confirmations_are_not_required_if_they_cannot_be_signed() {
     assert_eq!(messages(&endpoint.wait_for(1).await), numbers(0, 1));
 }
 
+/// Row 8.5-1.
+#[tokio::test(flavor = "multi_thread")]
+async fn unconfirmed_subscribers_are_notified_unless_the_option_and_the_key_are_set() {
+    for options in [&REQUIRED[..0], &REQUIRED[..1], &REQUIRED[1..]] {
+        let bench = Bench::embedded_with(options);
+        let endpoint = Endpoint::start();
+        let created = bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
+        bench.subscribe(&endpoint.url("/"), json!({})).await;
+        let path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&created));
+        let ended = bench.api.put(&path).json(&json!({"confirmed": false})).send().await.unwrap();
+        assert_eq!(ended.status(), 204);
+
+        for number in 0..2 {
+            bench.post(&numbers(number, 1)).await;
+            endpoint.wait_for(number + 1).await;
+        }
+
+        assert_eq!(endpoint.bodies(2).await, numbers(0, 2), "only messages come with {options:?}");
+        assert!(!is_confirmed(&bench, &created).await);
+    }
+}
+
 super::over_each_store! {
     with super::REQUIRED;
     only_messages_after_the_confirmation_are_delivered,
     a_repeated_request_sends_the_confirmation_again,
+    the_template_of_the_owner_applies_to_confirmations,
+    a_confirmation_expires_after_the_time_to_live,
+    a_new_subscriber_must_confirm_too,
     silent_subscribers_of_a_project_do_not_delay_the_confirmations_of_another,
     a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns,
     a_forged_confirmation_is_refused,

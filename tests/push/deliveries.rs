@@ -1,5 +1,6 @@
 //! What subscribers receive.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -11,6 +12,7 @@ use sha2::Sha256;
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
 
+/// Rows 8.6-1, 8.6-3, 8.6-5.
 async fn each_message_is_delivered_once_as_documented(bench: Bench) {
     let endpoint = Endpoint::start();
     let created = bench.subscribe(&endpoint.url("/hook"), json!({})).await;
@@ -33,6 +35,22 @@ async fn each_message_is_delivered_once_as_documented(bench: Bench) {
     }
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;
     assert_eq!(endpoint.received().len(), 2);
+}
+
+/// Row 8.6-1.
+async fn every_subscription_of_a_queue_is_notified(bench: Bench) {
+    // The deliverer loads 200 subscriptions at a time.
+    let count = 201;
+    let endpoint = Endpoint::start();
+    for number in 0..count {
+        bench.subscribe(&endpoint.url(&format!("/{number}")), json!({})).await;
+    }
+
+    bench.post(&numbers(0, 1)).await;
+
+    let received = endpoint.wait_for(count).await;
+    let paths: HashSet<&str> = received.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!((paths.len(), received.len()), (count, count), "each is notified once");
 }
 
 async fn only_messages_after_the_subscription_are_delivered_unless_since_says_otherwise(bench: Bench) {
@@ -68,6 +86,7 @@ async fn a_deleted_subscription_gets_nothing_that_is_posted_afterwards(bench: Be
     assert_eq!(deleted.received().len(), 20);
 }
 
+/// Row 8.6-2.
 async fn a_delayed_message_is_delivered_when_it_is_due(bench: Bench) {
     let delays = json!({"_default_message_delay": 1});
     assert_eq!(bench.api.put("/v2/queues/q").json(&delays).send().await.unwrap().status(), 201);
@@ -116,6 +135,7 @@ async fn only_messages_that_match_are_delivered(bench: Bench) {
     assert_eq!(figures["missed"], 0, "messages that do not match are not missed");
 }
 
+/// Rows 8.6-4, 8.6-5.
 async fn the_template_and_the_headers_of_the_owner_are_used(bench: Bench) {
     let endpoint = Endpoint::start();
     let options = json!({
@@ -132,6 +152,7 @@ async fn the_template_and_the_headers_of_the_owner_are_used(bench: Bench) {
     assert_eq!(received[0].header("content-type"), "application/vnd.test+json");
 }
 
+/// Row 8.6-2.
 async fn messages_that_are_gone_before_their_first_attempt_are_counted_as_missed(bench: Bench) {
     let endpoint = Endpoint::start();
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
@@ -149,6 +170,7 @@ async fn messages_that_are_gone_before_their_first_attempt_are_counted_as_missed
 
 super::over_each_store! {
     each_message_is_delivered_once_as_documented,
+    every_subscription_of_a_queue_is_notified,
     only_messages_after_the_subscription_are_delivered_unless_since_says_otherwise,
     a_deleted_subscription_gets_nothing_that_is_posted_afterwards,
     a_delayed_message_is_delivered_when_it_is_due,

@@ -89,6 +89,7 @@ async fn large_messages_that_have_a_retry_are_not_sent_from_the_feed_too(bench: 
     assert_eq!((&figures["delivered"], &figures["attempts"]), (&json!(8), &json!(16)));
 }
 
+/// Row 8.6-7.
 async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Bench) {
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
     let policy = |at_once| json!({"retries_with_no_delay": at_once, "minimum_delay": 600, "maximum_delay": 700});

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, failing_first, id, numbers, retry_policy};
 
+/// Row 8.6-6.
 async fn a_failed_notification_is_repeated_with_the_same_id(bench: Bench) {
     let endpoint = failing_first(vec![500, 404]);
     let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": retry_policy()})).await;
@@ -26,6 +27,7 @@ async fn a_failed_notification_is_repeated_with_the_same_id(bench: Bench) {
     assert_eq!(column("response")[1], "an answer");
 }
 
+/// Row 8.6-6.
 async fn a_redirect_is_a_failure_and_is_not_followed(bench: Bench) {
     let other = Endpoint::start();
     let target = other.url("/");
@@ -135,6 +137,7 @@ async fn a_wait_that_the_subscriber_asks_for_outlasts_the_lease(bench: Bench) {
     assert_eq!(endpoint.received().len(), 1);
 }
 
+/// Row 8.6-6.
 async fn a_connection_that_breaks_is_a_failure(bench: Bench) {
     let endpoint = Endpoint::answering({
         let calls = std::sync::atomic::AtomicUsize::new(0);

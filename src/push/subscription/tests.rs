@@ -92,6 +92,7 @@ fn a_message_that_has_begun_is_in_flight_until_its_outcome() {
     assert_eq!((change.progress.delivered, change.progress.in_flight.len()), (1, 0));
 }
 
+/// Row 8.6-10.
 #[test]
 fn a_failure_adds_a_retry_in_the_same_change() {
     let mut one = subscriber(&serde_json::json!({"_retry_policy": {"retries_with_no_delay": 0}}));
