@@ -273,6 +273,8 @@ sections! {
     a_service_is_upgraded: "Upgrade", Store::Embedded;
     a_queue_moves_again: "A queue does not move", Store::Redis(&[]);
     a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]);
+    deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]);
+    deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]);
     a_full_redis_gets_space: "Redis is full",
         Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]);
     a_full_disk_gets_space: "The disk is full", Store::Embedded;
