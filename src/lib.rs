@@ -11,6 +11,7 @@ pub mod config;
 pub mod descriptors;
 pub mod domain;
 pub mod janitor;
+pub mod memory_budget;
 pub mod metrics;
 pub mod outbound;
 pub mod push;

@@ -6,10 +6,11 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
+    ("memory_budget", &["domain"]),
     ("outbound", &[]),
     ("service_manager", &[]),
     ("telemetry", &["outbound"]),
@@ -17,10 +18,10 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("auth", &["domain"]),
     ("storage", &["domain"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
-    ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
+    ("api", &["auth", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
-    ("push", &["api", "auth", "broker", "domain", "metrics", "outbound", "storage"]),
+    ("push", &["api", "auth", "broker", "domain", "memory_budget", "metrics", "outbound", "storage"]),
     (
         "app",
         &[

@@ -5,7 +5,6 @@ mod claims;
 mod content_negotiation;
 mod discovery;
 mod extract;
-mod memory_budget;
 mod messages;
 mod middleware;
 mod projects;

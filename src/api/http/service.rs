@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::extract::FromRef;
 
-use super::memory_budget::MemoryBudget;
 use super::middleware::metering::Meters;
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::broker::Broker;
 use crate::domain::{ClientIdRule, ProjectId, WebOrigins};
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 use crate::telemetry::Tracer;
 

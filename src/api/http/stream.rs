@@ -17,13 +17,13 @@ use futures::stream;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::memory_budget::{MemoryBudget, MemoryShare};
 use super::response;
 use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
 use crate::broker::feed::Feed;
 use crate::domain::Message;
+use crate::memory_budget::{MemoryBudget, MemoryShare};
 
 /// The media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";

@@ -8,14 +8,9 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use thiserror::Error;
 
 use crate::api::Error;
-
-/// The error of a body for which there is no memory, because the bodies of other requests use it.
-#[derive(Debug, Error)]
-#[error("the bodies of other requests use all the memory for bodies")]
-pub struct BudgetExceeded;
+use crate::memory_budget::BudgetExceeded;
 
 /// Returns whether the headers announce a body, which may be empty.
 #[must_use]

@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
-use crate::api::http::memory_budget::MemoryShare;
+use crate::memory_budget::MemoryShare;
 
 /// Maximum number of bytes that are drained.
 const DRAINED_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! Budgets for memory that clients can make the process hold: request bodies that are arriving, and
-//! events that streams have not delivered.
+//! Budgets for memory that clients can make the process hold: request bodies that are arriving, events
+//! that streams have not delivered, and messages on their way to subscribers.
 //!
 //! A project may hold at most as many bytes as are left for the other projects. So a project alone
 //! gets half of a budget, and clients of one project that never finish leave memory for the others.
@@ -8,14 +8,14 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::HashMap;
+use thiserror::Error;
 use tokio::sync::Notify;
 
-use crate::api::wire::body::BudgetExceeded;
 use crate::domain::ProjectId;
 
-/// A number of bytes that all requests share. Clones are the same.
+/// A number of bytes that all projects share. Clones are the same.
 #[derive(Clone, Debug)]
-pub(super) struct MemoryBudget(Arc<Shared>);
+pub struct MemoryBudget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -30,22 +30,29 @@ struct Held {
     by_project: HashMap<ProjectId, usize>,
 }
 
-/// The bytes of a budget that one request holds. Dropping the share releases them.
+/// The bytes of a budget that one request or delivery holds. Dropping the share releases them.
 #[derive(Debug)]
-pub(super) struct MemoryShare {
+pub struct MemoryShare {
     budget: MemoryBudget,
     project: ProjectId,
     bytes: Mutex<usize>,
 }
 
+/// The project may not hold as many bytes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("other projects and requests use the memory")]
+pub struct BudgetExceeded;
+
 impl MemoryBudget {
     /// Creates a budget of `bytes_max` bytes.
-    pub(super) fn new(bytes_max: usize) -> Self {
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
         Self(Arc::new(Shared { bytes_max, held: Mutex::default(), released: Notify::new() }))
     }
 
-    /// Creates an empty share for a request of this project.
-    pub(super) fn share(&self, project: &ProjectId) -> MemoryShare {
+    /// Creates an empty share for this project.
+    #[must_use]
+    pub fn share(&self, project: &ProjectId) -> MemoryShare {
         MemoryShare { budget: self.clone(), project: project.clone(), bytes: Mutex::default() }
     }
 
@@ -62,7 +69,7 @@ impl Held {
 
 impl MemoryShare {
     /// Takes more bytes of the budget. Fails if the project may not hold as many now.
-    pub(super) fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
+    pub fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
         let mut held = self.budget.held();
         let (of_project, all) = (held.bytes_of(&self.project) + bytes, held.bytes + bytes);
         // A share that is alone gets all it asks for. Otherwise a request larger than the budget
@@ -77,7 +84,7 @@ impl MemoryShare {
     }
 
     /// Waits until the project may hold the bytes, and takes them.
-    pub(super) async fn take_when_possible(&self, bytes: usize) {
+    pub async fn take_when_possible(&self, bytes: usize) {
         loop {
             let mut released = pin!(self.budget.0.released.notified());
             released.as_mut().enable();
@@ -89,12 +96,13 @@ impl MemoryShare {
     }
 
     /// Returns the number of bytes that the share holds.
-    pub(super) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         *self.held_bytes()
     }
 
     /// Releases all bytes of the share.
-    pub(super) fn release(&self) {
+    pub fn release(&self) {
         let bytes = std::mem::take(&mut *self.held_bytes());
         if bytes == 0 {
             return;
