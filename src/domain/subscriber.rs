@@ -11,6 +11,9 @@ use super::address_rules::Refusal;
 
 /// Maximum length of a URI, in bytes.
 const URI_BYTES_MAX: usize = 2_048;
+/// Maximum length of a DNS name and of a label in it, in bytes.
+const NAME_BYTES_MAX: usize = 254;
+const LABEL_BYTES_MAX: usize = 63;
 /// Schemes that are known from Zaqar and need Keystone.
 const TRUST_SCHEMES: [&str; 2] = ["trust+http", "trust+https"];
 
@@ -83,6 +86,9 @@ impl Subscriber {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidSubscriber::Credentials);
         }
+        if !url.domain().is_none_or(is_dns_name) {
+            return Err(InvalidSubscriber::Syntax("its host is not a DNS name or an IP address"));
+        }
         let subscriber = Self { text: text.to_owned(), url };
         let port = subscriber.port();
         if !rules.port_is_allowed(port) {
@@ -126,6 +132,15 @@ impl Subscriber {
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or_default()
     }
+}
+
+/// Returns whether a name can be looked up: RFC 1035, section 2.3.4, with underscores.
+fn is_dns_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    name.len() <= NAME_BYTES_MAX && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
 }
 
 fn check_scheme(text: &str, rules: &AddressRules) -> Result<(), InvalidSubscriber> {
@@ -178,6 +193,7 @@ mod tests {
             ("http://triger.me", "triger.me", 80),
             ("HTTPS://Hooks.example.com/a?b=%20#c", "hooks.example.com", 443),
             ("http://hooks.example.com:8080", "hooks.example.com", 8080),
+            ("http://under_score.example./", "under_score.example.", 80),
             ("https://bücher.example/", "xn--bcher-kva.example", 443),
         ] {
             let subscriber = Subscriber::parse(text, &rules()).unwrap();
@@ -217,6 +233,9 @@ mod tests {
             ("http://[::ffff:7f00:1]", "is a loopback address"),
             ("http://169.254.169.254/latest", "a metadata service"),
             ("http://1.2.3.4.5", "its IPv4 address is invalid"),
+            ("http://a\"b.example", "its host is not a DNS name or an IP address"),
+            ("http://a..b", "its host is not a DNS name or an IP address"),
+            ("http://..", "its host is not a DNS name or an IP address"),
         ] {
             let error = error_of(text);
             assert!(error.contains(reason) && !error.contains("hush"), "{text}: {error}");

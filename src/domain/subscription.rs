@@ -94,6 +94,12 @@ pub struct NumberedRequest {
 pub enum DeliveryRequest {
     /// Continue with the messages after this position (µs), whether they were delivered or not.
     Seek(u64),
+    /// Deliver the messages after this position (µs) again. Messages before it that were not sent yet
+    /// are sent, too.
+    Rewind(u64),
+    /// Forget earlier failures, because the owner has resumed the subscription or changed its
+    /// subscriber.
+    Restart,
     /// Deliver the messages with these ids again, as far as they exist.
     Redeliver(Vec<u128>),
 }

@@ -92,7 +92,7 @@ pub(super) async fn run(
     if let AttemptResult::Failed { is_given_up, .. } = &mut result
         && delivery.is_last
     {
-        match follow_ups::post_dead_letter(deliveries, id, target, &delivery.message).await {
+        match follow_ups::post_dead_letter(deliveries, id, target, delivery).await {
             Ok(()) => *is_given_up = true,
             Err(error) => {
                 let failure = attempt.error.take().unwrap_or_default();
@@ -104,7 +104,7 @@ pub(super) async fn run(
         AttemptResult::Delivered => context.metrics.push().count_delivered(delay(&message)),
         AttemptResult::Gone | AttemptResult::Failed { .. } => context.metrics.push().count_failed(),
     }
-    Some(Outcome { message: message.id, attempt, result })
+    Some(Outcome { message: message.id, subscriber: target.text.clone(), attempt, result })
 }
 
 /// Returns whether the subscription wants this message, whose body is open.

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
+use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -42,7 +43,9 @@ const TURN_DURATION_MAX: Duration = Duration::from_secs(3_600);
 /// Maximum number of names that are resolved at the same time. The operating system uses a thread
 /// for each, also after the connection has stopped waiting, and tokio has 512 of them.
 const LOOKUPS_MAX: usize = 256;
-/// Maximum number of bytes that are read of a response.
+/// Maximum size of the head of a response, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of bytes that are read of the body of a response.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// Number of bytes of a response that are kept.
 const RESPONSE_BYTES_KEPT: usize = 200;
@@ -95,7 +98,11 @@ pub(super) enum Failure {
     Connection(String),
 }
 
-/// The client. Its connections are bounded, in all and for each host. Projects take turns.
+/// One project uses at most this share of all connections, so that its subscribers that do not answer
+/// leave connections for the others.
+const SHARE_OF_PROJECT: usize = 4;
+
+/// The client. Its connections are bounded: in all, for each project, and for each host.
 pub(super) struct SubscriberClient {
     http: Client<HttpsConnector<CountingConnector<HttpConnector<CheckedResolver>>>, Full<Bytes>>,
     connections: Arc<Admission>,
@@ -103,12 +110,38 @@ pub(super) struct SubscriberClient {
     /// closed after its request.
     open: OpenConnections,
     kept_max: usize,
-    per_host_max: usize,
-    hosts: Mutex<HashMap<String, Weak<Admission>>>,
+    hosts: Bounds<String>,
+    projects: Bounds<ProjectId>,
+}
+
+/// A bound on the connections of each host or project. One that nobody uses takes no memory.
+struct Bounds<K> {
+    max: usize,
+    used: Mutex<HashMap<K, Weak<Admission>>>,
+}
+
+impl<K: Eq + Hash> Bounds<K> {
+    fn new(max: usize) -> Self {
+        Self { max, used: Mutex::default() }
+    }
+
+    fn of(&self, key: K) -> Arc<Admission> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(admission) = used.get(&key).and_then(Weak::upgrade) {
+            return admission;
+        }
+        if used.len() >= 2 * used.values().filter(|admission| admission.strong_count() > 0).count() + 64 {
+            used.retain(|_, admission| admission.strong_count() > 0);
+        }
+        let admission = Admission::new(self.max);
+        used.insert(key, Arc::downgrade(&admission));
+        admission
+    }
 }
 
 /// Permission to use a connection.
 pub(super) struct ConnectionPermit {
+    _project: Permit,
     _host: Permit,
     _connection: Permit,
 }
@@ -135,30 +168,20 @@ impl SubscriberClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_DURATION_MAX)
             .pool_max_idle_per_host(config.max_connections_per_host)
+            .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
         let connections = Admission::new(config.max_connections);
-        let (kept_max, per_host_max) = (config.max_connections, config.max_connections_per_host);
-        Self { http, connections, open, kept_max, per_host_max, hosts: Mutex::default() }
+        let hosts = Bounds::new(config.max_connections_per_host);
+        let projects = Bounds::new(config.max_connections.div_ceil(SHARE_OF_PROJECT));
+        Self { http, connections, open, kept_max: config.max_connections, hosts, projects }
     }
 
     /// Waits for a connection to this host in the turn of the project.
     pub(super) async fn permit(&self, project: &ProjectId, subscriber: &Subscriber) -> ConnectionPermit {
         let key = format!("{}:{}", subscriber.url().host_str().unwrap_or_default(), subscriber.port());
-        let host = turn(&self.host(key), project).await;
-        ConnectionPermit { _host: host, _connection: turn(&self.connections, project).await }
-    }
-
-    fn host(&self, key: String) -> Arc<Admission> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(host) = hosts.get(&key).and_then(Weak::upgrade) {
-            return host;
-        }
-        if hosts.len() >= 2 * hosts.values().filter(|host| host.strong_count() > 0).count() + 64 {
-            hosts.retain(|_, host| host.strong_count() > 0);
-        }
-        let host = Admission::new(self.per_host_max);
-        hosts.insert(key, Arc::downgrade(&host));
-        host
+        let host = turn(&self.hosts.of(key), project).await;
+        let own = turn(&self.projects.of(project.clone()), project).await;
+        ConnectionPermit { _project: own, _host: host, _connection: turn(&self.connections, project).await }
     }
 
     /// Posts a body, and reads the start of the response. Follows no redirect and uses no proxy.
@@ -263,12 +286,11 @@ fn trusted_certificates() -> RootCertStore {
 /// Returns the time that `Retry-After` asks for. It has seconds or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = if let Ok(seconds) = text.parse() {
-        Duration::from_secs(seconds)
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wait = if is_number {
+        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
     } else {
-        let format = time::format_description::well_known::Rfc2822;
-        let date = time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &format).ok()?;
-        (date - time::OffsetDateTime::now_utc()).try_into().unwrap_or_default()
+        httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).unwrap_or_default()
     };
     Some(wait.min(RETRY_AFTER_MAX))
 }
@@ -280,6 +302,7 @@ fn printable(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::time::{Instant, sleep};
@@ -304,16 +327,19 @@ mod tests {
         }
     }
 
-    fn client() -> SubscriberClient {
-        let config = PushConfig {
+    fn config() -> PushConfig {
+        PushConfig {
             max_subscriptions_per_queue: 1,
             require_confirmation: false,
             addresses: rules(),
             max_connections: 2,
             max_connections_per_host: 2,
             disable_after_s: 60,
-        };
-        SubscriberClient::new(&config, Arc::new(LocalResolver))
+        }
+    }
+
+    fn client() -> SubscriberClient {
+        SubscriberClient::new(&config(), Arc::new(LocalResolver))
     }
 
     /// Posts to a server that sends the start of an answer at once, and then a byte per second.
@@ -408,6 +434,54 @@ mod tests {
             }
             // At most the two that are kept, and the one that was used last.
             assert!(client.open.count() <= 3, "{} connections are open", client.open.count());
+        }
+    }
+
+    #[tokio::test]
+    async fn endless_informational_responses_end_the_attempt() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let flood = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
+            while stream.write_all(&flood).await.is_ok() {}
+        });
+        let subscriber = Subscriber::parse(&url, &rules()).unwrap();
+
+        let answer = client().post(&project(), &subscriber, HeaderMap::new(), b"{}".to_vec()).await;
+
+        assert!(matches!(&answer, Err(Failure::Connection(_))), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn a_project_leaves_connections_for_the_others() {
+        let config = PushConfig { max_connections: 4, max_connections_per_host: 4, ..config() };
+        let client = SubscriberClient::new(&config, Arc::new(LocalResolver));
+        let subscriber = Subscriber::parse("http://a.example:80/", &rules()).unwrap();
+
+        let _greedy = client.permit(&project(), &subscriber).await;
+
+        assert!(client.permit(&project(), &subscriber).now_or_never().is_none(), "it has its share");
+        assert!(client.permit(&ProjectId::new("other").unwrap(), &subscriber).now_or_never().is_some());
+    }
+
+    #[test]
+    fn retry_after_has_seconds_or_a_date_and_is_bounded() {
+        let wait = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
+            retry_after(&headers)
+        };
+
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("99999999999999999999999"), Some(RETRY_AFTER_MAX));
+        assert_eq!(wait("Fri, 06 Nov 2093 08:49:37 GMT"), Some(RETRY_AFTER_MAX));
+        // The examples of RFC 9110, section 5.6.7, which are in the past.
+        let past = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"];
+        for date in past {
+            assert_eq!(wait(date), Some(Duration::ZERO), "{date}");
+        }
+        for other in ["", "-1", "1.5", "soon"] {
+            assert_eq!(wait(other), None, "{other:?}");
         }
     }
 }

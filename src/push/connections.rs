@@ -1,15 +1,23 @@
-//! Counts the connections to subscribers that are open, whether they are used or not.
+//! Counts the connections to subscribers that are open, whether they are used or not, and bounds what
+//! a subscriber may send.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tower_service::Service;
+
+/// Maximum number of bytes that a subscriber may send without another request, with all heads and the
+/// messages of TLS. Otherwise, endless informational responses would keep a thread busy.
+const BYTES_PER_REQUEST_MAX: usize = 256 * 1024;
+/// Number of bytes that are read at a time.
+const READ_BYTES: usize = 8 * 1024;
 
 /// Number of open connections. Clones share it.
 #[derive(Clone, Default)]
@@ -26,6 +34,8 @@ pub(super) struct CountingConnector<C> {
 pub(super) struct CountedConnection<S> {
     stream: S,
     open: OpenConnections,
+    /// Number of bytes that were read since the last write.
+    read: usize,
 }
 
 impl OpenConnections {
@@ -57,7 +67,7 @@ where
         Box::pin(async move {
             let stream = connecting.await?;
             open.0.fetch_add(1, Ordering::Relaxed);
-            Ok(CountedConnection { stream, open })
+            Ok(CountedConnection { stream, open, read: 0 })
         })
     }
 }
@@ -78,14 +88,24 @@ impl<S: Read + Unpin> Read for CountedConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        if self.read > BYTES_PER_REQUEST_MAX {
+            return Poll::Ready(Err(io::Error::other("the response is too large")));
+        }
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        let size = READ_BYTES.min(buffer.remaining());
+        let mut part = ReadBuf::uninit(&mut bytes[..size]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, part.unfilled()))?;
+        self.read += part.filled().len();
+        buffer.put_slice(part.filled());
+        Poll::Ready(Ok(()))
     }
 }
 
 impl<S: Write + Unpin> Write for CountedConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.read = 0;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -106,6 +126,7 @@ impl<S: Write + Unpin> Write for CountedConnection<S> {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.read = 0;
         Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
     }
 }

@@ -7,12 +7,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::SubscriberClient;
 use crate::domain::AddressRules;
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 
 /// The client, the options and the metrics of all deliveries.
 pub(super) struct Context {
     pub(super) client: SubscriberClient,
     pub(super) rules: AddressRules,
+    /// Memory for the messages whose attempts have begun, also for those that wait for a connection.
+    pub(super) memory: MemoryBudget,
     /// Time after which a subscription is disabled if every attempt has failed.
     pub(super) disable_after: Duration,
     /// Whether subscribers must confirm before they are notified.

@@ -4,11 +4,11 @@
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::notification;
+use super::subscription::Delivery;
 use super::target::Target;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Body, Message, Subscriber, SubscriptionId, SubscriptionSettings, SubscriptionState};
+use crate::domain::{Body, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
 /// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
 /// one. It may be repeated. What push itself has posted is not posted again: otherwise, messages
@@ -21,11 +21,12 @@ pub(super) async fn post_dead_letter(
     deliveries: &QueueDeliveries,
     id: SubscriptionId,
     target: &Target,
-    message: &Message,
+    delivery: &Delivery,
 ) -> Result<(), Error> {
+    let Delivery { message, due_us, .. } = delivery;
     match &target.options.dead_letter_queue {
         Some(to) if !deliveries.has_posted(message) => {
-            let key = format!("{id}/{}", message.id);
+            let key = format!("{id}/{}/{due_us}", message.id);
             deliveries.post(to, &key, Some(message.ttl_s), message.body.clone()).await
         }
         _ => Ok(()),
@@ -41,6 +42,7 @@ pub(super) async fn post_dead_letter(
 pub(super) async fn stop(
     deliveries: &QueueDeliveries,
     id: SubscriptionId,
+    revision: Revision,
     target: &Target,
     state: &SubscriptionState,
 ) -> Result<(), Error> {
@@ -55,11 +57,11 @@ pub(super) async fn stop(
             "Message_Type": "SubscriptionDisabled",
             "queue_name": queue.name().as_str(),
             "subscription_id": id.to_string(),
-            "subscriber": target.subscriber.as_ref().map_or("", Subscriber::as_str),
+            "subscriber": target.text,
             "reason": reason,
         });
         let body = rmp_serde::to_vec(&notice).expect("JSON always has a MessagePack form");
-        let key = format!("{id}/disabled/{}", notification::unix_seconds() / 60);
+        let key = format!("{id}/disabled/{}", revision.0);
         // The deliveries of this queue do not wait for another one.
         if let Err(error) = deliveries.post(to, &key, None, Body::from_msgpack(body.into())).await {
             warn!(%queue, subscription = %id, %to, %error, "cannot tell that a subscription is disabled");

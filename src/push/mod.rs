@@ -37,10 +37,14 @@ use self::wake::Wake;
 use crate::auth::signed_url::Signer;
 use crate::broker::{self, Broker};
 use crate::domain::{PushConfig, QueueId};
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 
 /// Time after which a process acts on a signal that is meant for another one.
 const FALLBACK_AFTER: Duration = Duration::from_secs(1);
+
+/// Maximum size in bytes of the messages whose attempts have begun.
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 /// Longest time for which a process remembers that it has work to do.
 const REMINDER_MAX: Duration = Duration::from_secs(60);
@@ -99,6 +103,7 @@ impl Push {
             requires_confirmation: config.require_confirmation && confirmations.is_some(),
             disable_after: Duration::from_secs(config.disable_after_s),
             rules: config.addresses,
+            memory: MemoryBudget::new(MESSAGE_BYTES_MAX),
             metrics,
             stopping: CancellationToken::new(),
         });

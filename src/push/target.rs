@@ -10,6 +10,8 @@ use crate::domain::{AddressRules, DeliveryOptions, SigningKey, Subscriber, Subsc
 pub(super) struct Target {
     /// The subscriber, or why it may not be called. The rules may be stricter than when it was set.
     pub(super) subscriber: Result<Subscriber, String>,
+    /// The subscriber as its owner has written it.
+    pub(super) text: String,
     pub(super) options: Arc<DeliveryOptions>,
     pub(super) keys: Vec<SigningKey>,
     /// Canceled when the subscription is changed, stopped or deleted.
@@ -20,7 +22,13 @@ impl Target {
     pub(super) fn new(subscription: &Subscription, options: Arc<DeliveryOptions>, rules: &AddressRules) -> Self {
         let settings = &subscription.settings;
         let subscriber = Subscriber::parse(&settings.subscriber, rules).map_err(|reason| reason.to_string());
-        Self { subscriber, options, keys: settings.keys.clone(), retired: CancellationToken::new() }
+        Self {
+            subscriber,
+            text: settings.subscriber.clone(),
+            options,
+            keys: settings.keys.clone(),
+            retired: CancellationToken::new(),
+        }
     }
 
     /// Lets no further attempt begin.

@@ -168,6 +168,29 @@ async fn messages_that_are_gone_before_their_first_attempt_are_counted_as_missed
     assert_eq!(figures["delivered"], 1);
 }
 
+/// Nothing but the signal of the store starts the delivery, because maintenance pauses for a day.
+async fn the_subscriptions_of_a_queue_that_is_created_again_are_served_at_once(bench: Bench) {
+    let endpoint = Endpoint::start();
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    endpoint.wait_for(1).await;
+
+    assert_eq!(bench.api.delete("/v2/queues/q").send().await.unwrap().status(), 204);
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(1, 1)).await;
+
+    assert_eq!(endpoint.bodies(2).await, numbers(0, 2));
+}
+
+mod without_maintenance {
+    crate::push::over_each_store! {
+        with &[("SUKKAL_JANITOR__PAUSE", "86400")];
+        the_subscriptions_of_a_queue_that_is_created_again_are_served_at_once,
+    }
+
+    use super::the_subscriptions_of_a_queue_that_is_created_again_are_served_at_once;
+}
+
 super::over_each_store! {
     each_message_is_delivered_once_as_documented,
     every_subscription_of_a_queue_is_notified,

@@ -23,6 +23,58 @@ async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
     assert_eq!(endpoint.bodies(4).await, numbers(0, 4));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_subscription_forgets_that_its_subscriber_has_asked_to_wait() {
+    let mut bench = Bench::redis_with(&[]);
+    let endpoint = Endpoint::answering({
+        let is_first = AtomicBool::new(true);
+        move |_| {
+            let is_first = is_first.swap(false, Ordering::SeqCst);
+            if is_first { Answer::With(503, "retry-after", "3600".to_owned()) } else { Answer::Status(204) }
+        }
+    });
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+
+    // The next process knows only what is stored.
+    bench.act(&id(&created), "pause", &json!({})).await;
+    bench.restart(&[]);
+    bench.act(&id(&created), "resume", &json!({})).await;
+
+    assert_eq!(endpoint.bodies(2).await, [json!(0), json!(0)]);
+}
+
+async fn a_former_subscriber_cannot_disable_the_subscription(bench: Bench) {
+    let former = Endpoint::answering(|_| Answer::After(Duration::from_millis(500), 410));
+    let endpoint = Endpoint::start();
+    let created = bench.subscribe(&former.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    former.wait_for(1).await;
+
+    let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
+    let change = json!({ "subscriber": endpoint.url("/") });
+    assert_eq!(bench.api.request(reqwest::Method::PATCH, &path).json(&change).send().await.unwrap().status(), 204);
+
+    assert_eq!(endpoint.bodies(1).await, numbers(0, 1), "the message is sent to the new subscriber");
+    let figures = bench.wait_until(&id(&created), |figures| figures["delivered"] == 1).await;
+    assert_eq!(figures["state"], "active");
+}
+
+async fn a_redelivery_skips_no_message_that_was_not_sent_yet(bench: Bench) {
+    let endpoint = Endpoint::start();
+    let created = bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
+    bench.act(&id(&created), "pause", &json!({})).await;
+    bench.post(&numbers(0, 2)).await;
+    let now = time::OffsetDateTime::now_utc().format(&time::format_description::well_known::Rfc3339).unwrap();
+    bench.post(&numbers(2, 2)).await;
+
+    bench.act(&id(&created), "redeliver", &json!({ "since": now })).await;
+    bench.act(&id(&created), "resume", &json!({})).await;
+
+    assert_eq!(endpoint.bodies(4).await, numbers(0, 4));
+}
+
 async fn messages_are_redelivered_by_their_ids(bench: Bench) {
     let endpoint = Endpoint::start();
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
@@ -151,6 +203,8 @@ async fn changed_options_apply_to_the_next_message(bench: Bench) {
 
 super::over_each_store! {
     a_paused_subscription_continues_where_it_was,
+    a_former_subscriber_cannot_disable_the_subscription,
+    a_redelivery_skips_no_message_that_was_not_sent_yet,
     messages_are_redelivered_by_their_ids,
     messages_are_redelivered_from_a_time_on,
     a_message_that_is_requested_while_it_fails_has_one_retry,

@@ -75,6 +75,19 @@ async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench
     assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
 }
 
+async fn a_message_that_is_given_up_again_is_a_dead_letter_again(bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let options = json!({"dead_letter_queue": "dead", "_retry_policy": retry_policy()});
+    let created = bench.subscribe(&endpoint.url("/"), options).await;
+    let ids = bench.post(&numbers(7, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
+
+    bench.act(&id(&created), "redeliver", &json!({ "ids": ids })).await;
+
+    bench.wait_until(&id(&created), |figures| figures["given_up"] == 2).await;
+    assert_eq!(bench.bodies_of("dead").await, [json!(7), json!(7)]);
+}
+
 async fn dead_letters_do_not_go_around_in_a_circle(bench: Bench) {
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
     let mut last = json!(null);
@@ -185,6 +198,7 @@ super::over_each_store! {
     a_failure_in_an_ordered_subscription_holds_back_the_rest,
     a_retry_outlives_its_message,
     a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue,
+    a_message_that_is_given_up_again_is_a_dead_letter_again,
     dead_letters_do_not_go_around_in_a_circle,
     a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told,
     a_subscriber_is_not_called_before_the_time_that_it_asks_for,

@@ -59,9 +59,12 @@ impl Broker {
         }
         let (requires_confirmation, ttl_s) = (self.push.require_confirmation, draft.ttl_s);
         let has_subscriber = draft.subscriber.is_some();
-        let change = move |current: &Subscription, _: &Progress| {
+        let change = move |current: &Subscription, progress: &Progress| {
             let mut settings = current.settings.clone();
             if let Some(subscriber) = &draft.subscriber {
+                if subscriber.as_str() != settings.subscriber {
+                    add_request(&mut settings, progress, DeliveryRequest::Restart)?;
+                }
                 settings.confirmed &= !requires_confirmation || subscriber.as_str() == settings.subscriber;
                 subscriber.as_str().clone_into(&mut settings.subscriber);
             }
@@ -127,8 +130,12 @@ impl Broker {
     /// Resumes a subscription that is paused or disabled.
     pub async fn resume_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ResumeSubscription, &queue)?;
-        let change = |current: &Subscription, _: &Progress| {
-            let settings = SubscriptionSettings { state: SubscriptionState::Active, ..current.settings.clone() };
+        let change = |current: &Subscription, progress: &Progress| {
+            let mut settings = current.settings.clone();
+            if settings.state != SubscriptionState::Active {
+                settings.state = SubscriptionState::Active;
+                add_request(&mut settings, progress, DeliveryRequest::Restart)?;
+            }
             Ok(Changed::settings(settings))
         };
         self.change_subscription(&access, queue, id, change).await.map(drop)

@@ -30,7 +30,14 @@ impl Broker {
         let access = self.store.authorize(caller, Action::Redeliver, &queue)?;
         let request = match request {
             RedeliveryRequest::Since(Since::Time(micros)) => {
-                DeliveryRequest::Seek(Rank::new(micros).unwrap_or(Rank::MAX).previous().micros())
+                let position = Rank::new(micros).unwrap_or(Rank::MAX).previous();
+                let end = access.admit().await?.queue_status(&queue).await?.position();
+                // A time in the future skips messages, as `now` does.
+                if position > end {
+                    DeliveryRequest::Seek(position.micros())
+                } else {
+                    DeliveryRequest::Rewind(position.micros())
+                }
             }
             RedeliveryRequest::Since(Since::Now) => {
                 DeliveryRequest::Seek(access.admit().await?.queue_status(&queue).await?.position().micros())

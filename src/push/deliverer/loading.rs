@@ -118,7 +118,7 @@ impl Deliverer {
         }
         for NumberedRequest { number, request } in requests {
             let messages = match &request {
-                DeliveryRequest::Seek(_) => Vec::new(),
+                DeliveryRequest::Seek(_) | DeliveryRequest::Rewind(_) | DeliveryRequest::Restart => Vec::new(),
                 DeliveryRequest::Redeliver(ids) => {
                     let ids: Vec<_> = ids.iter().copied().map(MessageId::from_bits).collect();
                     self.deliveries.get(&ids).await?
@@ -128,8 +128,12 @@ impl Deliverer {
             let Some(managed) = self.subscribers.get_mut(id) else {
                 return Ok(());
             };
-            if let DeliveryRequest::Seek(micros) = request {
-                managed.state.seek(Rank::new(micros).unwrap_or(Rank::MAX), &feed);
+            let position = |micros| Rank::new(micros).unwrap_or(Rank::MAX);
+            match request {
+                DeliveryRequest::Seek(micros) => managed.state.seek(position(micros), &feed),
+                DeliveryRequest::Rewind(micros) => managed.state.rewind(position(micros), &feed),
+                DeliveryRequest::Restart => managed.state.forget_failures(),
+                DeliveryRequest::Redeliver(_) => {}
             }
             for message in messages {
                 managed.state.redeliver(&Arc::new(message), now_us);

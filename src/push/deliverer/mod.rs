@@ -40,6 +40,8 @@ const SAVE_INTERVAL: Duration = Duration::from_millis(100);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
 /// How long the lease is kept without work, because most queues get further messages.
 const LINGER: Duration = Duration::from_secs(5);
+/// Pause before messages are loaded again for which there was no memory.
+const PAUSE_FOR_MEMORY: Duration = Duration::from_millis(50);
 /// Pause after a failure of the store.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
@@ -65,6 +67,8 @@ pub(super) struct Deliverer {
     /// The subscriptions that may have something to do.
     ready: BTreeSet<SubscriptionId>,
     attempts: JoinSet<Finished>,
+    /// Whether an attempt could not begin, because there was no memory for its message.
+    is_short_of_memory: bool,
     /// The subscriptions that are to be paused or disabled.
     stops: Vec<(SubscriptionId, SubscriptionState)>,
     /// When the first outcome that is not saved came.
@@ -126,6 +130,7 @@ impl Deliverer {
             subscribers: Subscribers::default(),
             ready: BTreeSet::new(),
             attempts: JoinSet::new(),
+            is_short_of_memory: false,
             stops: Vec::new(),
             changed_at: None,
             idle_since: None,
@@ -141,7 +146,8 @@ impl Deliverer {
                 Ok(Next::End(work_after)) => return work_after,
                 Err(Stop::LeaseLost) => {
                     debug!(queue = %self.deliveries.queue(), "another process has taken a delivery lease");
-                    return None;
+                    // Nobody has taken it if the queue was deleted and created again.
+                    return Some(PAUSE_AFTER_FAILURE);
                 }
                 Err(Stop::Store(Error::Store(error))) if error.is_transient() => {
                     debug!(queue = %self.deliveries.queue(), %error, "deliveries wait for the store");
@@ -201,6 +207,9 @@ impl Deliverer {
         if !self.ready.is_empty() {
             until = until.min(now + PAUSE_MIN);
         }
+        if self.is_short_of_memory {
+            until = until.min(now + PAUSE_FOR_MEMORY);
+        }
         tokio::select! {
             Some(finished) = self.attempts.join_next() => self.take_outcome(finished),
             () = self.wake.notified() => {
@@ -210,6 +219,7 @@ impl Deliverer {
                 self.idle_since = None;
                 self.all_ready();
             }
+            () = std::future::ready(()), if !self.stops.is_empty() => {}
             () = self.context.stopping.cancelled(), if !self.context.is_stopping() => {}
             () = sleep_until(until) => self.all_ready(),
         }
@@ -264,7 +274,8 @@ impl Deliverer {
     async fn store_stops(&mut self) -> Result<(), Stop> {
         while let Some((id, state)) = self.stops.first() {
             if let Some(managed) = self.subscribers.get(*id) {
-                follow_ups::stop(&self.deliveries, *id, &managed.target, state).await?;
+                let revision = managed.state.subscription.revision;
+                follow_ups::stop(&self.deliveries, *id, revision, &managed.target, state).await?;
             }
             self.stops.remove(0);
         }

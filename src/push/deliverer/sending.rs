@@ -56,10 +56,17 @@ impl Deliverer {
     /// Begins the attempts that may begin now.
     pub(super) fn begin_attempts(&mut self) {
         let now_us = self.now_us();
+        self.is_short_of_memory = false;
         for id in std::mem::take(&mut self.ready) {
             let Some(managed) = self.subscribers.get_mut(id) else { continue };
             loop {
                 let deliveries = &self.deliveries;
+                let memory = self.context.memory.share(deliveries.queue().project());
+                if memory.take(managed.state.next_bytes()).is_err() {
+                    managed.state.unload();
+                    self.is_short_of_memory = true;
+                    break;
+                }
                 let next = managed.state.next(now_us, |options, message| {
                     deliveries.open(message).map(|message| attempt::matches(options, &message))
                 });
@@ -68,6 +75,7 @@ impl Deliverer {
                         let (context, target) = (self.context.clone(), managed.target.clone());
                         let (deliveries, lease) = (self.deliveries.clone(), self.lease_until.subscribe());
                         self.attempts.spawn(async move {
+                            let _memory = memory;
                             let outcome = attempt::run(&context, &deliveries, &target, id, &delivery, lease).await;
                             Finished { subscription: id, delivery, outcome }
                         });

@@ -72,12 +72,17 @@ pub(super) struct Delivery {
     pub(super) attempt: u32,
     /// Whether the policy allows no further attempt.
     pub(super) is_last: bool,
+    /// When the retry became due that this is, in microseconds since 1970; 0 for the first attempt. It
+    /// is the same if the attempt is repeated after a crash.
+    pub(super) due_us: u64,
 }
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) message: MessageId,
+    /// The subscriber that was called.
+    pub(super) subscriber: String,
     pub(super) attempt: Attempt,
     pub(super) result: AttemptResult,
 }
@@ -230,6 +235,22 @@ impl SubscriptionDeliveries {
         }
     }
 
+    /// Returns the size of the message that [`Self::next`] looks at first, in bytes; 0 if there is none.
+    pub(super) fn next_bytes(&self) -> usize {
+        let next =
+            self.due.front().map(|retry| &retry.message).or_else(|| self.waiting.front().map(|message| &**message));
+        next.map_or(0, |message| message.body.as_msgpack().len())
+    }
+
+    /// Forgets the messages that were read and not sent, because there is no memory for them. They are
+    /// read again.
+    pub(super) fn unload(&mut self) {
+        self.waiting.clear();
+        self.read_to = self.progress.position;
+        self.retries_changed |= !self.due.is_empty();
+        self.due.clear();
+    }
+
     /// Returns the next message to send, and counts it as running. `matches` decides whether the
     /// subscription wants a message. If it fails, the message stays where it is.
     pub(super) fn next<E>(
@@ -243,7 +264,7 @@ impl SubscriptionDeliveries {
         if let Some(retry) = self.due.front() {
             matches(&self.options, &retry.message)?;
             let retry = self.due.pop_front().expect("it has a first one");
-            let delivery = self.delivery(Arc::new(retry.message.clone()), retry.attempts + 1);
+            let delivery = self.delivery(Arc::new(retry.message.clone()), retry.attempts + 1, retry.due_us);
             self.running.insert(retry.message.id, Some(retry));
             return Ok(Some(delivery));
         }
@@ -264,14 +285,14 @@ impl SubscriptionDeliveries {
             if is_wanted && !self.running.contains_key(&message.id) && !self.with_retry.contains(&message.id) {
                 self.progress.in_flight.push(message.id);
                 self.running.insert(message.id, None);
-                return Ok(Some(self.delivery(message, 1)));
+                return Ok(Some(self.delivery(message, 1, 0)));
             }
         }
         Ok(None)
     }
 
-    fn delivery(&self, message: Arc<Message>, attempt: u32) -> Delivery {
-        Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none() }
+    fn delivery(&self, message: Arc<Message>, attempt: u32, due_us: u64) -> Delivery {
+        Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none(), due_us }
     }
 
     /// Records the outcome of an attempt at a time of the store's clock. Returns why the subscription
@@ -284,6 +305,8 @@ impl SubscriptionDeliveries {
         disable_after: Duration,
     ) -> Option<String> {
         let retry = self.running.remove(&outcome.message)?;
+        // What a former subscriber answers does not concern the one of today.
+        let is_former = outcome.subscriber != self.subscription.settings.subscriber;
         self.is_changed = true;
         self.attempts.push((self.progress.attempts, outcome.attempt));
         self.progress.attempts += 1;
@@ -292,10 +315,12 @@ impl SubscriptionDeliveries {
             Some(retry) => self.end_retry(retry),
         }
         if outcome.result != AttemptResult::Delivered {
-            return self.record_failure(delivery, outcome.result, now_us, disable_after);
+            return self.record_failure(delivery, outcome.result, is_former, now_us, disable_after);
         }
         self.progress.delivered += 1;
-        (self.progress.failing_since_us, self.failures_in_a_row) = (0, 0);
+        if !is_former {
+            (self.progress.failing_since_us, self.failures_in_a_row) = (0, 0);
+        }
         None
     }
 
@@ -315,17 +340,21 @@ impl SubscriptionDeliveries {
         &mut self,
         delivery: &Delivery,
         result: AttemptResult,
+        is_former: bool,
         now_us: u64,
         disable_after: Duration,
     ) -> Option<String> {
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        if self.progress.failing_since_us == 0 {
-            self.progress.failing_since_us = now_us;
+        if !is_former {
+            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+            if self.progress.failing_since_us == 0 {
+                self.progress.failing_since_us = now_us;
+            }
         }
         let (retry_after, is_given_up) = match result {
-            AttemptResult::Failed { retry_after, is_given_up } => (retry_after.unwrap_or_default(), is_given_up),
-            AttemptResult::Gone | AttemptResult::Delivered => (Duration::ZERO, false),
+            AttemptResult::Failed { retry_after, is_given_up } => (retry_after.filter(|_| !is_former), is_given_up),
+            AttemptResult::Gone | AttemptResult::Delivered => (None, false),
         };
+        let retry_after = retry_after.unwrap_or_default();
         if !retry_after.is_zero() {
             let until_us = now_us.saturating_add(micros(retry_after));
             self.progress.hold_until_us = self.progress.hold_until_us.max(until_us);
@@ -335,7 +364,10 @@ impl SubscriptionDeliveries {
         } else {
             let least = if delivery.attempt < ATTEMPTS_AT_ONCE_MAX { Duration::ZERO } else { PAUSE_MIN };
             let delay = self.policy.delay(delivery.attempt).unwrap_or(PAUSE_AFTER_LAST).max(least);
-            self.add_retry(delivery, now_us.saturating_add(micros(with_jitter(delay).max(retry_after))));
+            self.add_retry(delivery, now_us.saturating_add(micros(with_jitter(delay))));
+        }
+        if is_former {
+            return None;
         }
         if result == AttemptResult::Gone {
             return Some("The subscriber has answered 410 Gone.".to_owned());
@@ -351,7 +383,7 @@ impl SubscriptionDeliveries {
         if self.running.contains_key(&message.id) || self.with_retry.contains(&message.id) {
             return;
         }
-        self.add_retry(&self.delivery(message.clone(), 0), now_us);
+        self.add_retry(&self.delivery(message.clone(), 0, now_us), now_us);
         self.is_changed = true;
     }
 
@@ -399,6 +431,18 @@ impl SubscriptionDeliveries {
         self.read_to = self.progress.position;
         self.progress.counted_to = self.progress.counted_to.max(self.progress.position);
         self.waiting.clear();
+        self.is_changed = true;
+    }
+
+    /// Delivers the messages after this position again.
+    pub(super) fn rewind(&mut self, to: Rank, feed: &FeedState) {
+        self.seek(to.min(self.progress.position), feed);
+    }
+
+    /// Forgets earlier failures, and that the subscriber has asked to wait.
+    pub(super) fn forget_failures(&mut self) {
+        self.failures_in_a_row = 0;
+        (self.progress.failing_since_us, self.progress.hold_until_us) = (0, 0);
         self.is_changed = true;
     }
 
@@ -507,13 +551,6 @@ impl SubscriptionDeliveries {
 
     /// Takes over changed settings.
     pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>) {
-        if !self.is_active() && subscription.settings.state == SubscriptionState::Active {
-            self.failures_in_a_row = 0;
-            if self.progress.failing_since_us > 0 || self.progress.hold_until_us > 0 {
-                (self.progress.failing_since_us, self.progress.hold_until_us) = (0, 0);
-                self.is_changed = true;
-            }
-        }
         (self.subscription, self.options) = (subscription, options);
     }
 

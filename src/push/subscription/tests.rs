@@ -6,6 +6,7 @@ use crate::domain::message::Nonce;
 use crate::domain::{Body, ProjectId, QueueId, Revision, SubscriptionId, SubscriptionSettings};
 
 const DISABLE_AFTER: Duration = Duration::from_secs(3_600);
+const SUBSCRIBER: &str = "http://a.example/";
 
 fn message(rank: u64) -> Arc<Message> {
     let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
@@ -26,7 +27,7 @@ fn message(rank: u64) -> Arc<Message> {
 
 fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
     let settings = SubscriptionSettings {
-        subscriber: "http://a.example/".to_owned(),
+        subscriber: SUBSCRIBER.to_owned(),
         options: options.as_object().unwrap().clone(),
         confirmed: false,
         keys: Vec::new(),
@@ -67,7 +68,7 @@ fn end(
         error: None,
         response: String::new(),
     };
-    let outcome = Outcome { message: delivery.message.id, attempt, result };
+    let outcome = Outcome { message: delivery.message.id, subscriber: SUBSCRIBER.to_owned(), attempt, result };
     subscriber.record(delivery, outcome, now_us, DISABLE_AFTER)
 }
 
@@ -282,7 +283,7 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
     let mut one = subscriber(&serde_json::json!({"_retry_policy": policy}));
 
     let mut due_us = |attempt| {
-        let delivery = one.delivery(message(5), attempt);
+        let delivery = one.delivery(message(5), attempt, 0);
         one.running.insert(delivery.message.id, None);
         end(&mut one, &delivery, FAILED, 0);
         one.take_change().unwrap().new_retries[0].due_us
@@ -295,7 +296,7 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
 #[test]
 fn a_message_whose_dead_letter_is_not_posted_is_sent_again_later() {
     let mut one = subscriber(&serde_json::json!({}));
-    let delivery = one.delivery(message(5), 99);
+    let delivery = one.delivery(message(5), 99, 0);
     assert!(delivery.is_last);
     one.running.insert(delivery.message.id, None);
 
@@ -332,4 +333,31 @@ fn messages_that_an_earlier_holder_had_in_flight_are_sent_again() {
     let change = one.take_change().unwrap();
     assert_eq!((change.progress.in_flight.len(), change.progress.missed), (0, 1));
     assert_eq!((change.new_retries.len(), change.new_retries[0].attempts), (1, 0));
+}
+
+#[test]
+fn messages_for_which_there_is_no_memory_are_read_again() {
+    let mut one = subscriber(&serde_json::json!({}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    let first = next(&mut one, 0).unwrap();
+    assert_eq!(one.next_bytes(), 1);
+
+    one.unload();
+
+    assert_eq!(one.next_bytes(), 0);
+    assert_eq!(one.wants_messages(&feed(9, 2), Instant::now(), 0), Some(first.message.id.rank()));
+}
+
+#[test]
+fn a_former_subscriber_neither_disables_nor_delays() {
+    let mut one = subscriber(&serde_json::json!({"_retry_policy": {"retries_with_no_delay": 0}}));
+    one.add_messages(Rank::MIN, rank(9), &[message(5), message(7)], Instant::now());
+    let (first, second) = (next(&mut one, 0).unwrap(), next(&mut one, 0).unwrap());
+    one.subscription.settings.subscriber = "http://b.example/".to_owned();
+
+    assert_eq!(end(&mut one, &first, AttemptResult::Gone, 0), None);
+    assert_eq!(end(&mut one, &second, failed_for(3_600), 0), None);
+
+    let progress = one.take_change().unwrap().progress;
+    assert_eq!((progress.retries, progress.hold_until_us, progress.failing_since_us), (2, 0, 0));
 }
