@@ -18,7 +18,8 @@ RUN install -d -o 999 -g 999 -m 700 /var/lib/sukkal
 COPY --from=build /sukkal/target/release/sukkal /usr/local/bin/sukkal
 # A numeric user lets Kubernetes verify that it is not root (runAsNonRoot).
 USER 999:999
-# By default, messages are stored in a file in this folder. Set SUKKAL_STORE to use Redis.
+# By default, messages are stored in a file in this folder. Set SUKKAL_STORE to use Redis. Sukkal does not
+# start before SUKKAL_AUTH__STRATEGIES says who may use it: see docs/security.md.
 ENV SUKKAL_BIND=0.0.0.0:8888 SUKKAL_STORE=embedded:/var/lib/sukkal
 VOLUME /var/lib/sukkal
 EXPOSE 8888

@@ -21,10 +21,11 @@ use tracing::{info, warn};
 use crate::api::http::{self, ServerLimits, Service, Settings};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
+use crate::authentication::{Authenticator, Openness, TrustedProxies};
 use crate::broker::{self, Broker, Cipher};
-use crate::config::{self, Bind, Config};
+use crate::config::{self, Auth, Bind, Config};
 use crate::descriptors;
-use crate::domain::PushConfig;
+use crate::domain::{AuthStrategy, PushConfig};
 use crate::janitor;
 use crate::metrics::{LiveCount, Metrics};
 use crate::push::client::{Resolver, SystemResolver};
@@ -64,6 +65,16 @@ pub enum Error {
         /// The error of the operating system.
         reason: io::Error,
     },
+    /// Other machines could use the service without authentication.
+    #[error(
+        "{0} is not a loopback address, and [auth] has no strategies, so everybody could use every project; set \
+         SUKKAL_AUTH__STRATEGIES or strategies in [auth] to proxy, for a proxy that authenticates callers, or to none \
+         if everybody may"
+    )]
+    Exposed(SocketAddr),
+    /// This release does not have the strategy.
+    #[error("this release does not have the strategy {0} in [auth]; use none or proxy")]
+    Strategy(AuthStrategy),
     /// The service may not deliver to subscribers.
     #[error(transparent)]
     Push(#[from] broker::Error),
@@ -82,10 +93,11 @@ pub fn runtime(config: &Config) -> io::Result<Runtime> {
 }
 
 /// Creates the service over a store, as configured.
-pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
+pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
     let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
     let settings = Settings {
         admin_mode: config.admin_mode,
+        authenticator: Arc::new(authenticator(config)?),
         client_id: config.transport.client_id(),
         client_id_is_optional: config.transport.client_id_is_optional(),
         default_project: config.transport.default_project.clone(),
@@ -100,7 +112,33 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
     let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
     let push = push_config(config);
     let broker = Broker::with_monitored_queues(store, limits, push, cipher, metrics.clone(), queues);
-    http::service(broker, settings, metrics, tracer(config))
+    Ok(http::service(broker, settings, metrics, tracer(config)))
+}
+
+/// Creates the strategies that the operator has chosen. By default, everybody on this machine is
+/// believed.
+fn authenticator(config: &Config) -> Result<Authenticator, Error> {
+    let Auth { strategies, trusted_proxies } = &config.auth;
+    if strategies.is_empty() {
+        return Ok(Authenticator::default().with_none(Openness::ThisMachine));
+    }
+    strategies.iter().try_fold(Authenticator::default(), |chosen, strategy| match strategy {
+        AuthStrategy::None => Ok(chosen.with_none(Openness::Everybody)),
+        AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies.clone()))),
+        AuthStrategy::Keystone | AuthStrategy::Jwt | AuthStrategy::Tokens => Err(Error::Strategy(*strategy)),
+    })
+}
+
+/// Refuses to serve other machines without authentication, unless the operator wants it.
+fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
+    let is_local = address.ip().to_canonical().is_loopback();
+    if config.auth.strategies.is_empty() && !is_local {
+        return Err(Error::Exposed(address));
+    }
+    if config.auth.strategies.contains(&AuthStrategy::None) && !is_local {
+        warn!(%address, "with the strategy none, everybody who reaches this address can use every project and role");
+    }
+    Ok(())
 }
 
 /// Starts to deliver messages to subscribers, whose names this resolver resolves.
@@ -199,12 +237,13 @@ async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error>
 /// Then finishes the requests that are running.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let listener = listen(&config.bind, "--bind, SUKKAL_BIND or bind in the file").await?;
+    check_exposure(config, listener.local_addr()?)?;
     let operations = match &config.operations.bind {
         Some(bind) => Some(listen(bind, "SUKKAL_OPERATIONS__BIND or bind in [operations] of the file").await?),
         None => None,
     };
     let store = open(config)?;
-    let service = service(config, store.clone());
+    let service = service(config, store.clone())?;
     let (broker, tracer) = (service.broker.clone(), service.tracer.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
     if config.push.require_confirmation && !push_config(config).require_confirmation {

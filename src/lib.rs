@@ -5,6 +5,7 @@
 pub mod api;
 pub mod app;
 pub mod auth;
+pub mod authentication;
 pub mod broker;
 pub mod cli;
 pub mod config;

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "each part of the support code serves only some of the tests")]
 mod support;
 
+mod auth;
 mod blocking;
 mod cli;
 mod clients;

@@ -70,7 +70,7 @@ impl Connection {
 
     fn head(&self, method: &str, path: &str) -> String {
         let client = &self.client;
-        format!("{method} {path} HTTP/1.1\r\nHost: h\r\nClient-ID: {client}\r\nX-Project-ID: {PROJECT}\r\n")
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nClient-ID: {client}\r\nX-Project-ID: {PROJECT}\r\n")
     }
 
     async fn read_to(&mut self, end: &[u8]) -> Vec<u8> {

@@ -7,11 +7,12 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY};
+use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use thiserror::Error;
 
+use crate::authentication::Challenges;
 use crate::broker::{self, StoreError};
 use crate::domain::ClientIdRule;
 use crate::domain::idempotency::InvalidKey;
@@ -41,6 +42,26 @@ pub enum Error {
     /// The headers and the query both have a signature.
     #[error("The header URL-Signature and the parameter url_signature cannot be combined; send one of them.")]
     TwoSignatures,
+    /// The sender of the request is not known.
+    #[error("{reason}")]
+    Unauthenticated {
+        /// What the client can change.
+        reason: String,
+        /// How the client can authenticate.
+        challenges: Challenges,
+    },
+    /// The service that verifies credentials cannot be reached. The text is for the log.
+    #[error("The service that verifies credentials cannot be reached. Please try again in a few seconds.")]
+    AuthenticationUnavailable(String),
+    /// The request has two credentials, and they could belong to different senders.
+    #[error("The headers X-Auth-Token, Authorization: Bearer and URL-Signature cannot be combined; send one of them.")]
+    TwoCredentials,
+    /// The `Host` header has another name than this service.
+    #[error(
+        "The header Host must be localhost, an IP address, the name on which the service listens, or the host of an \
+         origin in cors_origins, unless the operator names strategies in [auth]."
+    )]
+    ForeignHost,
     /// The path does not accept the method.
     #[error("This path accepts only the methods {allow}.")]
     Method {
@@ -225,8 +246,9 @@ impl Error {
             Self::NoRoute | Self::NotSigned => (StatusCode::NOT_FOUND, "404 Not Found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
-            Self::Host => (StatusCode::BAD_REQUEST, "Invalid Host header"),
-            Self::RepeatedHeader(_) | Self::RepeatedParameter(_) | Self::TwoSignatures => {
+            Self::Unauthenticated { .. } => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Self::Host | Self::ForeignHost => (StatusCode::BAD_REQUEST, "Invalid Host header"),
+            Self::RepeatedHeader(_) | Self::RepeatedParameter(_) | Self::TwoSignatures | Self::TwoCredentials => {
                 (StatusCode::BAD_REQUEST, "Ambiguous identification")
             }
             Self::FormContent => (StatusCode::BAD_REQUEST, "Invalid Content-Type"),
@@ -271,7 +293,9 @@ impl Error {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
             // A retry may reach a process that has the key, or the operator may set it.
-            Self::BodyBudget | Self::Broker(Broker::Key(_) | Broker::Store(_)) => UNAVAILABLE,
+            Self::BodyBudget | Self::AuthenticationUnavailable(_) | Self::Broker(Broker::Key(_) | Broker::Store(_)) => {
+                UNAVAILABLE
+            }
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
         }
     }
@@ -280,8 +304,11 @@ impl Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, title) = self.status_and_title();
+        if let Self::AuthenticationUnavailable(cause) = &self {
+            tracing::debug!(%cause, "cannot verify a credential");
+        }
         let is_transient = match &self {
-            Self::BodyBudget => true,
+            Self::BodyBudget | Self::AuthenticationUnavailable(_) => true,
             Self::Broker(broker::Error::Store(error)) => error.is_transient(),
             _ => false,
         };
@@ -301,6 +328,9 @@ impl IntoResponse for Error {
             }
             _ => {}
         }
+        if let Self::Unauthenticated { reason, challenges } = &self {
+            return unauthenticated(reason, challenges);
+        }
         let mut response = document(status, title, &self.to_string());
         let headers = response.headers_mut();
         if let Self::Method { allow } = self {
@@ -310,6 +340,28 @@ impl IntoResponse for Error {
         }
         response
     }
+}
+
+/// Returns a `401` response. Clients of Keystone expect the document of its middleware.
+fn unauthenticated(reason: &str, challenges: &Challenges) -> Response {
+    let status = StatusCode::UNAUTHORIZED;
+    let mut response = match challenges.keystone_uri {
+        Some(_) => {
+            let body = json!({ "error": { "code": status.as_u16(), "title": "Unauthorized", "message": reason } });
+            (status, Json(body)).into_response()
+        }
+        None => document(status, "Unauthorized", reason),
+    };
+    let keystone = challenges.keystone_uri.as_ref().map(|uri| HeaderValue::try_from(format!("Keystone uri=\"{uri}\"")));
+    let bearer = challenges.bearer.then_some(HeaderValue::from_static("Bearer realm=\"sukkal\""));
+    // RFC 9110 requires a challenge.
+    let proxy = HeaderValue::from_static("Proxy realm=\"sukkal\"");
+    let mut all: Vec<_> = keystone.into_iter().flatten().chain(bearer).collect();
+    if all.is_empty() {
+        all.push(proxy);
+    }
+    response.headers_mut().extend(all.into_iter().map(|challenge| (WWW_AUTHENTICATE, challenge)));
+    response
 }
 
 fn document(status: StatusCode, title: &str, description: &str) -> Response {

@@ -5,10 +5,15 @@ pub mod signed_url;
 
 pub use self::identity::{AuthenticationError, Identity};
 
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use crate::domain::{ClientId, ProjectId};
 
 /// The role of operators.
 const ADMIN: &str = "admin";
+/// The only role of a request with a pre-signed URL.
+pub const SIGNED_URL: &str = "signed_url";
 
 /// The party on whose behalf an operation runs. Every operation of the broker takes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +26,17 @@ pub enum Caller {
     System,
 }
 
-/// A client, as the headers of its request describe it.
+/// A client, as the credential and the headers of its request describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// The project on whose queues the client works.
     pub project: ProjectId,
     /// The id that the client gives itself.
     pub id: ClientId,
-    /// The client's roles, as set by the identity service in front of this one.
+    /// The client's roles.
     pub roles: Vec<String>,
+    /// What the credential of the request proves; `None` if the request has none.
+    pub identity: Option<Arc<Identity>>,
 }
 
 impl Caller {
@@ -44,6 +51,12 @@ impl Caller {
 }
 
 impl Client {
+    /// Returns the time at which the client's credential expires; `None` if it does not expire.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.identity.as_ref()?.expires_at
+    }
+
     /// Returns whether the client has the role of operators (Zaqar's `role:admin`).
     #[must_use]
     pub fn is_admin(&self) -> bool {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -158,6 +159,12 @@ impl Expiry {
     pub fn after(now: OffsetDateTime, valid: Duration) -> Self {
         let expiry = now.saturating_add(valid);
         Self(expiry.replace_nanosecond(0).unwrap_or(expiry))
+    }
+}
+
+impl From<Expiry> for SystemTime {
+    fn from(expiry: Expiry) -> Self {
+        expiry.0.into()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::broadcast;
 
@@ -152,6 +152,8 @@ pub(super) struct Access {
     guarded: Arc<Guarded>,
     resource: Resource,
     is_background: bool,
+    /// The time at which the caller's credential expires; `None` if it does not expire.
+    expires_at: Option<SystemTime>,
     /// The span of the action, if the request is traced. It lasts until the action is done with the
     /// store.
     span: Option<Span>,
@@ -206,7 +208,9 @@ impl GuardedStore {
         }
         let resource = resource.into();
         let span = with_current_span(|request| action_span(request, action, &resource));
-        Ok(Access { guarded: self.0.clone(), resource, is_background: matches!(caller, Caller::System), span })
+        let is_background = matches!(caller, Caller::System);
+        let expires_at = caller.as_client().and_then(Client::expires_at);
+        Ok(Access { guarded: self.0.clone(), resource, is_background, expires_at, span })
     }
 }
 
@@ -253,6 +257,13 @@ impl Access {
     fn admitted(&self, in_flight: Option<InFlight>) -> AdmittedStore {
         let span = self.span.as_ref().map(|span| span.child("store", Part::Store));
         AdmittedStore { guarded: self.guarded.clone(), in_flight, _span: span }
+    }
+
+    /// Returns when the caller's credential expires, after which the caller may not go on waiting;
+    /// `None` if it does not expire.
+    pub(super) fn expiry(&self) -> Option<tokio::time::Instant> {
+        let remaining = self.expires_at?.duration_since(SystemTime::now()).unwrap_or_default();
+        tokio::time::Instant::now().checked_add(remaining)
     }
 
     /// Returns the same access for background work that takes its turn among the requests of
@@ -325,7 +336,7 @@ mod tests {
     fn client(roles: &[&str]) -> Caller {
         let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
         let roles = roles.iter().map(|&role| role.to_owned()).collect();
-        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles })
+        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None })
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::access::Access;
@@ -81,6 +81,13 @@ impl Feed {
     #[must_use]
     pub fn queue(&self) -> &QueueId {
         &self.query.queue
+    }
+
+    /// Returns when the caller's credential expires, after which the caller may not read on; `None`
+    /// if it does not expire.
+    #[must_use]
+    pub fn expiry(&self) -> Option<Instant> {
+        self.access.expiry()
     }
 
     /// Makes the next call of [`Self::next`] return the messages of the last call again.

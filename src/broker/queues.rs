@@ -237,7 +237,7 @@ mod tests {
 
     fn caller(project: &str) -> Caller {
         let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
-        Caller::Client(Client { project: ProjectId::new(project).unwrap(), id, roles: Vec::new() })
+        Caller::Client(Client { project: ProjectId::new(project).unwrap(), id, roles: Vec::new(), identity: None })
     }
 
     #[tokio::test]

@@ -52,9 +52,13 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
     match serve(&config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (app::Error::OpenStore(_) | app::Error::Refused(_) | app::Error::Bind { .. })) => {
-            fail(BAD_OPTION, &error.to_string())
-        }
+        Err(
+            error @ (app::Error::OpenStore(_)
+            | app::Error::Refused(_)
+            | app::Error::Bind { .. }
+            | app::Error::Exposed(_)
+            | app::Error::Strategy(_)),
+        ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),
     }
 }

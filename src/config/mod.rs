@@ -21,7 +21,8 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
-use crate::domain::{ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
+use crate::domain::network::Network;
+use crate::domain::{AuthStrategy, ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -48,6 +49,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Limits and defaults of the API.
     pub transport: Transport,
+    /// Authentication of callers.
+    pub auth: Auth,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
     /// Deliveries to subscribers.
@@ -104,6 +107,16 @@ enum ClientIdCheck {
 enum ClientIdNeed {
     Required,
     Optional,
+}
+
+/// `[auth]`: authentication of callers.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Auth {
+    /// The strategies that find out who sends a request. Without any, everybody on this machine is
+    /// believed.
+    pub strategies: Vec<AuthStrategy>,
+    /// The networks of the proxies that authenticate callers.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[signed_url]`, as in Zaqar.
@@ -212,6 +225,7 @@ impl Config {
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         warnings.extend(config.confirmation_warning());
+        warnings.extend(config.auth.check()?);
         Ok(Self { warnings, ..config })
     }
 
@@ -221,6 +235,25 @@ impl Config {
         let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: requests to confirm cannot \
                        be signed, so confirmations are not required";
         cannot_confirm.then(|| warning.to_owned())
+    }
+}
+
+impl Auth {
+    /// Checks that the strategies and the proxies belong together. Returns a warning if one of the
+    /// options has no effect.
+    fn check(&self) -> Result<Option<String>, Error> {
+        match (self.strategies.contains(&AuthStrategy::Proxy), self.trusted_proxies.is_empty()) {
+            (true, true) => {
+                let reason = "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses \
+                              or networks of the proxies that authenticate callers, for example trusted_proxies = \
+                              [\"10.0.0.1\"]";
+                Err(Error::Invalid(reason.to_owned()))
+            }
+            (false, false) => {
+                Ok(Some("auth.trusted_proxies has no effect without \"proxy\" in auth.strategies".to_owned()))
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
-use crate::domain::{ProjectId, QueueId};
+use crate::domain::{AuthStrategy, ProjectId, QueueId};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -41,6 +41,8 @@ pub(super) enum ValueRule {
     Ports,
     /// A list of schemes of subscribers.
     Schemes,
+    /// A list of strategies that find out who sends a request.
+    Strategies,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -120,6 +122,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.client_id", ValueRule::OneOf(&["required", "optional"])),
     ("transport.default_project", ValueRule::OptionalProject),
     ("transport.cors_origins", ValueRule::WebOrigins),
+    ("auth.strategies", ValueRule::Strategies),
+    ("auth.trusted_proxies", ValueRule::Networks),
     ("signed_url.secret_key", ValueRule::Secret),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
@@ -160,7 +164,7 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::Queues | Self::Networks | Self::Ports | Self::Schemes => {
+            Self::Queues | Self::Networks | Self::Ports | Self::Schemes | Self::Strategies => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
@@ -198,6 +202,7 @@ impl ValueRule {
             (Self::Networks, Value::Array(networks)) => all(networks, |text| text.parse::<Network>().is_ok()),
             (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
             (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
+            (Self::Strategies, Value::Array(names)) => all(names, |text| AuthStrategy::NAMES.contains(&text)),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
             }
@@ -227,6 +232,10 @@ impl ValueRule {
             }
             Self::Ports => "a list of ports from 1 to 65535 and ranges such as \"1024-65535\"".to_owned(),
             Self::Schemes => "a list of \"http\" and \"https\"".to_owned(),
+            Self::Strategies => {
+                let names = AuthStrategy::NAMES.map(|name| format!("{name:?}")).join(", ");
+                format!("a list of strategies, of which there are {names}")
+            }
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),

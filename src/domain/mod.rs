@@ -1,6 +1,7 @@
 //! The types of the service and their rules, without I/O, wire formats or storage.
 
 pub mod address_rules;
+pub mod auth_strategy;
 pub mod body;
 pub mod claim;
 pub mod claim_id;
@@ -37,6 +38,7 @@ pub mod warning;
 pub mod web_origins;
 
 pub use address_rules::AddressRules;
+pub use auth_strategy::AuthStrategy;
 pub use body::Body;
 pub use claim::{Claim, ClaimSummary, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;

@@ -1,6 +1,7 @@
 //! `openapi.yaml` and the service have the same paths, methods and limits.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"
 fn the_contract_lists_exactly_the_routes_of_the_service() {
     let settings = Settings {
         admin_mode: true,
+        authenticator: Arc::default(),
         client_id: ClientIdRule::Uuid,
         client_id_is_optional: false,
         default_project: None,

@@ -169,7 +169,7 @@ impl TestQueue {
         let body = if pops { "" } else { r#"{"ttl":60,"grace":60}"# };
         let length = body.len();
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: h\r\nClient-ID: {CLIENT}\r\nX-Project-ID: {PROJECT}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nClient-ID: {CLIENT}\r\nX-Project-ID: {PROJECT}\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         )
     }

@@ -57,7 +57,7 @@ fn idle_connections_do_not_delay_the_shutdown() {
     let mut program = start(&redis, &[]);
     let _never_used = TcpStream::connect(program.address).unwrap();
     let mut kept_alive = connect(&program);
-    kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = [0; 12];
     kept_alive.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 204");
@@ -124,7 +124,7 @@ impl Posting {
         let length = BODY.len();
         write!(
             stream,
-            "POST /v2/queues/q/messages HTTP/1.1\r\nHost: h\r\nClient-ID: {CLIENT}\r\nX-Project-ID: p\r\n\
+            "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nClient-ID: {CLIENT}\r\nX-Project-ID: p\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
         )
         .unwrap();

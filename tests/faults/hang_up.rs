@@ -143,7 +143,7 @@ fn disconnect_repeatedly(address: &str, seed: u64) {
 fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: h\r\nClient-ID: {CLIENT}\r\nX-Project-ID: {PROJECT}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nClient-ID: {CLIENT}\r\nX-Project-ID: {PROJECT}\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
 }

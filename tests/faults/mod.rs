@@ -21,7 +21,7 @@ mod options;
 mod outage;
 mod overload;
 mod power_cut;
-mod process;
+pub(crate) mod process;
 mod redrive;
 mod registration;
 mod requests;

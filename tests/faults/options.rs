@@ -179,6 +179,21 @@ fn a_bad_option_is_refused_in_one_line() {
             "SUKKAL_TRANSPORT__DEFAULT_PROJECT is \"a\\tb\" (in the environment); it must be the id of a project, with at \
              most 256 characters and no control characters, or empty, for example SUKKAL_TRANSPORT__DEFAULT_PROJECT=",
         ),
+        (
+            variable("SUKKAL_AUTH__STRATEGIES", "none, ldap"),
+            "SUKKAL_AUTH__STRATEGIES is [\"none\", \"ldap\"] (in the environment); it must be a list of strategies, of \
+             which there are \"none\", \"proxy\", \"keystone\", \"jwt\", \"tokens\", for example \
+             SUKKAL_AUTH__STRATEGIES=",
+        ),
+        (
+            file("[auth]\nstrategies = [\"proxy\"]"),
+            "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses or networks of \
+             the proxies that authenticate callers, for example trusted_proxies = [\"10.0.0.1\"]",
+        ),
+        (
+            variable("SUKKAL_AUTH__STRATEGIES", "jwt"),
+            "this release does not have the strategy jwt in [auth]; use none or proxy",
+        ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
             file("[transport]\nmax_wiat = 1"),
@@ -251,8 +266,7 @@ async fn an_address_can_be_a_name_or_only_a_port() {
     for (arguments, environment, is_expected) in [
         (&["--bind", "localhost:0"][..], None, &here as &dyn Fn(SocketAddr) -> bool),
         (&["--bind", "0"], None, &here),
-        (&["--bind", ":0"], None, &everywhere),
-        (&[], Some(("SUKKAL_BIND", ":0")), &everywhere),
+        (&["--bind", ":0"], Some(("SUKKAL_AUTH__STRATEGIES", "none")), &everywhere),
         (&[], Some(("SUKKAL_BIND", "0")), &here),
         (&["--config", file], None, &here),
     ] {

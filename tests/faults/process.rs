@@ -10,17 +10,17 @@ use serde_json::Value;
 use crate::support::redis::{block_until, child_command, spawn};
 
 /// A running server with the options of the test, which is killed on drop.
-pub(super) struct Program {
+pub(crate) struct Program {
     process: Child,
     log: BufReader<ChildStderr>,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// The log lines from before it listened.
-    pub(super) lines_before: Vec<String>,
+    pub(crate) lines_before: Vec<String>,
 }
 
 impl Program {
     /// Starts `sukkal` with these arguments and waits until it listens.
-    pub(super) fn start<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
         let mut command = command(arguments, environment);
         command.stderr(Stdio::piped());
         let mut process = spawn(command).expect("the binary under test starts");
@@ -30,18 +30,18 @@ impl Program {
         Self { process, address: address.parse().expect("an address"), log, lines_before }
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.process.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh is there").success());
     }
 
     /// Waits until it logs this message.
-    pub(super) fn wait_until_logged(&mut self, message: &str) {
+    pub(crate) fn wait_until_logged(&mut self, message: &str) {
         wait_for(&mut self.log, message);
     }
 
     /// Waits until it exits by itself.
-    pub(super) fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         block_until("it ends", || {
             status = self.process.try_wait().expect("it is our child");
@@ -59,7 +59,7 @@ impl Drop for Program {
 }
 
 /// Runs a `sukkal` that should not start. Returns its exit code and its stderr.
-pub(super) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> (Option<i32>, String) {
+pub(crate) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = command(arguments, environment);
     command.stderr(Stdio::piped());
     let mut process = spawn(command).expect("the binary under test starts");

@@ -75,7 +75,7 @@ async fn a_refusal_is_sent_after_the_whole_body_was_read() {
     let before = api.snapshot().await;
     let body = format!(r#"{{"messages": [{{"body": "{}"}}]}}"#, "x".repeat(300_000));
     let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
-    let nobody = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+    let nobody = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
 
     for (head, status, title) in [
         (api.head("POST", PATH), 400, INVALID_REQUEST),
@@ -251,7 +251,7 @@ async fn malformed_http_is_refused() {
         format!("{head}Content-Length: -1\r\n\r\n").into_bytes(),
         format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n").into_bytes(),
         format!("{head}Transfer-Encoding: gzip\r\n\r\n").into_bytes(),
-        [b"DELETE /v2/queues/\xff HTTP/1.1\r\n".as_slice(), b"Host: h\r\nConnection: close\r\n\r\n"].concat(),
+        [b"DELETE /v2/queues/\xff HTTP/1.1\r\n".as_slice(), b"Host: localhost\r\nConnection: close\r\n\r\n"].concat(),
     ] {
         let answer = api.send_raw(&request).await;
         assert_eq!(answer.status, 400, "{:?}", String::from_utf8_lossy(&request));

@@ -33,7 +33,8 @@ impl Connection {
 
     async fn send(&mut self, request: &str, body: &str) {
         let client = crate::support::sukkal::CLIENT;
-        let head = format!("Host: sukkal\r\nX-Project-ID: p\r\nClient-ID: {client}\r\nContent-Length: {}", body.len());
+        let head =
+            format!("Host: localhost\r\nX-Project-ID: p\r\nClient-ID: {client}\r\nContent-Length: {}", body.len());
         // A failed write is noticed when the response is read.
         let _closed = self.0.write_all(format!("{request} HTTP/1.1\r\n{head}\r\n\r\n{body}").as_bytes()).await;
     }

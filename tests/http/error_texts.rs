@@ -117,6 +117,7 @@ struct Servers {
     with_one_stream: Project,
     _stream: Events,
     without_store: Project,
+    of_another_proxy: Project,
     message: String,
     claimed: String,
     claim: String,
@@ -156,6 +157,10 @@ impl Servers {
             with_another_key: on(&[(KEY_OPTION, "another key")]),
             with_text_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off")]),
             with_optional_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID", "optional")]),
+            of_another_proxy: on(&[
+                ("SUKKAL_AUTH__STRATEGIES", "proxy"),
+                ("SUKKAL_AUTH__TRUSTED_PROXIES", "192.0.2.1"),
+            ]),
             with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
             with_one_stream,
             _stream: stream,
@@ -198,6 +203,7 @@ impl Servers {
             "a server with message_delete_with_claim_id" => &self.with_claim_ids,
             "a server with max_streams_per_project = 1" => &self.with_one_stream,
             "a server without its store" => &self.without_store,
+            "a server that trusts another proxy" => &self.of_another_proxy,
             _ => panic!("no server {name:?}"),
         }
     }
@@ -236,6 +242,9 @@ fn the_table_covers_every_error_variant() {
     let mut all = variants("src/api/error.rs");
     assert!(all.remove("Broker"), "the variant wraps the errors of the broker");
     assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
+    for with_tokens in ["AuthenticationUnavailable", "TwoCredentials"] {
+        assert!(all.remove(with_tokens), "the variant takes a strategy with tokens: see auth/tokens.rs");
+    }
     all.extend(variants("src/broker/error.rs"));
 
     let (listed, _) = read_table(&|_| String::new());

@@ -128,7 +128,7 @@ async fn a_project_id_is_limited_on_routes_with_a_queue() {
 #[tokio::test]
 async fn identification_headers_must_be_utf_8() {
     let api = new_project();
-    let head = "GET /v2/queues HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+    let head = "GET /v2/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
 
     let client = [head.as_bytes(), b"X-Project-ID: p\r\nClient-ID: \xff\xfe\r\n\r\n"].concat();
     api.send_raw(client).await.refusal(400, "Wrong UUID value");

@@ -39,7 +39,7 @@ async fn send_from_each_client(server: &Server, text: &str) -> Vec<TcpStream> {
 
 fn head(target: &str) -> String {
     let client = crate::support::sukkal::CLIENT;
-    format!("{target} HTTP/1.1\r\nHost: sukkal\r\nX-Project-ID: p\r\nClient-ID: {client}\r\n")
+    format!("{target} HTTP/1.1\r\nHost: localhost\r\nX-Project-ID: p\r\nClient-ID: {client}\r\n")
 }
 
 #[tokio::test]

@@ -261,10 +261,10 @@ async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
 
 /// A complete HTTP response.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Answer {
@@ -274,17 +274,17 @@ impl Answer {
         Self { status, headers, text: response.text().await.expect("the response is complete") }
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("the headers of the service are ASCII"))
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
     /// Checks that this is an error document with this status and title and no other keys, and
     /// returns its description.
-    fn refusal(&self, status: u16, title: &str) -> String {
+    pub(crate) fn refusal(&self, status: u16, title: &str) -> String {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
         assert_eq!(self.header("vary"), Some("Accept"), "{self:?}");
@@ -300,12 +300,12 @@ impl Answer {
 }
 
 /// Sends a request and returns the response, whatever its status.
-async fn send(request: RequestBuilder) -> Answer {
+pub(crate) async fn send(request: RequestBuilder) -> Answer {
     Answer::of(request.send().await.expect("the server answers")).await
 }
 
 /// Sends a request, checks that the response has this status, and returns the response.
-async fn answered(request: RequestBuilder, status: u16) -> Answer {
+pub(crate) async fn answered(request: RequestBuilder, status: u16) -> Answer {
     let answer = send(request).await;
     assert_eq!(answer.status, status, "{answer:?}");
     answer
@@ -313,7 +313,7 @@ async fn answered(request: RequestBuilder, status: u16) -> Answer {
 
 /// Sends a request, checks that it is refused with this status and title, and returns the
 /// description of the error.
-async fn refused(request: RequestBuilder, status: u16, title: &str) -> String {
+pub(crate) async fn refused(request: RequestBuilder, status: u16, title: &str) -> String {
     send(request).await.refusal(status, title)
 }
 

@@ -158,7 +158,7 @@ async fn a_signature_in_the_query_reaches_no_other_queue() {
         "/v2/queues/q/stats",
         "/",
     ] {
-        let head = format!("GET {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", url.path(path));
+        let head = format!("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", url.path(path));
         let answer = project.send_raw(head).await;
 
         assert_eq!(answer.status, 404, "{path}: {answer:?}");

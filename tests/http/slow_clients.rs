@@ -37,14 +37,14 @@ async fn an_incomplete_request_head_times_out() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let response = response_after("GET /healthz HTTP/1.1\r\nHost: sukkal\r\n\r\n").await;
+    let response = response_after("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
 
     assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
 }
 
 #[tokio::test]
 async fn an_incomplete_body_is_408() {
-    let half = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: sukkal\r\nX-Project-ID: p\r\nContent-Length: 100";
+    let half = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nX-Project-ID: p\r\nContent-Length: 100";
     let client = crate::support::sukkal::CLIENT;
 
     let response = response_after(&format!("{half}\r\nClient-ID: {client}\r\n\r\n{{\"mess")).await;
@@ -56,7 +56,7 @@ async fn an_incomplete_body_is_408() {
 #[tokio::test]
 async fn a_body_that_arrives_too_slowly_is_408() {
     let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
-    let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: sukkal\r\nConnection: close\r\nX-Project-ID: p";
+    let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Project-ID: p";
     let client = crate::support::sukkal::CLIENT;
     let mut stream = TcpStream::connect(server.sukkal.url("").replace("http://", "")).await.unwrap();
     stream
@@ -93,7 +93,7 @@ async fn a_response_that_is_not_read_is_aborted() {
     let request = api.get(&format!("/v2/queues/q/messages?ids={}", ids.join(","))).build().unwrap();
     let headers = request.headers().iter().map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()));
     let path = format!("{}?{}", request.url().path(), request.url().query().unwrap());
-    let head = format!("GET {path} HTTP/1.1\r\nHost: sukkal\r\n{}\r\n", headers.collect::<String>());
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers.collect::<String>());
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.sukkal.url("").replace("http://", "").parse().unwrap()).await.unwrap();

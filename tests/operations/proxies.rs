@@ -72,7 +72,12 @@ impl Drop for Proxy {
 }
 
 fn two_processes(redis: &RedisServer) -> [Sukkal; 2] {
-    let options = [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_TRANSPORT__STREAM_HEARTBEAT", "1")];
+    let options = [
+        ("SUKKAL_ADMIN_MODE", "true"),
+        ("SUKKAL_AUTH__STRATEGIES", "proxy"),
+        ("SUKKAL_AUTH__TRUSTED_PROXIES", "127.0.0.1"),
+        ("SUKKAL_TRANSPORT__STREAM_HEARTBEAT", "1"),
+    ];
     [(); 2].map(|()| Sukkal::start_with(&redis.url(), &options))
 }
 

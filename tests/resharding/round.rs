@@ -73,7 +73,7 @@ impl Round {
         let project = ProjectId::new("resizing").unwrap();
         let queue = QueueId::new(project.clone(), format!("round-{number}").parse().unwrap()).unwrap();
         let id = ClientIdRule::Text(1..=9).parse("round").unwrap();
-        let caller = Caller::Client(Client { project, id, roles: Vec::new() });
+        let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
         Self { services, seed, number, queue, caller, over: Arc::default(), backlog: Arc::default() }
     }
 

@@ -1,7 +1,7 @@
 //! A Sukkal process on a free port, and a client that adds the headers that every request needs.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -43,7 +43,8 @@ impl Sukkal {
         Self::start_with(url, &[&[("SUKKAL_JANITOR__PAUSE", "86400")], environment].concat())
     }
 
-    fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
+    /// Starts a server that listens on this address, with environment variables set.
+    pub(crate) fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
         let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
         command.args(["serve", "--bind", bind, "--store", store]);
         command.envs(environment.iter().copied());
@@ -142,16 +143,24 @@ impl Api {
         Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
     }
 
+    /// Returns the same client, whose connections come from this address of the machine.
+    pub(crate) fn from(&self, address: IpAddr) -> Self {
+        let http = reqwest::Client::builder().local_address(address).build().expect("a client can be built");
+        Self { http, ..self.clone() }
+    }
+
+    /// Returns a request without headers.
+    pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base))
+    }
+
     /// Returns the same client with another client id.
     pub(crate) fn client(&self, client: &str) -> Self {
         Self { client: client.to_owned(), ..self.clone() }
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http
-            .request(method, format!("{}{path}", self.base))
-            .header("Client-ID", &self.client)
-            .header("X-Project-ID", &self.project)
+        self.bare(method, path).header("Client-ID", &self.client).header("X-Project-ID", &self.project)
     }
 
     pub(crate) fn get(&self, path: &str) -> RequestBuilder {

@@ -178,7 +178,7 @@ impl InProcessServer {
         let service = runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("the socket listens");
             tokio::spawn(janitor::run(store.clone(), app::schedule(&config), Arc::default()));
-            let service = app::service(&config, store);
+            let service = app::service(&config, store).expect("the options are valid");
             let push = app::push(&config, &service, resolver).expect("deliveries can start");
             let limits = app::server_limits(&config);
             http::serve(listener, http::router(service), limits, LiveCount::default(), stop.cancelled_owned())

@@ -6,7 +6,7 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
@@ -18,7 +18,8 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("auth", &["domain"]),
     ("storage", &["domain"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
-    ("api", &["auth", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),
+    ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
+    ("api", &["auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
     ("push", &["api", "auth", "broker", "domain", "memory_budget", "metrics", "outbound", "storage"]),
@@ -27,6 +28,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
         &[
             "api",
             "auth",
+            "authentication",
             "broker",
             "config",
             "descriptors",

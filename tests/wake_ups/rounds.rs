@@ -65,7 +65,7 @@ impl TestQueue {
         let project = ProjectId::new("wakeups").unwrap();
         let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
         let id = ClientIdRule::Text(1..=9).parse("lane").unwrap();
-        let caller = Caller::Client(Client { project, id, roles: Vec::new() });
+        let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
         Self { number, random: Random::new(seed, ROLE, number), services, queue, caller, rounds: 0 }
     }
 

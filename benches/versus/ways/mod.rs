@@ -51,7 +51,7 @@ async fn serve_with(config: &Config, way: &str, store_url: &str) {
     tracing_subscriber::fmt().json().with_env_filter(&config.log.filter).with_writer(std::io::sink).init();
     let batches = if way == "one-script" { BatchLimits::UNBATCHED } else { BatchLimits::default() };
     let store = RedisStore::open_with(&store_url.parse().unwrap(), batches).unwrap();
-    let service = app::service(config, driver(way, store, store_url).await);
+    let service = app::service(config, driver(way, store, store_url).await).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
     let (limits, connections) = (app::server_limits(config), service.metrics.connections());

@@ -50,16 +50,19 @@ pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer
 /// Returns the router of the whole HTTP service.
 pub fn router(service: Service) -> Router {
     let nameless = WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless);
-    router_of(all_routes(&service.settings)).route(NAMELESS_QUEUE, any(nameless)).with_state(service)
+    router_of(all_routes(&service.settings), Requirement::Sender)
+        .route(NAMELESS_QUEUE, any(nameless))
+        .with_state(service)
 }
 
 /// Returns the router of the listener for monitoring.
 pub fn operations_router(service: Service) -> Router {
-    router_of(discovery::operations_routes()).with_state(service)
+    router_of(discovery::operations_routes(), Requirement::Nothing).with_state(service)
 }
 
-fn router_of(routes: Vec<Route>) -> Router<Service> {
-    let no_route = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, || async { Error::NoRoute });
+/// Returns a router of these routes. `requirement` applies to all other paths.
+fn router_of(routes: Vec<Route>, requirement: Requirement) -> Router<Service> {
+    let no_route = WithMiddleware::new(requirement, Outage::StoreState, || async { Error::NoRoute });
     routes.into_iter().fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 

@@ -8,6 +8,7 @@ use axum::extract::FromRef;
 use super::middleware::metering::Meters;
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
+use crate::authentication::Authenticator;
 use crate::broker::Broker;
 use crate::domain::{ClientIdRule, ProjectId, WebOrigins};
 use crate::memory_budget::MemoryBudget;
@@ -44,6 +45,8 @@ pub struct Service {
 pub struct Settings {
     /// Whether the routes for operators are served.
     pub admin_mode: bool,
+    /// Finds out who sends a request.
+    pub authenticator: Arc<Authenticator>,
     /// Which client ids are accepted.
     pub client_id: ClientIdRule,
     /// Whether a request may have no client id.

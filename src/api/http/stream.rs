@@ -6,6 +6,7 @@
 //! memory each. `server/mod.rs` disconnects clients that read nothing for too long.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::response;
 use crate::api::Error;
@@ -47,13 +48,16 @@ struct OpenStream {
     share: MemoryShare,
     view: View,
     heartbeat: Duration,
+    /// The time at which the credential of the reader expires; `None` if it does not expire.
+    expiry: Option<Instant>,
 }
 
-/// Returns the feed as an endless stream of events.
+/// Returns the feed as a stream of events, which ends when the service stops or the credential of
+/// the reader expires.
 pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &MemoryBudget) -> Response {
-    let share = budget.share(feed.queue().project());
+    let (share, expiry) = (budget.share(feed.queue().project()), feed.expiry());
     let start = stream::iter([Ok::<_, Infallible>(Bytes::from_static(RETRY_HINT))]);
-    let events = stream::unfold(Some(OpenStream { feed, share, view, heartbeat }), |open| async {
+    let events = stream::unfold(Some(OpenStream { feed, share, view, heartbeat, expiry }), |open| async {
         let mut open = open?;
         let (part, is_open) = next_part(&mut open).await?;
         Some((Ok(part), is_open.then_some(open)))
@@ -67,14 +71,29 @@ pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &Memo
     response
 }
 
-/// Returns the next part of a stream, and whether more follows.
+/// Returns the next part of a stream, and whether more follows; `None` at the end.
 async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     // The connection has taken the previous part.
     open.share.release();
-    let Ok(next) = timeout(open.heartbeat, next_events(open)).await else {
+    let expiry = open.expiry;
+    let next = tokio::select! {
+        // A reader may not read on, however many messages there are.
+        biased;
+        () = wait_until(expiry) => return None,
+        next = timeout(open.heartbeat, next_events(open)) => next,
+    };
+    let Ok(next) = next else {
         return Some((Bytes::from_static(HEARTBEAT), true));
     };
     next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
+}
+
+/// Waits until this time; without one, forever.
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
 }
 
 /// Returns the next events as soon as there is memory for them, or `None` if the service stops.

@@ -133,7 +133,7 @@ mod tests {
 
     fn caller() -> Caller {
         let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
-        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles: Vec::new() })
+        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles: Vec::new(), identity: None })
     }
 
     fn queue() -> QueueId {

@@ -43,8 +43,8 @@ impl Waiting {
         Ok(Duration::from_secs(wait_s.into()))
     }
 
-    /// Returns a page of the feed. While it is empty, waits for notifications until the given time,
-    /// and runs the query again.
+    /// Returns a page of the feed. While it is empty, waits for notifications until the given time or
+    /// until the caller's credential expires, and runs the query again.
     pub(super) async fn read_until(
         &self,
         access: &Access,
@@ -52,6 +52,7 @@ impl Waiting {
         listing: &Listing,
         until: Instant,
     ) -> Result<Page, Error> {
+        let until = access.expiry().map_or(until, |expiry| expiry.min(until));
         let _unit = self.quota.acquire(queue.project())?;
         let watch = access.watch(queue).await?;
         let mut notifications = watch.reader(listing.scope.delayed);
@@ -76,7 +77,7 @@ impl Waiting {
     }
 
     /// Runs `take`, which claims or pops messages. While it takes nothing, waits for notifications
-    /// until `wait` is over, and runs it again. In a paused queue, this takes nothing for each
+    /// until `wait` is over or the caller's credential expires, and runs it again. In a paused queue, this takes nothing for each
     /// notification, until the queue is resumed.
     pub(super) async fn take_within<T, F: Future<Output = Result<Taken<T>, Error>>>(
         &self,
@@ -89,6 +90,7 @@ impl Waiting {
             return take(access.admit().await?).await;
         }
         let until = Instant::now() + wait;
+        let until = access.expiry().map_or(until, |expiry| expiry.min(until));
         let _unit = self.quota.acquire(queue.project())?;
         let watch = access.watch(queue).await?;
         let mut unused = UnusedNotification(None);

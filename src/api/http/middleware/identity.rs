@@ -1,15 +1,17 @@
-//! Identifies the caller of a request by its headers, or by the query of an event stream or of a
-//! pre-signed URL.
+//! Identifies the caller of a request whose sender is known: by the credential of the request, and
+//! by its headers, or by the query of an event stream or of a pre-signed URL.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::cors;
+use super::own_host;
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
-use crate::auth::Client;
+use crate::auth::{Client, Identity};
+use crate::authentication::{Peer, Sender};
 use crate::domain::{ClientId, ProjectId, Warning};
 
 /// Identifies a request that must take effect only once
@@ -25,6 +27,7 @@ static PROJECT_ID: [HeaderName; 3] = [
 /// The spelling of these headers in error messages and warnings.
 const PROJECT_ID_SPELLING: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
 static ROLES: HeaderName = HeaderName::from_static("x-roles");
+static USER_ID: HeaderName = HeaderName::from_static("x-user-id");
 /// Query parameters for clients that cannot set headers.
 const CLIENT_PARAMETER: &str = "client_id";
 pub(super) const PROJECT_PARAMETER: &str = "project_id";
@@ -35,33 +38,66 @@ pub(super) fn caller(
     headers: &HeaderMap,
     query: Option<&str>,
     settings: &Settings,
+    sender: Sender,
 ) -> Result<(Client, Option<Warning>), Error> {
-    let id = client(headers, query, settings)?;
+    // A page cannot add a credential to the requests of a browser.
+    let is_proved = matches!(sender, Sender::Identified(_));
+    let may_be_unnamed = || is_proved || !own_host::may_be_foreign(headers, settings);
+    let id = client(headers, query, settings, may_be_unnamed)?;
     let missing = || Error::ProjectMissing { query_counts: query.is_some() };
-    let (project, warning) = project(headers, query, settings)?.ok_or_else(missing)?;
+    match sender {
+        Sender::Anybody(_) => {
+            let default =
+                || settings.default_project.clone().filter(|_| may_be_unnamed()).map(|project| (project, None));
+            let (project, warning) = project(headers, query)?.or_else(default).ok_or_else(missing)?;
+            Ok((Client { project, id, roles: roles(headers)?, identity: None }, warning))
+        }
+        Sender::ProxyClient(proxy) => {
+            // The query is that of the client, whatever the proxy allows it.
+            let missing = Error::ProjectMissing { query_counts: false };
+            let (project, warning) = project(headers, None)?.ok_or(missing)?;
+            let (subject, roles) = (proxy_subject(headers, &proxy)?, roles(headers)?);
+            let identity = Identity { subject, project: Some(project.clone()), roles: roles.clone(), expires_at: None };
+            Ok((Client { project, id, roles, identity: Some(Arc::new(identity)) }, warning))
+        }
+        Sender::Identified(identity) => {
+            let (project, warning) = match &identity.project {
+                Some(project) => (project.clone(), None),
+                None => project(headers, query)?.ok_or_else(missing)?,
+            };
+            Ok((Client { project, id, roles: identity.roles.clone(), identity: Some(Arc::new(identity)) }, warning))
+        }
+    }
+}
+
+/// Returns the roles in the headers.
+fn roles(headers: &HeaderMap) -> Result<Vec<String>, Error> {
     let roles = single_header(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
-    let roles = roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect();
-    Ok((Client { project, id, roles }, warning))
+    Ok(roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect())
+}
+
+/// Returns the user that a proxy names, or the address of the proxy.
+fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> Result<String, Error> {
+    let user = single_header(headers, &USER_ID, "X-User-Id")?.filter(|user| !user.is_empty());
+    Ok(match user {
+        Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
+        None => format!("a client of the proxy {}", proxy.address),
+    })
 }
 
 /// Returns the project of a request: the one that the headers name, else the one that the query
-/// names, else the default project.
-pub(super) fn project(
-    headers: &HeaderMap,
-    query: Option<&str>,
-    settings: &Settings,
-) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+/// names.
+pub(super) fn project(headers: &HeaderMap, query: Option<&str>) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     if let Some(named) = project_of_headers(headers)? {
         return Ok(Some(named));
     }
     let invalid = || Error::ProjectParameter;
-    let project = match parameter(query, PROJECT_PARAMETER, invalid)? {
+    match parameter(query, PROJECT_PARAMETER, invalid)? {
         // A header cannot contain line breaks either.
-        Some(project) if project.contains(char::is_control) => return Err(invalid()),
-        Some(project) => ProjectId::new(&project),
-        None => settings.default_project.clone().filter(|_| may_be_unnamed(headers, settings)),
-    };
-    Ok(project.map(|project| (project, None)))
+        Some(project) if project.contains(char::is_control) => Err(invalid()),
+        Some(project) => Ok(ProjectId::new(&project).map(|project| (project, None))),
+        None => Ok(None),
+    }
 }
 
 /// Returns the project that the headers name, if they name one.
@@ -83,7 +119,14 @@ fn project_of_headers(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<W
     Ok(Some((project, differ.then_some(Warning::ProjectsDiffer { used }))))
 }
 
-fn client(headers: &HeaderMap, query: Option<&str>, settings: &Settings) -> Result<ClientId, Error> {
+/// Returns the id of the client. `may_be_unnamed` says whether the request may get a random one, if
+/// ids are optional.
+fn client(
+    headers: &HeaderMap,
+    query: Option<&str>,
+    settings: &Settings,
+    may_be_unnamed: impl Fn() -> bool,
+) -> Result<ClientId, Error> {
     let rule = &settings.client_id;
     let parse = |client: &str| rule.parse(client).filter(|_| !client.contains(char::is_control));
     let invalid = |carrier| move || Error::ClientIdInvalid { carrier, accepted: rule.clone() };
@@ -95,7 +138,7 @@ fn client(headers: &HeaderMap, query: Option<&str>, settings: &Settings) -> Resu
     if let Some(client) = parameter(query, CLIENT_PARAMETER, invalid)? {
         return parse(&client).ok_or_else(invalid);
     }
-    if !settings.client_id_is_optional || !may_be_unnamed(headers, settings) {
+    if !settings.client_id_is_optional || !may_be_unnamed() {
         return Err(Error::ClientIdMissing { query_counts: query.is_some() });
     }
     // The key would be that of a client which no other request has.
@@ -120,14 +163,6 @@ fn parameter<'q>(
     }
 }
 
-/// Returns whether a request may get the default project or a random client id.
-///
-/// Any web page can let a browser send a `POST` without headers of its own, even if the page may
-/// not read the response. If such a request had defaults, the page could post messages.
-fn may_be_unnamed(headers: &HeaderMap, settings: &Settings) -> bool {
-    !cors::may_be_foreign(headers, settings.cors_origins.as_ref(), settings.bound_name.as_deref())
-}
-
 /// Returns the value of a header that identifies the caller.
 ///
 /// A repeated header is refused. A proxy may append its own value to that of its client, and the
@@ -148,12 +183,14 @@ mod tests {
 
     use super::*;
     use crate::api::wire::checksum::Checksums;
+    use crate::authentication::Openness;
     use crate::domain::ClientIdRule;
 
     #[test]
     fn ids_that_are_not_utf_8_are_refused_instead_of_converted() {
         let settings = Settings {
             admin_mode: false,
+            authenticator: Arc::default(),
             client_id: ClientIdRule::Text(1..=36),
             client_id_is_optional: false,
             default_project: None,
@@ -167,7 +204,7 @@ mod tests {
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0].clone(), header(project)), (CLIENT_ID.clone(), header(client))];
-            caller(&HeaderMap::from_iter(headers), None, &settings)
+            caller(&HeaderMap::from_iter(headers), None, &settings, Sender::Anybody(Openness::Everybody))
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");

@@ -5,12 +5,14 @@
 //! drain, panic handling, checks of the head, preflights, description of an outage, and checks of
 //! the request. The headers for web pages of other origins are added last.
 
+mod authentication;
 pub(super) mod body_drain;
 mod cors;
 pub(super) mod identity;
 pub(super) mod metering;
 mod operator;
 pub(super) mod outage;
+mod own_host;
 pub(super) mod request_checks;
 mod request_log;
 mod signature;

@@ -17,15 +17,13 @@ use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 /// Returns the project that an operator's request names in its query, if it does, and the URL without
 /// it, because handlers must not take the parameter for one of theirs.
 ///
-/// A signature allows requests to the project of the header only, so signed requests cannot name
-/// another one.
+/// Requests with a signature never have the role of operators.
 pub(super) fn named_project(
     request: &Request,
     client: &Client,
-    is_signed: bool,
     settings: &Settings,
 ) -> Result<Option<(ProjectId, Uri)>, Error> {
-    if !settings.admin_mode || !client.is_admin() || is_signed {
+    if !settings.admin_mode || !client.is_admin() {
         return Ok(None);
     }
     let project = match query::only(request.uri().query().unwrap_or_default(), PROJECT_PARAMETER) {

@@ -9,6 +9,7 @@ use axum::http::{Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
+use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::signature::{self, Carrier};
 use super::{identity, operator};
@@ -17,7 +18,9 @@ use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
 use crate::api::http::service::{Service, Settings};
 use crate::api::http::warnings::Warnings;
-use crate::auth::Client;
+use crate::auth::signed_url::SignedUrl;
+use crate::auth::{Client, Identity, SIGNED_URL};
+use crate::authentication::Sender;
 use crate::domain::{QueueId, Warning};
 
 /// Size in bytes of the colon, the space and the line break of a header.
@@ -28,8 +31,11 @@ const SEGMENTS_MAX: usize = 7;
 /// What a route requires of a request, besides a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api::http) enum Requirement {
-    /// A caller, a valid signature if there is one, and acceptable media types.
+    /// A sender that is known, a caller, a valid signature if there is one, and acceptable media
+    /// types.
     Caller,
+    /// A sender that is known or a signature, as for paths that do not exist.
+    Sender,
     /// Acceptable media types and no signature: URLs are not signed for resources that everybody
     /// may read.
     Public,
@@ -56,7 +62,8 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     service: &Service,
     handler: H,
 ) -> Result<Response, Error> {
-    let Checked { context, warning, handled_uri } = check(&request, &service.settings)?;
+    let proof = authenticate(&request, &service.settings).await?;
+    let Checked { context, warning, handled_uri } = check(&request, proof, &service.settings)?;
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
@@ -79,7 +86,7 @@ struct Checked {
     handled_uri: Option<Uri>,
 }
 
-fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
+fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked, Error> {
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -87,19 +94,23 @@ fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
         return Err(Error::NoRoute);
     }
     let query = request.uri().query();
-    let carrier = Carrier::of(request.headers(), query)?;
     let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
     // The EventSource of a browser cannot set headers, and neither can a link.
-    let query_counts = is_stream || carrier == Some(Carrier::Query);
+    let query_counts = is_stream || matches!(proof, Proof::Signature(Carrier::Query));
     let identifying_query = query_counts.then(|| query.unwrap_or_default());
-    if let Some(carrier) = carrier {
-        signature::check(request, &segments, carrier, identifying_query, settings)?;
-    }
+    let is_signed = matches!(proof, Proof::Signature(_));
+    let sender = match proof {
+        Proof::Sender(sender) => sender,
+        Proof::Signature(carrier) => {
+            let url = signature::check(request, &segments, carrier, identifying_query, settings)?;
+            Sender::Identified(holder(&url))
+        }
+    };
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }
-    let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings)?;
-    let handled_uri = match operator::named_project(request, &client, carrier.is_some(), settings)? {
+    let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings, sender)?;
+    let handled_uri = match operator::named_project(request, &client, settings)? {
         Some((project, uri)) => {
             client.project = project;
             Some(uri)
@@ -110,7 +121,17 @@ fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
-    Ok(Checked { context: RequestContext { client, queue, is_signed: carrier.is_some() }, warning, handled_uri })
+    Ok(Checked { context: RequestContext { client, queue, is_signed }, warning, handled_uri })
+}
+
+/// Returns the identity of the holders of a pre-signed URL.
+fn holder(url: &SignedUrl) -> Identity {
+    Identity {
+        subject: "the holder of a pre-signed URL".to_owned(),
+        project: Some(url.project().clone()),
+        roles: vec![SIGNED_URL.to_owned()],
+        expires_at: Some(url.expiry().into()),
+    }
 }
 
 /// Returns whether a request reads the messages of a queue.

@@ -58,8 +58,8 @@ impl Carrier {
     }
 }
 
-/// Refuses a request whose signature does not allow it. The error does not say which part is wrong.
-/// `segments` are the decoded segments of the path. `identifying_query` is the query if it may name
+/// Returns the URL of a request whose signature allows the request. Refuses other requests, and does
+/// not say which part is wrong. `segments` are the decoded segments of the path. `identifying_query` is the query if it may name
 /// the project.
 pub(super) fn check(
     request: &Request,
@@ -67,25 +67,21 @@ pub(super) fn check(
     carrier: Carrier,
     identifying_query: Option<&str>,
     settings: &Settings,
-) -> Result<(), Error> {
-    let is_allowed = || {
-        let url = presented_url(request, carrier, identifying_query, settings)?;
+) -> Result<SignedUrl, Error> {
+    let allowed = || {
+        let url = presented_url(request, carrier, identifying_query)?;
         let is_valid = settings.signer.as_ref()?.verify(&url, &carrier.part(request, &SIGNATURE)?);
         let may_be_in_query = carrier == Carrier::Headers || request.method() == Method::GET;
-        Some(is_valid && may_be_in_query && url.allows(request.method().as_str(), segments))
+        let is_allowed = is_valid && may_be_in_query && url.allows(request.method().as_str(), segments);
+        is_allowed.then_some(url)
     };
-    if is_allowed() == Some(true) { Ok(()) } else { Err(Error::NotSigned) }
+    allowed().ok_or(Error::NotSigned)
 }
 
 /// Returns the URL that the request describes. Its project is the one that the request works on.
-fn presented_url(
-    request: &Request,
-    carrier: Carrier,
-    identifying_query: Option<&str>,
-    settings: &Settings,
-) -> Option<SignedUrl> {
+fn presented_url(request: &Request, carrier: Carrier, identifying_query: Option<&str>) -> Option<SignedUrl> {
     let list = |part: &'static Part| Some(carrier.part(request, part)?.split(',').map(str::to_owned).collect());
-    let (project, _) = identity::project(request.headers(), identifying_query, settings).ok()??;
+    let (project, _) = identity::project(request.headers(), identifying_query).ok()??;
     let expiry = carrier.part(request, &EXPIRY)?.parse().ok()?;
     SignedUrl::new(list(&PATHS)?, list(&METHODS)?, project, expiry, OffsetDateTime::now_utc()).ok()
 }

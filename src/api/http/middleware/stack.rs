@@ -14,6 +14,7 @@ use axum::http::header::CONNECTION;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
+use super::authentication::authenticate;
 use super::body_drain::RequestBody;
 use super::cors::{self, Sharing};
 use super::outage::{self, Outage};
@@ -60,7 +61,8 @@ async fn handle<T, H: Handler<T, Service>>(
     let sharing = origins.map(|origins| Sharing::of(request.headers(), origins));
     let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
     // Health checks and readers of the metrics would fill the traces.
-    let tracer = service.tracer.as_ref().filter(|_| wrapped.requirement != Requirement::Nothing);
+    let is_traced = matches!(wrapped.requirement, Requirement::Caller | Requirement::Public);
+    let tracer = service.tracer.as_ref().filter(|_| is_traced);
     let call_handler = |request| {
         let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
         response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
@@ -102,6 +104,10 @@ async fn call<T, H: Handler<T, Service>>(
             let description = outage.description(request.method(), request.uri().query());
             let response = request_checks::check_and_call(request, body, service, handler).await.into_response();
             Ok(outage::describe(response, description))
+        }
+        Requirement::Sender => {
+            authenticate(&request, &service.settings).await?;
+            Ok(handler.call(request, service.clone()).await)
         }
         Requirement::Public => {
             request_checks::check_public(&request)?;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::delivery::PendingDeliveries;
+use crate::authentication::Peer;
 use crate::metrics::LiveCount;
 
 /// All connections of a listener.
@@ -40,6 +41,8 @@ struct OpenConnections {
 
 /// A connection, as its requests see it.
 pub(in crate::api::http) struct Connection {
+    /// The other end.
+    pub(in crate::api::http) peer: Peer,
     /// The return guards of the messages that the connection is writing.
     pub(super) pending_deliveries: PendingDeliveries,
     open: Arc<OpenConnections>,
@@ -88,11 +91,13 @@ impl Connections {
     pub(super) fn serve<F: Future<Output = ()> + Send + 'static>(
         &self,
         number: u64,
+        peer: Peer,
         permit: OwnedSemaphorePermit,
         serve: impl FnOnce(Arc<Connection>, CancellationToken) -> F,
     ) {
         let close = self.closing.child_token();
         let connection = Arc::new(Connection {
+            peer,
             pending_deliveries: PendingDeliveries::default(),
             open: self.open.clone(),
             state: AtomicU64::new(self.open.now_us()),

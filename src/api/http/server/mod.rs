@@ -31,6 +31,7 @@ use tracing::{debug, warn};
 use self::client_stream::ClientStream;
 use self::connections::{Connection, Connections};
 use crate::api::error::HEAD_BYTES_MAX;
+use crate::authentication::Peer;
 use crate::metrics::LiveCount;
 
 /// Pause before the next attempt if no connection can be accepted, for example because file
@@ -66,15 +67,15 @@ pub async fn serve(
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {
-            let stream = accept(&listener).await;
-            (stream, connections.acquire().await)
+            let (stream, peer) = accept(&listener).await;
+            (stream, peer, connections.acquire().await)
         };
-        let (stream, permit) = tokio::select! {
+        let (stream, peer, permit) = tokio::select! {
             accepted = accepted => accepted,
             () = &mut stop => break,
         };
         set_options(&stream, head_timeout);
-        connections.serve(number, permit, |connection, close| {
+        connections.serve(number, peer, permit, |connection, close| {
             let stream = ClientStream { stream, connection: connection.clone() };
             let service = ConnectionService { service: service.clone(), connection: connection.clone() };
             serve_connection(http.serve_connection(TokioIo::new(stream), service), connection, close)
@@ -83,11 +84,11 @@ pub async fn serve(
     connections.close()
 }
 
-/// Returns the next connection.
-async fn accept(listener: &TcpListener) -> TcpStream {
+/// Returns the next connection and its other end.
+async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
     loop {
         match listener.accept().await {
-            Ok((stream, _peer)) => return stream,
+            Ok((stream, peer)) => return (stream, Peer::new(peer.ip())),
             Err(error) => pause(&error).await,
         }
     }

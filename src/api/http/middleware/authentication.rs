@@ -1,0 +1,116 @@
+//! Finds out who sends a request, by the credential in its headers or by its connection.
+//!
+//! If no strategy verifies tokens, this allocates nothing and does not wait.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::identity::single_header;
+use super::own_host;
+use super::signature::Carrier;
+use crate::api::Error;
+use crate::api::http::server::connections::Connection;
+use crate::api::http::service::Settings;
+use crate::auth::AuthenticationError;
+use crate::authentication::{Openness, Peer, Sender, Token};
+
+static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+/// The scheme of tokens in `Authorization`.
+const BEARER: &[u8] = b"bearer";
+
+/// What says who sends a request.
+pub(super) enum Proof {
+    /// A credential or the connection, which has been verified.
+    Sender(Sender),
+    /// A signature, which has to be checked with the path of the request.
+    Signature(Carrier),
+}
+
+/// Returns what says who sends a request. The future borrows no body, so that it can be sent to
+/// another thread.
+pub(super) fn authenticate(
+    request: &Request,
+    settings: &Settings,
+) -> impl Future<Output = Result<Proof, Error>> + Send {
+    let peer = request.extensions().get::<Arc<Connection>>().map(|connection| &connection.peer);
+    let carrier = Carrier::of(request.headers(), request.uri().query());
+    let headers = request.headers();
+    async move { prove(headers, peer, carrier?, settings).await }
+}
+
+async fn prove(
+    headers: &HeaderMap,
+    peer: Option<&Peer>,
+    signature: Option<Carrier>,
+    settings: &Settings,
+) -> Result<Proof, Error> {
+    let authenticator = &settings.authenticator;
+    let tokens = if authenticator.verifies_tokens() { Tokens::of(headers)? } else { Tokens::default() };
+    let sender = match (tokens, signature) {
+        (Tokens { auth_token: None, bearer: None }, None) => authenticator.sender_of_plain_request(peer),
+        (Tokens { auth_token: None, bearer: None }, Some(signature)) => return Ok(Proof::Signature(signature)),
+        (Tokens { auth_token: Some(token), bearer: None }, None) => {
+            authenticator.identify(Token::of_auth_token(token)).await
+        }
+        (Tokens { auth_token: None, bearer: Some(token) }, None) => {
+            authenticator.identify(Token::of_bearer(token)).await
+        }
+        _ => return Err(Error::TwoCredentials),
+    };
+    let sender = sender.map_err(|error| match error {
+        AuthenticationError::Refused(reason) => {
+            Error::Unauthenticated { reason, challenges: authenticator.challenges() }
+        }
+        AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
+    })?;
+    if sender == Sender::Anybody(Openness::ThisMachine) {
+        own_host::check(headers, settings)?;
+    }
+    Ok(Proof::Sender(sender))
+}
+
+/// The tokens in the headers of a request.
+#[derive(Default)]
+struct Tokens<'r> {
+    auth_token: Option<&'r [u8]>,
+    bearer: Option<&'r [u8]>,
+}
+
+impl<'r> Tokens<'r> {
+    fn of(headers: &'r HeaderMap) -> Result<Self, Error> {
+        let auth_token = single_header(headers, &AUTH_TOKEN, "X-Auth-Token")?.map(HeaderValue::as_bytes);
+        let authorization = single_header(headers, &AUTHORIZATION, "Authorization")?.map(HeaderValue::as_bytes);
+        Ok(Self { auth_token, bearer: authorization.and_then(bearer_token) })
+    }
+}
+
+/// Returns the token of an `Authorization` whose scheme is `Bearer`. Other schemes are for a proxy.
+fn bearer_token(authorization: &[u8]) -> Option<&[u8]> {
+    let end = authorization.iter().position(|byte| *byte == b' ').unwrap_or(authorization.len());
+    let (scheme, token) = authorization.split_at(end);
+    scheme.eq_ignore_ascii_case(BEARER).then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_token_follows_its_scheme() {
+        for (header, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer   a b ", Some("a b")),
+            ("BEARER ", Some("")),
+            ("Bearer", Some("")),
+            ("Bearerabc", None),
+            ("Basic abc", None),
+            ("", None),
+        ] {
+            assert_eq!(bearer_token(header.as_bytes()), token.map(str::as_bytes), "{header:?}");
+        }
+    }
+}

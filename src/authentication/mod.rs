@@ -1,0 +1,171 @@
+//! Authentication: the strategies that the operator has chosen, and which of them decides about a
+//! request.
+//!
+//! The form of the credential selects the strategy, and the decision of that strategy is final. The
+//! signature of a pre-signed URL is a credential too, but it belongs to one request and is checked in
+//! `api/http/middleware/signature.rs`.
+
+mod proxy;
+mod token;
+
+use std::fmt;
+
+pub use self::proxy::{Peer, TrustedProxies};
+pub use self::token::{Token, TokenForm, TokenStrategy};
+use crate::auth::{AuthenticationError, Identity};
+
+/// The strategies that are on. Without any, no request has a known sender.
+#[derive(Default)]
+pub struct Authenticator {
+    none: Option<Openness>,
+    proxies: Option<TrustedProxies>,
+    api_keys: Option<Box<dyn TokenStrategy>>,
+    keystone: Option<Keystone>,
+    jwt: Option<Box<dyn TokenStrategy>>,
+}
+
+/// The strategy for tokens of Keystone, and where clients get such tokens.
+struct Keystone {
+    strategy: Box<dyn TokenStrategy>,
+    uri: String,
+}
+
+/// The requests that the strategy `none` believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Openness {
+    /// Those whose header `Host` names this machine.
+    ThisMachine,
+    /// All.
+    Everybody,
+}
+
+/// The sender of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Anybody. The headers of the request say who it is, and they are believed.
+    Anybody(Openness),
+    /// A client of this trusted proxy. The headers of the request say which one.
+    ProxyClient(Peer),
+    /// The owner of a credential.
+    Identified(Identity),
+}
+
+/// Says in a `401` how a client can authenticate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Challenges {
+    /// The URI of Keystone, if its tokens are accepted.
+    pub keystone_uri: Option<String>,
+    /// Whether `Authorization: Bearer` is accepted.
+    pub bearer: bool,
+}
+
+impl Authenticator {
+    /// Adds the strategy `none`.
+    #[must_use]
+    pub fn with_none(self, openness: Openness) -> Self {
+        Self { none: Some(openness), ..self }
+    }
+
+    /// Adds the strategy `proxy`.
+    #[must_use]
+    pub fn with_proxies(self, proxies: TrustedProxies) -> Self {
+        Self { proxies: Some(proxies), ..self }
+    }
+
+    /// Adds the strategy `keystone`. Clients get tokens at this URI.
+    #[must_use]
+    pub fn with_keystone(self, strategy: Box<dyn TokenStrategy>, uri: String) -> Self {
+        Self { keystone: Some(Keystone { strategy, uri }), ..self }
+    }
+
+    /// Adds the strategy `jwt`.
+    #[must_use]
+    pub fn with_jwt(self, strategy: Box<dyn TokenStrategy>) -> Self {
+        Self { jwt: Some(strategy), ..self }
+    }
+
+    /// Adds the strategy `tokens`.
+    #[must_use]
+    pub fn with_tokens(self, strategy: Box<dyn TokenStrategy>) -> Self {
+        Self { api_keys: Some(strategy), ..self }
+    }
+
+    /// Returns whether tokens are credentials. Otherwise they are for somebody else, such as a proxy,
+    /// and have no effect.
+    #[must_use]
+    pub fn verifies_tokens(&self) -> bool {
+        self.api_keys.is_some() || self.keystone.is_some() || self.jwt.is_some()
+    }
+
+    /// Returns what a token proves.
+    ///
+    /// # Errors
+    ///
+    /// [`AuthenticationError::Refused`] also if the strategy for such tokens is not on.
+    pub async fn identify(&self, token: Token<'_>) -> Result<Sender, AuthenticationError> {
+        let strategy = match token.form() {
+            TokenForm::ApiKey => self.api_keys.as_deref(),
+            TokenForm::AuthToken => self.keystone.as_ref().map(|keystone| &*keystone.strategy),
+            TokenForm::Bearer => self.jwt.as_deref(),
+        };
+        let refused = |reason| Err(AuthenticationError::Refused(reason));
+        match (strategy, token.text()) {
+            (Some(strategy), Some(text)) => strategy.identify(text).await.map(Sender::Identified),
+            (Some(_), None) => refused("The token is empty or has other characters than ASCII.".to_owned()),
+            (None, _) => refused(format!("This service does not accept {}.", token.form())),
+        }
+    }
+
+    /// Returns the sender of a request without a credential, which came from this peer.
+    ///
+    /// # Errors
+    ///
+    /// [`AuthenticationError::Refused`] if such requests are not accepted.
+    pub fn sender_of_plain_request(&self, peer: Option<&Peer>) -> Result<Sender, AuthenticationError> {
+        if let (Some(proxies), Some(peer)) = (&self.proxies, peer)
+            && proxies.trust(peer)
+        {
+            return Ok(Sender::ProxyClient(peer.clone()));
+        }
+        if let Some(openness) = self.none {
+            return Ok(Sender::Anybody(openness));
+        }
+        let reason = if self.verifies_tokens() {
+            format!("The request you have made requires authentication, by {}.", self.accepted_tokens())
+        } else {
+            "The request did not come from a proxy that this service trusts.".to_owned()
+        };
+        Err(AuthenticationError::Refused(reason))
+    }
+
+    /// Names the tokens that are accepted.
+    fn accepted_tokens(&self) -> String {
+        let api_key = self.api_keys.is_some().then_some(TokenForm::ApiKey);
+        let auth_token = self.keystone.is_some().then_some(TokenForm::AuthToken);
+        let bearer = self.jwt.is_some().then_some(TokenForm::Bearer);
+        let accepted = [api_key, auth_token, bearer].into_iter().flatten();
+        accepted.map(|form| form.to_string()).collect::<Vec<_>>().join(" or by ")
+    }
+
+    /// Returns how clients can authenticate.
+    #[must_use]
+    pub fn challenges(&self) -> Challenges {
+        Challenges {
+            keystone_uri: self.keystone.as_ref().map(|keystone| keystone.uri.clone()),
+            bearer: self.api_keys.is_some() || self.jwt.is_some(),
+        }
+    }
+}
+
+/// Shows which strategies are on, and nothing of their configuration.
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator")
+            .field("none", &self.none)
+            .field("proxy", &self.proxies.is_some())
+            .field("keystone", &self.keystone.is_some())
+            .field("jwt", &self.jwt.is_some())
+            .field("tokens", &self.api_keys.is_some())
+            .finish()
+    }
+}

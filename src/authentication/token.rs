@@ -1,0 +1,76 @@
+//! The tokens that clients send, and what a strategy that verifies them offers.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::auth::{AuthenticationError, Identity};
+
+/// The start of every API key.
+const API_KEY_PREFIX: &[u8] = b"skt_";
+
+/// A token of a request. A valid one is ASCII text.
+#[derive(Clone, Copy)]
+pub struct Token<'r> {
+    form: TokenForm,
+    /// `None` if the token is not valid.
+    text: Option<&'r str>,
+}
+
+/// The form of a token, which selects the strategy that verifies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenForm {
+    /// An API key, in either header.
+    ApiKey,
+    /// Another value of `X-Auth-Token`.
+    AuthToken,
+    /// Another token of `Authorization: Bearer`.
+    Bearer,
+}
+
+/// A strategy that verifies tokens.
+pub trait TokenStrategy: Send + Sync {
+    /// Returns what a token proves.
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>>;
+}
+
+impl<'r> Token<'r> {
+    /// Returns the token of an `X-Auth-Token`.
+    #[must_use]
+    pub fn of_auth_token(token: &'r [u8]) -> Self {
+        Self::new(token, TokenForm::AuthToken)
+    }
+
+    /// Returns the token of an `Authorization: Bearer`.
+    #[must_use]
+    pub fn of_bearer(token: &'r [u8]) -> Self {
+        Self::new(token, TokenForm::Bearer)
+    }
+
+    fn new(token: &'r [u8], other: TokenForm) -> Self {
+        let form = if token.starts_with(API_KEY_PREFIX) { TokenForm::ApiKey } else { other };
+        let text = str::from_utf8(token).ok().filter(|text| !text.is_empty() && text.is_ascii());
+        Self { form, text }
+    }
+
+    pub(super) fn form(self) -> TokenForm {
+        self.form
+    }
+
+    pub(super) fn text(self) -> Option<&'r str> {
+        self.text
+    }
+}
+
+impl fmt::Display for TokenForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ApiKey => "an API key (skt_...) in X-Auth-Token or Authorization: Bearer",
+            Self::AuthToken => "a Keystone token in X-Auth-Token",
+            Self::Bearer => "a JWT in Authorization: Bearer",
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! Which strategies a server needs to start.
+
+use super::{STRATEGIES, TRUSTED_PROXIES};
+use crate::faults::process::{Program, refused};
+use crate::support::ports::free_port;
+
+#[test]
+fn without_strategies_only_a_loopback_address_is_served() {
+    for bind in [":0", "0.0.0.0:0"] {
+        let (code, stderr) = refused(&["--bind", bind, "--store", "memory:"], &[]);
+
+        assert_eq!(code, Some(2), "{stderr}");
+        let expected = "is not a loopback address, and [auth] has no strategies, so everybody could use every project; \
+                        set SUKKAL_AUTH__STRATEGIES or strategies in [auth] to proxy, for a proxy that authenticates \
+                        callers, or to none if everybody may\n";
+        assert!(stderr.starts_with("sukkal: ") && stderr.ends_with(expected), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    for bind in ["127.0.0.2:0", "localhost:0", "0"] {
+        let program = Program::start(&["--bind", bind, "--store", "memory:"], &[]);
+
+        assert!(program.address.ip().is_loopback());
+    }
+}
+
+#[test]
+fn the_strategy_none_on_another_address_is_a_warning() {
+    let warnings = |bind: &str, environment: &[(&str, &str)]| {
+        let program = Program::start(&["--bind", bind, "--store", "memory:"], environment);
+        let is_warning = |line: &&String| line.contains("\"WARN\"");
+        program.lines_before.iter().filter(is_warning).cloned().collect::<Vec<_>>()
+    };
+    let proxy = [(STRATEGIES, "proxy"), (TRUSTED_PROXIES, "127.0.0.1")];
+
+    let exposed = warnings(":0", &[(STRATEGIES, "none")]);
+    assert_eq!(exposed.len(), 1, "{exposed:#?}");
+    assert!(exposed[0].contains("everybody who reaches this address can use every project and role"), "{exposed:#?}");
+    for (bind, environment) in [("0", &[(STRATEGIES, "none")][..]), (":0", &proxy), ("0", &[])] {
+        assert_eq!(warnings(bind, environment), [""; 0], "{bind} {environment:?}");
+    }
+    let unused = warnings("0", &[(TRUSTED_PROXIES, "10.0.0.0/8")]);
+    assert!(unused[0].contains("auth.trusted_proxies has no effect without"), "{unused:#?}");
+}
+
+/// Nothing is opened for a server that may not start.
+#[test]
+fn a_refused_server_leaves_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, bind) = (folder.path().join("data"), format!(":{}", free_port()));
+
+    let (code, _) = refused(&["--bind", &bind, "--store", &format!("embedded:{}", data.display())], &[]);
+
+    assert_eq!((code, data.exists()), (Some(2), false));
+}

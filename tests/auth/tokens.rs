@@ -1,0 +1,204 @@
+//! Tokens: their form selects the strategy that verifies them, and its decision is final. The
+//! strategies of these tests know a few tokens.
+
+use std::future::{Future, pending, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+use sukkal::api::http::{self, Settings};
+use sukkal::app;
+use sukkal::auth::{AuthenticationError, Identity};
+use sukkal::authentication::{Authenticator, Openness, TokenStrategy};
+use sukkal::config::Config;
+use sukkal::domain::ProjectId;
+use sukkal::metrics::LiveCount;
+use sukkal::storage::embedded::EmbeddedStore;
+use tokio::net::TcpListener;
+
+use super::{FORBIDDEN, SECRET_KEY, UNAUTHORIZED};
+use crate::http::{answered, refused};
+use crate::support::sukkal::{Api, CLIENT};
+
+const QUEUES: &str = "/v2/queues";
+const AMBIGUOUS: &str = "Ambiguous identification";
+
+/// Knows the tokens that end in `-PROJECT`, where `free` is no project. Their owners have the role
+/// with the name of the strategy.
+struct Stub(&'static str);
+
+impl TokenStrategy for Stub {
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
+        Box::pin(ready(match token.rsplit_once('-') {
+            Some((_, "down")) => Err(AuthenticationError::Unavailable("the verifier is down".to_owned())),
+            Some((_, project)) => Ok(Identity {
+                subject: token.to_owned(),
+                project: ProjectId::new(project).filter(|_| project != "free"),
+                roles: vec![self.0.to_owned()],
+                expires_at: None,
+            }),
+            None => Err(AuthenticationError::Refused("The token is unknown.".to_owned())),
+        }))
+    }
+}
+
+/// Serves with these strategies in this process, until the runtime of the test ends.
+async fn serve(authenticator: Authenticator) -> Api {
+    let environment = [("SUKKAL_ADMIN_MODE", "true"), (SECRET_KEY, "the secret of these tests")];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::load(None, environment, &[]).unwrap();
+    let mut service = app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
+    let settings = (*service.settings).clone();
+    service.settings = Arc::new(Settings { authenticator: Arc::new(authenticator), ..settings });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let limits = app::server_limits(&config);
+    tokio::spawn(async move {
+        http::serve(listener, http::router(service), limits, LiveCount::default(), pending()).await.await;
+    });
+    Api::new(url, "of-the-header")
+}
+
+/// All strategies for tokens.
+fn all() -> Authenticator {
+    let keystone_uri = "https://keystone.example/v3".to_owned();
+    let authenticator = Authenticator::default().with_keystone(Box::new(Stub("keystone")), keystone_uri);
+    authenticator.with_jwt(Box::new(Stub("jwt"))).with_tokens(Box::new(Stub("admin")))
+}
+
+/// Returns the strategy that has verified a request: the health check is for `admin`, the role of
+/// API keys.
+async fn is_api_key(request: impl Fn(&str) -> RequestBuilder) -> bool {
+    answered(request(QUEUES), 200).await;
+    crate::http::send(request("/v2/health")).await.status == 200
+}
+
+#[tokio::test]
+async fn the_form_of_a_token_selects_its_strategy() {
+    let api = serve(all()).await;
+    let auth_token = |token: &'static str| {
+        let api = api.clone();
+        move |path: &str| api.get(path).header("X-Auth-Token", token)
+    };
+    let bearer = |token: &'static str| {
+        let api = api.clone();
+        move |path: &str| api.get(path).header("Authorization", token)
+    };
+
+    assert!(is_api_key(auth_token("skt_id_secret-p")).await);
+    assert!(is_api_key(bearer("Bearer skt_id_secret-p")).await);
+    assert!(!is_api_key(auth_token("gAAAA-p")).await);
+    assert!(!is_api_key(bearer("bearer ey.ey.x-p")).await);
+
+    let only_jwt = serve(Authenticator::default().with_jwt(Box::new(Stub("jwt"))).with_none(Openness::Everybody)).await;
+    answered(only_jwt.get(QUEUES).header("Authorization", "Bearer x-p"), 200).await;
+    for (name, token, form) in [
+        ("X-Auth-Token", "x-p", "a Keystone token in X-Auth-Token"),
+        ("Authorization", "Bearer skt_x-p", "an API key (skt_...) in X-Auth-Token or Authorization: Bearer"),
+    ] {
+        let description = refused(only_jwt.get(QUEUES).header(name, token), 401, UNAUTHORIZED).await;
+        assert_eq!(description, format!("This service does not accept {form}."));
+    }
+    // Only requests without a credential are for `none`.
+    refused(only_jwt.get(QUEUES).header("Authorization", "Bearer unknown"), 401, UNAUTHORIZED).await;
+    answered(only_jwt.get(QUEUES).header("Authorization", "Basic dTpw"), 200).await;
+    answered(only_jwt.get(QUEUES), 200).await;
+}
+
+#[tokio::test]
+async fn two_credentials_are_refused() {
+    let api = serve(all()).await;
+    let (auth_token, bearer) = (("X-Auth-Token", "x-p"), ("Authorization", "Bearer x-p"));
+    let signature = ("URL-Signature", "x");
+
+    for headers in [
+        &[auth_token, bearer][..],
+        &[auth_token, signature],
+        &[bearer, signature],
+        &[auth_token, bearer, signature],
+        &[auth_token, auth_token],
+        &[bearer, ("Authorization", "Basic dTpw")],
+    ] {
+        for path in [QUEUES, "/v2/nothing"] {
+            let request = headers.iter().fold(api.get(path), |request, (name, value)| request.header(*name, *value));
+            refused(request, 400, AMBIGUOUS).await;
+        }
+    }
+    let in_query = api.get("/v2/queues?url_signature=x").header(bearer.0, bearer.1);
+    let description = refused(in_query, 400, AMBIGUOUS).await;
+    assert_eq!(
+        description,
+        "The headers X-Auth-Token, Authorization: Bearer and URL-Signature cannot be combined; send one of them."
+    );
+}
+
+/// Tokens that are not text never reach a strategy.
+#[tokio::test]
+async fn a_request_without_a_valid_credential_is_told_how_to_get_one() {
+    let api = serve(Authenticator::default().with_jwt(Box::new(Stub("jwt")))).await;
+    for (header, reason) in [
+        (None, "The request you have made requires authentication, by a JWT in Authorization: Bearer."),
+        (Some("Basic dTpw"), "The request you have made requires authentication, by a JWT in Authorization: Bearer."),
+        (Some("Bearer "), "The token is empty or has other characters than ASCII."),
+        (Some("Bearer"), "The token is empty or has other characters than ASCII."),
+        (Some("Bearer \u{e9}-p"), "The token is empty or has other characters than ASCII."),
+        (Some("Bearer unknown"), "The token is unknown."),
+    ] {
+        let request = header.into_iter().fold(api.get(QUEUES), |request, value| request.header("Authorization", value));
+        let answer = answered(request, 401).await;
+        assert_eq!(answer.refusal(401, UNAUTHORIZED), reason, "{header:?}");
+        assert_eq!(challenges(&answer.headers), ["Bearer realm=\"sukkal\""]);
+    }
+
+    let api = serve(all()).await;
+    let answer = answered(api.get("/v2/nothing").header("X-Auth-Token", "unknown"), 401).await;
+    let document = json!({"error": {"code": 401, "title": "Unauthorized", "message": "The token is unknown."}});
+    assert_eq!(answer.json(), document);
+    let both = ["Keystone uri=\"https://keystone.example/v3\"", "Bearer realm=\"sukkal\""];
+    assert_eq!(challenges(&answer.headers), both);
+}
+
+fn challenges(headers: &HeaderMap) -> Vec<&str> {
+    headers.get_all("www-authenticate").iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_project_and_the_roles_come_from_the_token() {
+    let api = serve(all()).await;
+    let with = |method, path: &str, token: &str| api.request(method, path).header("X-Auth-Token", token.to_owned());
+
+    let put =
+        |token: &str| with(Method::PUT, "/v2/queues/q", token).header("X-Tenant-Id", "t").header("X-Tenant-Id", "u");
+    answered(put("x-mine"), 201).await;
+    answered(put("x-mine"), 204).await;
+    answered(put("x-other"), 201).await;
+    let admin = with(Method::GET, "/v2/health", "x-mine").header("X-Roles", "admin");
+    refused(admin, 403, FORBIDDEN).await;
+    let as_operator = with(Method::GET, "/v2/queues?project_id=other", "x-mine").header("X-Roles", "admin");
+    assert_eq!(answered(as_operator, 200).await.json()["queues"], json!([]), "it is a filter of metadata");
+
+    // Without a project of its own, each request names it.
+    answered(with(Method::PUT, "/v2/queues/q", "x-free"), 201).await;
+    let unnamed = api.bare(Method::GET, QUEUES).header("Client-ID", CLIENT).header("X-Auth-Token", "x-free");
+    refused(unnamed, 400, "Project-Id Missing").await;
+}
+
+#[tokio::test]
+async fn a_credential_that_cannot_be_verified_is_a_503() {
+    let api = serve(all()).await;
+
+    for path in [QUEUES, "/v2/nothing"] {
+        let answer = answered(api.get(path).header("X-Auth-Token", "x-down"), 503).await;
+        let description = answer.refusal(503, "Service temporarily unavailable");
+        assert_eq!(
+            description,
+            "The service that verifies credentials cannot be reached. Please try again in a few seconds."
+        );
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+}
