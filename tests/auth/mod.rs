@@ -3,6 +3,7 @@
 mod check_order;
 mod credential_end;
 mod host;
+mod matrix;
 mod proxy;
 mod start;
 mod tokens;

@@ -1,0 +1,199 @@
+//! `matrix.txt`: one status for every route and every sender of a request.
+//!
+//! A new route needs a row. A new kind of sender is a column and an arm of [`Bench::request`]. Each
+//! request finds resources of its own, so that no request depends on another one.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use sukkal::api::http::routes;
+use sukkal::app;
+use sukkal::auth::signed_url::{Expiry, SignedUrl, Signer};
+use sukkal::config::Config;
+use sukkal::domain::{ProjectId, Secret};
+use sukkal::storage::embedded::EmbeddedStore;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
+use crate::http::{answered, send};
+use crate::support::sukkal::{Api, CLIENT, Sukkal};
+
+const TABLE: &str = include_str!("matrix.txt");
+const SECRET: &str = "the secret of these tests";
+const ENVIRONMENT: [(&str, &str); 5] = [
+    (STRATEGIES, "proxy"),
+    (TRUSTED_PROXIES, "127.0.0.1"),
+    (SECRET_KEY, SECRET),
+    ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
+];
+
+/// A row of the table.
+struct Row {
+    method: Method,
+    /// The path with placeholders, and the query.
+    target: &'static str,
+    statuses: Vec<u16>,
+    body: Option<Value>,
+}
+
+/// Returns the names of the columns, and the rows.
+fn read_table() -> (Vec<&'static str>, Vec<Row>) {
+    let mut lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let columns = lines.next().and_then(|line| line.strip_prefix("COLUMNS ")).expect("the table has columns");
+    let rows = lines.map(|line| {
+        let mut cells = line.splitn(3, " | ");
+        let (method, target) = cells.next().and_then(|cell| cell.split_once(' ')).expect("a row has a route");
+        let statuses = cells.next().expect("a row has statuses").split(' ');
+        Row {
+            method: method.parse().expect("a method"),
+            target,
+            statuses: statuses.map(|status| status.parse().expect("a status")).collect(),
+            body: cells.next().map(|body| serde_json::from_str(body).expect("a body is JSON")),
+        }
+    });
+    (columns.split(' ').collect(), rows.collect())
+}
+
+/// A project with a queue that has everything, for one request.
+struct Bench<'s> {
+    sukkal: &'s Sukkal,
+    project: String,
+    owner: Api,
+    placeholders: Vec<(&'static str, String)>,
+}
+
+impl<'s> Bench<'s> {
+    async fn prepare(sukkal: &'s Sukkal) -> Self {
+        let project = format!("project-{}", Uuid::new_v4());
+        let owner = sukkal.project(&project);
+        let create = async |path: &str, body: &Value, status| answered(owner.post(path, body), status).await;
+        let last = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+
+        answered(owner.put("/v2/queues/r"), 201).await;
+        let subscriber = json!({"subscriber": "http://127.0.0.1:1024/"});
+        let subscription = create("/v2/queues/q/subscriptions", &subscriber, 201).await.json();
+        let task = create("/v2/queues/q/redrive", &json!({"to": "r"}), 202).await.json();
+        let task_path = format!("/v2/queues/q/tasks/{}", task["id"].as_str().unwrap());
+        while answered(owner.get(&task_path), 200).await.json()["state"] == "running" {}
+        let messages = json!({"messages": [{"body": 1}, {"body": 2}, {"body": 3}]});
+        let messages = create("/v2/queues/q/messages", &messages, 201).await.json()["resources"].take();
+        let claim = create("/v2/queues/q/claims?limit=1", &json!({}), 201).await;
+        let placeholders = vec![
+            ("{queue_name}", "q".to_owned()),
+            ("{claimed_id}", last(messages[0].as_str().unwrap())),
+            ("{message_id}", last(messages[1].as_str().unwrap())),
+            ("{claim_id}", last(claim.header("location").unwrap())),
+            ("{subscription_id}", subscription["subscription_id"].as_str().unwrap().to_owned()),
+            ("{task_id}", task["id"].as_str().unwrap().to_owned()),
+        ];
+        Self { sukkal, project, owner, placeholders }
+    }
+
+    /// Returns the request of this sender.
+    fn request(&self, column: &str, method: Method, target: &str) -> RequestBuilder {
+        let target = self.placeholders.iter().fold(target.to_owned(), |text, (name, id)| text.replace(name, id));
+        let path = target.split('?').next().unwrap_or_default();
+        let request = |api: &Api| api.request(method.clone(), &target);
+        let signed = |path: &str, expires: &str| {
+            let methods = vec![method.to_string()];
+            self.sign(request(&self.owner), path, methods, expires)
+        };
+        match column {
+            "stranger" => request(&self.owner.from(STRANGER)).header("X-Roles", "admin"),
+            "unnamed" => self.owner.bare(method, &target).header("Client-ID", CLIENT),
+            "other" => request(&self.sukkal.project(&format!("other-{}", self.project))),
+            "member" => request(&self.owner).header("X-Roles", "member"),
+            "admin" => request(&self.owner).header("X-Roles", "admin"),
+            "signed" => signed(path, "2099-01-01"),
+            "elsewhere" => signed("/v2/queues/q/elsewhere", "2099-01-01").header("X-Roles", "admin"),
+            "expired" => signed(path, "2020-01-01"),
+            _ => panic!("there is no sender {column:?}"),
+        }
+    }
+
+    /// Adds the headers of a pre-signed URL, which the service would not sign itself.
+    fn sign(&self, request: RequestBuilder, path: &str, methods: Vec<String>, expires: &str) -> RequestBuilder {
+        let expiry: Expiry = expires.parse().expect("a time");
+        let project = ProjectId::new(&self.project).expect("a project");
+        let url = SignedUrl::new(vec![path.to_owned()], methods, project, expiry, OffsetDateTime::UNIX_EPOCH);
+        let url = url.expect("a URL that can be signed");
+        request
+            .header("URL-Signature", Signer::new(&Secret::new(SECRET)).expect("a key").sign(&url))
+            .header("URL-Paths", url.paths().join(","))
+            .header("URL-Methods", url.methods().join(","))
+            .header("URL-Expires", expiry.to_string())
+    }
+}
+
+#[tokio::test]
+async fn every_route_has_the_status_of_the_table_for_every_sender() {
+    let sukkal = Sukkal::start_with("memory:", &ENVIRONMENT);
+    let (columns, rows) = read_table();
+    let mut wrong = Vec::new();
+
+    for row in &rows {
+        assert_eq!(row.statuses.len(), columns.len(), "{} {}", row.method, row.target);
+        for (column, expected) in columns.iter().zip(&row.statuses) {
+            let request = Bench::prepare(&sukkal).await.request(column, row.method.clone(), row.target);
+            let request = match &row.body {
+                Some(body) if row.method == Method::PATCH => {
+                    let media_type = "application/openstack-messaging-v2.0-json-patch";
+                    request.header("Content-Type", media_type).body(body.to_string())
+                }
+                Some(body) => request.json(body),
+                None => request,
+            };
+            let answer = send(request).await;
+            if answer.status != *expected {
+                wrong.push(format!("{} {}, {column}: {} {}", row.method, row.target, answer.status, answer.text));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "responses that differ from matrix.txt:\n{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn every_route_has_a_row() {
+    let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::load(None, environment, &[]).unwrap();
+    let service = app::service(&config, std::sync::Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
+    let (_, rows) = read_table();
+    let listed = |row: &Row| {
+        let path = row.target.split('?').next().unwrap_or_default().replace("{claimed_id}", "{message_id}");
+        format!("{} {path}", row.method)
+    };
+    let listed: BTreeSet<String> = rows.iter().map(listed).collect();
+
+    let served = routes(&service.settings).into_iter().flat_map(|(path, methods)| {
+        methods.into_iter().filter(|method| *method != Method::OPTIONS).map(move |method| format!("{method} {path}"))
+    });
+    let missing: Vec<String> = served.filter(|route| !listed.contains(route)).collect();
+    assert_eq!(missing, [""; 0], "routes without a row in matrix.txt");
+}
+
+/// Every path has `OPTIONS`, which is for everybody who may send requests.
+#[tokio::test]
+async fn options_need_a_sender_on_every_route() {
+    let sukkal = Sukkal::start_with("memory:", &ENVIRONMENT);
+    let bench = Bench::prepare(&sukkal).await;
+    let (columns, rows) = read_table();
+
+    for row in rows
+        .iter()
+        .filter(|row| row.target.starts_with("/v2") && row.target != "/v2/nothing" && row.target != "/v2/queues/")
+    {
+        for column in &columns {
+            let expected = match *column {
+                "stranger" => 401,
+                "unnamed" => 400,
+                "elsewhere" | "expired" => 404,
+                _ => 200,
+            };
+            let answer = send(bench.request(column, Method::OPTIONS, row.target)).await;
+            assert_eq!(answer.status, expected, "{} for {column}: {answer:?}", row.target);
+        }
+    }
+}
