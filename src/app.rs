@@ -111,7 +111,8 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
     let metrics = Arc::new(Metrics::new());
     let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
     let push = push_config(config);
-    let broker = Broker::with_monitored_queues(store, limits, push, cipher, metrics.clone(), queues);
+    let policy = config.policy.clone();
+    let broker = Broker::with_policy(store, policy, limits, push, cipher, metrics.clone(), queues);
     Ok(http::service(broker, settings, metrics, tracer(config)))
 }
 

@@ -1,6 +1,7 @@
-//! Callers, the roles of clients, and the requests that a pre-signed URL allows.
+//! Callers, what their policy allows them, and the requests that a pre-signed URL allows.
 
 mod identity;
+pub mod policy;
 pub mod signed_url;
 
 pub use self::identity::{AuthenticationError, Identity};
@@ -12,8 +13,6 @@ use crate::domain::{ClientId, ProjectId};
 
 /// The role of operators.
 const ADMIN: &str = "admin";
-/// The only role of a request with a pre-signed URL.
-pub const SIGNED_URL: &str = "signed_url";
 
 /// The party on whose behalf an operation runs. Every operation of the broker takes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +23,9 @@ pub enum Caller {
     Anonymous,
     /// The service itself: background work, for example returning messages that were not delivered.
     System,
+    /// The service itself, which needs the project and the client id of an operation. It may do
+    /// everything, and its operations take their turn among those of clients.
+    SystemAs(Client),
 }
 
 /// A client, as the credential and the headers of its request describe it.
@@ -40,11 +42,11 @@ pub struct Client {
 }
 
 impl Caller {
-    /// Returns the client, unless the caller is anonymous or the service itself.
+    /// Returns the client of the operation, if it has one.
     #[must_use]
     pub fn as_client(&self) -> Option<&Client> {
         match self {
-            Self::Client(client) => Some(client),
+            Self::Client(client) | Self::SystemAs(client) => Some(client),
             Self::Anonymous | Self::System => None,
         }
     }

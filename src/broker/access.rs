@@ -13,118 +13,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
 use super::Error;
+use super::action::{Action, Permission};
+use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client};
 use crate::domain::{ProjectId, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::with_current_span;
 use crate::storage::{self, DeliverySignal, Driver, Permit, Watch};
 use crate::telemetry::{Part, Span};
-
-/// An operation that a caller asks for, with the name of its policy in Zaqar where it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// `queues:get_all`
-    ListQueues,
-    /// `queues:get_all`, because the count is part of the list.
-    CountQueues,
-    /// `queues:create`
-    CreateQueue,
-    /// `queues:get`
-    GetQueue,
-    /// `queues:update`
-    UpdateQueue,
-    /// `queues:delete`
-    DeleteQueue,
-    /// `queues:stats`
-    GetStats,
-    /// `queues:share`
-    ShareQueue,
-    /// `queues:purge`
-    PurgeQueue,
-    /// Pauses the delivery of a queue's messages. Zaqar has neither the operation nor a policy for
-    /// it.
-    PauseQueue,
-    /// Resumes the delivery of a queue's messages, as above.
-    ResumeQueue,
-    /// `messages:create`
-    PostMessages,
-    /// `messages:get_all`
-    ListMessages,
-    /// `messages:get_all`, as a stream of events.
-    FollowMessages,
-    /// `messages:get`
-    GetMessage,
-    /// `messages:get_all`, by their ids.
-    GetMessages,
-    /// `messages:delete`
-    DeleteMessage,
-    /// `messages:delete_all`
-    DeleteMessages,
-    /// `messages:delete_all`, which covers pops.
-    PopMessages,
-    /// `claims:create`
-    CreateClaim,
-    /// `claims:get`
-    GetClaim,
-    /// Lists the claims of a queue. Zaqar has neither the operation nor a policy for it.
-    ListClaims,
-    /// `claims:update`
-    RenewClaim,
-    /// Returns one message of a claim. Zaqar has neither the operation nor a policy for it.
-    ReturnMessage,
-    /// `claims:delete`
-    ReleaseClaim,
-    /// Lists all projects. Zaqar has neither the operation nor a policy for it.
-    ListProjects,
-    /// Starts a task that moves messages to other queues. Zaqar has neither the operation nor a
-    /// policy for it.
-    Redrive,
-    /// Lists the tasks of a queue.
-    ListTasks,
-    /// Shows a task.
-    GetTask,
-    /// Stops or removes a task.
-    DeleteTask,
-    /// `subscription:get_all`
-    ListSubscriptions,
-    /// `subscription:create`
-    CreateSubscription,
-    /// `subscription:get`
-    GetSubscription,
-    /// `subscription:update`
-    UpdateSubscription,
-    /// `subscription:delete`
-    DeleteSubscription,
-    /// `subscription:confirm`
-    ConfirmSubscription,
-    /// Lists the last attempts to notify a subscriber. Zaqar has neither the operation nor a policy
-    /// for it.
-    ListAttempts,
-    /// Stops the notifications of a subscriber, as above.
-    PauseSubscription,
-    /// Continues the notifications of a subscriber, as above.
-    ResumeSubscription,
-    /// Notifies a subscriber of messages again, as above.
-    Redeliver,
-    /// `ping:get`
-    Ping,
-    /// `health:get`
-    CheckHealth,
-    /// Verifies that the store can write, for the readiness probe.
-    ProbeStore,
-    /// Reads the metrics of the process.
-    ReadMetrics,
-    /// Ends a claim that was not delivered, as if it had never been created.
-    WithdrawClaim,
-    /// Stores popped messages again that were not delivered.
-    RestoreMessages,
-    /// Does the steps of a task.
-    RunTask,
-    /// Delivers the messages of a queue to its subscribers.
-    Deliver,
-    /// Deletes the queues that earlier health checks have left.
-    DeleteOldHealthQueues,
-}
 
 /// The resource that an action works on. It decides how the store admits the action's operations.
 #[derive(Clone, Debug)]
@@ -142,6 +38,7 @@ pub(super) struct GuardedStore(Arc<Guarded>);
 /// The store and what every access to it needs.
 struct Guarded {
     driver: Arc<dyn Driver>,
+    policy: Policy,
     admission_wait_max: Duration,
     metrics: Arc<Metrics>,
 }
@@ -186,10 +83,24 @@ impl From<&ProjectId> for Resource {
 }
 
 impl GuardedStore {
-    /// Guards a store whose operations wait at most `admission_wait_max` for their admission, and
-    /// are recorded in the metrics.
-    pub(super) fn new(driver: Arc<dyn Driver>, admission_wait_max: Duration, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Guarded { driver, admission_wait_max, metrics }))
+    /// Guards a store for the callers that the policy allows. Its operations wait at most
+    /// `admission_wait_max` for their admission, and are recorded in the metrics.
+    pub(super) fn new(
+        driver: Arc<dyn Driver>,
+        policy: Policy,
+        admission_wait_max: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self(Arc::new(Guarded { driver, policy, admission_wait_max, metrics }))
+    }
+
+    /// Returns whether the caller may perform the action.
+    pub(super) fn allows(&self, caller: &Caller, action: Action) -> bool {
+        match (caller, action.permission()) {
+            (Caller::System | Caller::SystemAs(_), _) | (_, Permission::Everybody) => true,
+            (Caller::Client(client), Permission::Rule(rule)) => self.0.policy.allows(client, rule),
+            (Caller::Client(_) | Caller::Anonymous, _) => false,
+        }
     }
 
     /// Returns the store for one action of this caller.
@@ -203,7 +114,7 @@ impl GuardedStore {
         action: Action,
         resource: impl Into<Resource>,
     ) -> Result<Access, Error> {
-        if !is_allowed(caller, action) {
+        if !self.allows(caller, action) {
             return Err(Error::Forbidden);
         }
         let resource = resource.into();
@@ -236,7 +147,7 @@ impl Access {
     ///
     /// Those of [`storage::Admission::acquire`].
     pub(super) async fn admit(&self) -> Result<AdmittedStore, storage::Error> {
-        let Guarded { driver, admission_wait_max, metrics } = &*self.guarded;
+        let Guarded { driver, admission_wait_max, metrics, .. } = &*self.guarded;
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
             Resource::Queue(queue) => (driver.queue_admission(queue), queue.project()),
@@ -318,41 +229,133 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
     caller.as_client().ok_or(Error::Forbidden)
 }
 
-/// The policy: clients may do everything but check the health and list projects, which need the role
-/// of operators.
-fn is_allowed(caller: &Caller, action: Action) -> bool {
-    match caller {
-        Caller::Client(client) => ![Action::CheckHealth, Action::ListProjects].contains(&action) || client.is_admin(),
-        Caller::Anonymous => [Action::ProbeStore, Action::ReadMetrics].contains(&action),
-        Caller::System => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::policy::{Overrides, Preset, SIGNED_URL};
     use crate::domain::ClientIdRule;
+    use crate::storage::embedded::EmbeddedStore;
 
-    fn client(roles: &[&str]) -> Caller {
+    /// Each action, and the roles that may perform it: in the preset `roles`, and in `zaqar`.
+    const TABLE: &str = "
+                          | roles                                                    | zaqar
+                          | none reader producer worker manager admin signed_url     | none member admin signed_url
+        ListQueues        | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        CountQueues       | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        CreateQueue       | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        GetQueue          | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        UpdateQueue       | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        DeleteQueue       | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        GetStats          | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        ShareQueue        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        PurgeQueue        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        PauseQueue        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        ResumeQueue       | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        PostMessages      | -    -      yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        ListMessages      | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        FollowMessages    | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        GetMessage        | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        GetMessages       | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        DeleteMessage     | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        DeleteMessages    | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        PopMessages       | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        CreateClaim       | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        GetClaim          | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        ListClaims        | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        RenewClaim        | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        ReturnMessage     | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        ReleaseClaim      | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
+        ListProjects      | -    -      -        -      -       yes   -              | -    -      yes   -
+        Redrive           | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        ListTasks         | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        GetTask           | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        DeleteTask        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        ListSubscriptions | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        CreateSubscription| -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        GetSubscription   | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        UpdateSubscription| -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        DeleteSubscription| -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        ConfirmSubscription| -   -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        ListAttempts      | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        PauseSubscription | -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        ResumeSubscription| -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        Redeliver         | -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        Ping              | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        CheckHealth       | -    -      -        -      -       yes   -              | -    -      yes   -
+        ProbeStore        | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        ReadMetrics       | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
+        WithdrawClaim     | -    -      -        -      -       -     -              | -    -      -     -
+        RestoreMessages   | -    -      -        -      -       -     -              | -    -      -     -
+        RunTask           | -    -      -        -      -       -     -              | -    -      -     -
+        Deliver           | -    -      -        -      -       -     -              | -    -      -     -
+        DeleteOldHealthQueues| - -      -        -      -       -     -              | -    -      -     -
+    ";
+
+    fn client(roles: &[&str]) -> Client {
         let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
         let roles = roles.iter().map(|&role| role.to_owned()).collect();
-        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None })
+        Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None }
+    }
+
+    fn store(policy: Policy) -> GuardedStore {
+        GuardedStore::new(Arc::new(EmbeddedStore::in_memory().unwrap()), policy, Duration::MAX, Arc::default())
+    }
+
+    /// Returns the rows that the presets really have.
+    fn row(action: Action, columns: &[(&GuardedStore, Vec<&str>)]) -> String {
+        let cells = columns.iter().map(|(store, roles)| {
+            let cell = |role: &&str| {
+                let roles: &[&str] = if *role == "none" { &[] } else { &[role] };
+                if store.allows(&Caller::Client(client(roles)), action) { "yes" } else { "-" }
+            };
+            roles.iter().map(cell).collect::<Vec<_>>().join(" ")
+        });
+        [format!("{action:?}")].into_iter().chain(cells).collect::<Vec<_>>().join(" | ")
     }
 
     #[test]
-    fn only_operators_may_check_the_health_and_list_projects() {
-        for action in [Action::CheckHealth, Action::ListProjects] {
-            assert!(is_allowed(&client(&["member", "Admin"]), action));
-            assert!(!is_allowed(&client(&["member"]), action));
+    fn each_role_may_perform_the_actions_of_the_table_and_no_others() {
+        let squeeze = |line: &str| line.replace('|', " | ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut rows = TABLE.lines().map(squeeze).filter(|row| !row.is_empty());
+        let (presets, roles) = (rows.next().unwrap(), rows.next().unwrap());
+        assert_eq!(presets, "| roles | zaqar");
+        let stores = [Preset::Roles, Preset::Zaqar].map(|preset| store(Policy::new(preset, Overrides::default())));
+        let roles = roles.split('|').skip(1).map(|roles| roles.split_whitespace().collect());
+        let columns: Vec<(&GuardedStore, Vec<&str>)> = stores.iter().zip(roles).collect();
+
+        let actual: Vec<String> = Action::ALL.iter().map(|&action| row(action, &columns)).collect();
+
+        assert_eq!(actual, rows.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn roles_are_equal_in_upper_and_lower_case_and_one_of_several_is_enough() {
+        let store = store(Policy::new(Preset::Roles, Overrides::default()));
+        let may = |roles: &[&str]| store.allows(&Caller::Client(client(roles)), Action::DeleteQueue);
+
+        assert!(may(&["MANAGER"]) && may(&["x", "reader", "Manager"]));
+        assert!(!may(&["managers"]) && !may(&["manage"]) && !may(&[""]) && !may(&["x", "worker"]));
+    }
+
+    #[test]
+    fn the_service_may_do_everything_and_anonymous_callers_may_only_monitor() {
+        let nobody = Overrides::parse(&["messages:create = !"]).unwrap();
+        let store = store(Policy::new(Preset::Zaqar, nobody));
+        for &action in Action::ALL {
+            let is_monitoring = [Action::ProbeStore, Action::ReadMetrics].contains(&action);
+
+            assert_eq!(store.allows(&Caller::Anonymous, action), is_monitoring, "{action:?}");
+            assert!(store.allows(&Caller::System, action), "{action:?}");
+            assert!(store.allows(&Caller::SystemAs(client(&[])), action), "{action:?}");
         }
-        assert!(is_allowed(&client(&[]), Action::DeleteQueue));
+        assert!(!store.allows(&Caller::Client(client(&["admin"])), Action::PostMessages));
     }
 
+    /// The role is in the texts of the presets.
     #[test]
-    fn anonymous_callers_may_only_monitor() {
-        assert!(is_allowed(&Caller::Anonymous, Action::ProbeStore));
-        assert!(is_allowed(&Caller::Anonymous, Action::ReadMetrics));
-        assert!(!is_allowed(&Caller::Anonymous, Action::Ping));
-        assert!(!is_allowed(&Caller::Anonymous, Action::ListMessages));
+    fn the_role_of_signed_requests_is_that_of_the_presets() {
+        let store = store(Policy::new(Preset::Roles, Overrides::default()));
+
+        assert!(store.allows(&Caller::Client(client(&[SIGNED_URL])), Action::ListMessages));
     }
 }

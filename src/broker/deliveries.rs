@@ -158,7 +158,7 @@ impl QueueDeliveries {
     pub async fn post(&self, to: &QueueName, key: &str, ttl_s: Option<u32>, body: Body) -> Result<(), Error> {
         let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
         let client = Client { project: queue.project().clone(), id: client_id(), roles: Vec::new(), identity: None };
-        let caller = Caller::Client(client);
+        let caller = Caller::SystemAs(client);
         let idempotency = IdempotencyKey::new(key.as_bytes(), body.as_msgpack()).ok();
         let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None };

@@ -4,6 +4,7 @@
 //! Every operation takes its caller first and states its action: see `access.rs`.
 
 mod access;
+mod action;
 mod cached;
 pub mod claims;
 mod confirmations;
@@ -38,7 +39,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-pub use access::Action;
+pub use action::Action;
 pub use encryption::Cipher;
 pub use error::{Error, StoreError};
 
@@ -51,6 +52,7 @@ use self::monitor::Monitor;
 use self::name_check::NameCheck;
 use self::waiting::{ProjectQuota, SharedReads, Waiting};
 use crate::auth::Caller;
+use crate::auth::policy::Policy;
 use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
@@ -102,7 +104,8 @@ impl Deref for Broker {
 }
 
 impl Broker {
-    /// Creates a broker over a store. Without a cipher no queue can begin to encrypt.
+    /// Creates a broker over a store, with the default policy. Without a cipher no queue can begin
+    /// to encrypt.
     #[must_use]
     pub fn new(
         store: Arc<dyn Driver>,
@@ -111,13 +114,14 @@ impl Broker {
         cipher: Option<Cipher>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self::with_monitored_queues(store, limits, push, cipher, metrics, Vec::new())
+        Self::with_policy(store, Policy::default(), limits, push, cipher, metrics, Vec::new())
     }
 
-    /// Creates a broker whose metrics include these queues.
+    /// Creates a broker with this policy, whose metrics include these queues.
     #[must_use]
-    pub fn with_monitored_queues(
+    pub fn with_policy(
         store: Arc<dyn Driver>,
+        policy: Policy,
         limits: Limits,
         push: PushConfig,
         cipher: Option<Cipher>,
@@ -126,7 +130,7 @@ impl Broker {
     ) -> Self {
         let admission_wait_max = Duration::from_secs(limits.max_queueing.into());
         Self(Arc::new(Parts {
-            store: GuardedStore::new(store, admission_wait_max, metrics.clone()),
+            store: GuardedStore::new(store, policy, admission_wait_max, metrics.clone()),
             waiting: Waiting::new(&limits),
             streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
             redrives: ProjectQuota::new("running redrives", limits.max_redrives_per_project),

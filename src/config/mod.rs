@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod names;
 mod options;
+mod policy;
 mod rules;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
+use crate::auth::policy::Policy;
 use crate::domain::network::Network;
 use crate::domain::{AuthStrategy, ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
 use crate::storage::StoreUri;
@@ -53,6 +55,9 @@ pub struct Config {
     pub auth: Auth,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
+    /// What clients may do.
+    #[serde(deserialize_with = "policy::policy")]
+    pub policy: Policy,
     /// Deliveries to subscribers.
     pub push: PushConfig,
     /// The embedded store.

@@ -178,7 +178,7 @@ impl Setting {
 
     fn error(&self, name: &str, expected: &str) -> Error {
         let (option, source) = (self.name_in_source(name), self.source_description());
-        if !self.rule.is_public() {
+        if !self.rule.is_shown() {
             return Error::Invalid(format!("{option} is not accepted ({source}): {expected}"));
         }
         let value = self.value.to_string().replace('\n', " ");

@@ -5,7 +5,7 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
-use super::cors;
+use super::{cors, policy};
 use crate::domain::address_rules::PortRange;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
@@ -43,6 +43,8 @@ pub(super) enum ValueRule {
     Schemes,
     /// A list of strategies that find out who sends a request.
     Strategies,
+    /// A list of rules of the policy.
+    PolicyRules,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -125,6 +127,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("auth.strategies", ValueRule::Strategies),
     ("auth.trusted_proxies", ValueRule::Networks),
     ("signed_url.secret_key", ValueRule::Secret),
+    ("policy.preset", ValueRule::OneOf(&["zaqar", "roles"])),
+    ("policy.rules", ValueRule::PolicyRules),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
     ("push.allowed_networks", ValueRule::Networks),
@@ -164,7 +168,7 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::Queues | Self::Networks | Self::Ports | Self::Schemes | Self::Strategies => {
+            Self::Queues | Self::Networks | Self::Ports | Self::Schemes | Self::Strategies | Self::PolicyRules => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
@@ -203,6 +207,7 @@ impl ValueRule {
             (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
             (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
             (Self::Strategies, Value::Array(names)) => all(names, |text| AuthStrategy::NAMES.contains(&text)),
+            (Self::PolicyRules, value) => return policy::overrides(value).map(drop),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
             }
@@ -236,15 +241,17 @@ impl ValueRule {
                 let names = AuthStrategy::NAMES.map(|name| format!("{name:?}")).join(", ");
                 format!("a list of strategies, of which there are {names}")
             }
+            Self::PolicyRules => "a list of rules".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
         }
     }
 
-    /// Whether a value may be shown in messages.
-    pub(super) fn is_public(self) -> bool {
-        !matches!(self, Self::Store | Self::Secret)
+    /// Whether messages show a value. Otherwise it is secret, or the message names the part of it
+    /// that is wrong.
+    pub(super) fn is_shown(self) -> bool {
+        !matches!(self, Self::PolicyRules | Self::Store | Self::Secret)
     }
 }
 

@@ -1,9 +1,10 @@
-//! Authentication: the strategies that find out who sends a request, and what they prove.
+//! Who may send requests, and what each sender may do.
 
 mod check_order;
 mod credential_end;
 mod host;
 mod matrix;
+mod policy;
 mod proxy;
 mod start;
 mod tokens;

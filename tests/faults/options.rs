@@ -194,6 +194,41 @@ fn a_bad_option_is_refused_in_one_line() {
             variable("SUKKAL_AUTH__STRATEGIES", "jwt"),
             "this release does not have the strategy jwt in [auth]; use none or proxy",
         ),
+        (
+            file("[policy]\npreset = \"keystone\""),
+            "policy.preset is \"keystone\" (in FILE, line 2, column 1); it must be \"zaqar\" or \"roles\", for example \
+             preset = \"zaqar\"",
+        ),
+        (
+            file("[policy]\nrules = [\"queues:get = @\", \"queues:create = role:a adn role:b\"]"),
+            "policy.rules is not accepted (in FILE, line 2, column 1): queues:create, column 24: \"adn\" must be \"and\" or \
+             \"or\"",
+        ),
+        (
+            variable("SUKKAL_POLICY__RULES", "messages:create = user:me"),
+            "SUKKAL_POLICY__RULES is not accepted (in the environment): messages:create, column 19: \"user:me\" is not a \
+             check; write role:NAME, project:ID, @ (everybody), ! (nobody), or \"not\" or \"(\" before one",
+        ),
+        (
+            variable("SUKKAL_POLICY__RULES", "queues:crate = @"),
+            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule queues:crate; did you mean \
+             queues:create?",
+        ),
+        (
+            variable("SUKKAL_POLICY__RULES", "pools:create = @"),
+            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule pools:create, because there are \
+             no topics, pools and flavors; remove it",
+        ),
+        (
+            variable("SUKKAL_POLICY__RULES", "everything = @"),
+            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule everything; docs/security.md \
+             lists the rules",
+        ),
+        (
+            file("[policy]\nrules = {\"queues:get\" = \"@\"}"),
+            "policy.rules is not accepted (in FILE, line 2, column 1): it must be a list of texts of the form \"NAME = \
+             RULE\"",
+        ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
             file("[transport]\nmax_wiat = 1"),

@@ -425,6 +425,7 @@ async fn a_valid_signature_replaces_no_other_check() {
     refused(with_client(Method::PUT), 404, NO_ROUTE).await;
 }
 
+/// Even if the proxy passes a role.
 #[tokio::test]
 async fn a_signed_request_has_no_roles_of_the_headers() {
     let options = [("SUKKAL_SIGNED_URL__SECRET_KEY", SECRET), ("SUKKAL_ADMIN_MODE", "true")];

@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
     ("api", &["auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),
-    ("config", &["domain", "storage"]),
+    ("config", &["auth", "domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
     ("push", &["api", "auth", "broker", "domain", "memory_budget", "metrics", "outbound", "storage"]),
     (

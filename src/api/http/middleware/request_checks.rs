@@ -18,8 +18,9 @@ use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
 use crate::api::http::service::{Service, Settings};
 use crate::api::http::warnings::Warnings;
+use crate::auth::policy::SIGNED_URL;
 use crate::auth::signed_url::SignedUrl;
-use crate::auth::{Client, Identity, SIGNED_URL};
+use crate::auth::{Client, Identity};
 use crate::authentication::Sender;
 use crate::domain::{QueueId, Warning};
 

@@ -1,0 +1,82 @@
+//! The policy: which clients may perform which operations.
+//!
+//! Each operation has a [`Rule`]. A preset has a text for each rule, and an operator can replace
+//! single ones. All texts are parsed when the service starts, so a decision only evaluates a
+//! `Check`, without allocation.
+
+mod check;
+mod overrides;
+mod parser;
+mod rule;
+
+pub use self::overrides::{InvalidOverride, Overrides};
+pub use self::rule::{Preset, Rule};
+
+use self::check::Check;
+use super::Client;
+
+/// The role of a request with a pre-signed URL. It has no other role.
+pub const SIGNED_URL: &str = "signed_url";
+
+/// Decides about the operations that clients ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The check of each rule, in the order of [`Rule::ALL`].
+    checks: Vec<Check>,
+}
+
+impl Policy {
+    /// Creates the policy that consists of a preset with these overrides.
+    #[must_use]
+    pub fn new(preset: Preset, overrides: Overrides) -> Self {
+        let parse = |rule: &Rule| parser::parse(rule.preset(preset)).expect("the presets are valid");
+        let mut checks: Vec<Check> = Rule::ALL.iter().map(parse).collect();
+        for (rule, check) in overrides.into_checks() {
+            checks[rule as usize] = check;
+        }
+        Self { checks }
+    }
+
+    /// Returns whether the rule allows its operations to the client.
+    #[must_use]
+    pub fn allows(&self, client: &Client, rule: Rule) -> bool {
+        self.checks[rule as usize].allows(client)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::new(Preset::default(), Overrides::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ClientIdRule, ProjectId};
+
+    fn client(roles: &[&str]) -> Client {
+        let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
+        let roles = roles.iter().map(|&role| role.to_owned()).collect();
+        Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None }
+    }
+
+    #[test]
+    fn an_override_replaces_the_rule_of_the_preset_and_no_other() {
+        let overrides = Overrides::parse(&["queues:create = role:creator", "queues:delete = !"]).unwrap();
+        let policy = Policy::new(Preset::Roles, overrides);
+
+        assert!(policy.allows(&client(&["creator"]), Rule::QueuesCreate));
+        assert!(!policy.allows(&client(&["manager"]), Rule::QueuesCreate));
+        assert!(!policy.allows(&client(&["manager", "admin"]), Rule::QueuesDelete));
+        assert!(policy.allows(&client(&["manager"]), Rule::QueuesUpdate));
+        assert!(!policy.allows(&client(&["creator"]), Rule::QueuesUpdate));
+    }
+
+    #[test]
+    fn the_order_of_rules_is_that_of_the_checks() {
+        for (number, rule) in Rule::ALL.iter().enumerate() {
+            assert_eq!(*rule as usize, number, "{rule:?}");
+        }
+    }
+}

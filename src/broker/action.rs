@@ -1,0 +1,140 @@
+//! The actions that callers ask for, each with the permission that it requires.
+
+use self::Permission::{Everybody, Service};
+use crate::auth::policy::Rule;
+
+/// What a caller needs for an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permission {
+    /// The policy decides by this rule. Callers that are not clients do not have it.
+    Rule(Rule),
+    /// Every caller has it, because monitoring has no project and no client id.
+    Everybody,
+    /// Only the service itself has it.
+    Service,
+}
+
+/// Defines the actions. An action without a permission does not compile.
+macro_rules! actions {
+    ($($(#[$doc:meta])* $action:ident => $permission:expr,)*) => {
+        /// An operation that a caller asks for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Action {
+            $($(#[$doc])* $action,)*
+        }
+
+        impl Action {
+            /// All actions.
+            #[cfg(test)]
+            pub(super) const ALL: &[Self] = &[$(Self::$action),*];
+
+            /// Returns what a caller needs for the action.
+            pub(super) const fn permission(self) -> Permission {
+                match self {
+                    $(Self::$action => $permission,)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    /// Lists the queues of a project.
+    ListQueues => Permission::Rule(Rule::QueuesGetAll),
+    /// Counts the queues of a project, which is part of the list.
+    CountQueues => Permission::Rule(Rule::QueuesGetAll),
+    /// Creates a queue.
+    CreateQueue => Permission::Rule(Rule::QueuesCreate),
+    /// Shows the metadata of a queue.
+    GetQueue => Permission::Rule(Rule::QueuesGet),
+    /// Changes the metadata of a queue.
+    UpdateQueue => Permission::Rule(Rule::QueuesUpdate),
+    /// Deletes a queue.
+    DeleteQueue => Permission::Rule(Rule::QueuesDelete),
+    /// Shows the statistics of queues.
+    GetStats => Permission::Rule(Rule::QueuesStats),
+    /// Signs a URL for a queue.
+    ShareQueue => Permission::Rule(Rule::QueuesShare),
+    /// Deletes the messages or the subscriptions of a queue.
+    PurgeQueue => Permission::Rule(Rule::QueuesPurge),
+    /// Pauses the delivery of a queue's messages.
+    PauseQueue => Permission::Rule(Rule::QueuesPause),
+    /// Resumes the delivery of a queue's messages.
+    ResumeQueue => Permission::Rule(Rule::QueuesResume),
+    /// Posts messages.
+    PostMessages => Permission::Rule(Rule::MessagesCreate),
+    /// Lists messages.
+    ListMessages => Permission::Rule(Rule::MessagesGetAll),
+    /// Returns messages as a stream of events.
+    FollowMessages => Permission::Rule(Rule::MessagesGetAll),
+    /// Shows a message.
+    GetMessage => Permission::Rule(Rule::MessagesGet),
+    /// Shows messages by their ids.
+    GetMessages => Permission::Rule(Rule::MessagesGetAll),
+    /// Deletes a message.
+    DeleteMessage => Permission::Rule(Rule::MessagesDelete),
+    /// Deletes messages by their ids.
+    DeleteMessages => Permission::Rule(Rule::MessagesDeleteAll),
+    /// Deletes and returns the next messages.
+    PopMessages => Permission::Rule(Rule::MessagesDeleteAll),
+    /// Claims messages.
+    CreateClaim => Permission::Rule(Rule::ClaimsCreate),
+    /// Shows a claim.
+    GetClaim => Permission::Rule(Rule::ClaimsGet),
+    /// Lists the claims of a queue.
+    ListClaims => Permission::Rule(Rule::ClaimsGetAll),
+    /// Renews a claim.
+    RenewClaim => Permission::Rule(Rule::ClaimsUpdate),
+    /// Returns one message of a claim.
+    ReturnMessage => Permission::Rule(Rule::ClaimsReturn),
+    /// Releases a claim.
+    ReleaseClaim => Permission::Rule(Rule::ClaimsDelete),
+    /// Lists all projects.
+    ListProjects => Permission::Rule(Rule::ProjectsGetAll),
+    /// Starts a task that moves messages to other queues.
+    Redrive => Permission::Rule(Rule::QueuesRedrive),
+    /// Lists the tasks of a queue.
+    ListTasks => Permission::Rule(Rule::TasksGetAll),
+    /// Shows a task.
+    GetTask => Permission::Rule(Rule::TasksGet),
+    /// Stops or removes a task.
+    DeleteTask => Permission::Rule(Rule::TasksDelete),
+    /// Lists the subscriptions of a queue.
+    ListSubscriptions => Permission::Rule(Rule::SubscriptionGetAll),
+    /// Creates a subscription.
+    CreateSubscription => Permission::Rule(Rule::SubscriptionCreate),
+    /// Shows a subscription.
+    GetSubscription => Permission::Rule(Rule::SubscriptionGet),
+    /// Changes a subscription.
+    UpdateSubscription => Permission::Rule(Rule::SubscriptionUpdate),
+    /// Deletes a subscription.
+    DeleteSubscription => Permission::Rule(Rule::SubscriptionDelete),
+    /// Confirms or cancels a subscription.
+    ConfirmSubscription => Permission::Rule(Rule::SubscriptionConfirm),
+    /// Lists the last attempts to notify a subscriber.
+    ListAttempts => Permission::Rule(Rule::SubscriptionAttempts),
+    /// Stops the notifications of a subscriber.
+    PauseSubscription => Permission::Rule(Rule::SubscriptionPause),
+    /// Continues the notifications of a subscriber.
+    ResumeSubscription => Permission::Rule(Rule::SubscriptionResume),
+    /// Notifies a subscriber of messages again.
+    Redeliver => Permission::Rule(Rule::SubscriptionRedeliver),
+    /// Verifies that the store replies.
+    Ping => Permission::Rule(Rule::PingGet),
+    /// Tries the operations of the store.
+    CheckHealth => Permission::Rule(Rule::HealthGet),
+    /// Verifies that the store can write, for the readiness probe.
+    ProbeStore => Everybody,
+    /// Reads the metrics of the process.
+    ReadMetrics => Everybody,
+    /// Ends a claim that was not delivered, as if it had never been created.
+    WithdrawClaim => Service,
+    /// Stores popped messages again that were not delivered.
+    RestoreMessages => Service,
+    /// Does the steps of a task.
+    RunTask => Service,
+    /// Delivers the messages of a queue to its subscribers.
+    Deliver => Service,
+    /// Deletes the queues that earlier health checks have left.
+    DeleteOldHealthQueues => Service,
+}

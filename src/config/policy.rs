@@ -1,0 +1,75 @@
+//! `[policy]`: which clients may do what.
+
+use serde::{Deserialize, Deserializer};
+use toml::Value;
+
+use super::names::nearest;
+use crate::auth::policy::{InvalidOverride, Overrides, Policy, Preset, Rule};
+
+/// The operations of Zaqar that do not exist here.
+const UNSUPPORTED: [&str; 3] = ["topics:", "pools:", "flavors:"];
+const EXPECTED: &str = "it must be a list of texts of the form \"NAME = RULE\"";
+
+#[derive(Deserialize)]
+struct Section {
+    preset: Preset,
+    rules: Value,
+}
+
+/// Compiles the policy.
+pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let Section { preset, rules } = Section::deserialize(deserializer)?;
+    let overrides = overrides(&rules).map_err(serde::de::Error::custom)?;
+    Ok(Policy::new(preset, overrides))
+}
+
+/// Parses the rules that replace those of the preset.
+///
+/// # Errors
+///
+/// The reason, for the operator.
+pub(super) fn overrides(rules: &Value) -> Result<Overrides, String> {
+    let entries = rules.as_array().ok_or(EXPECTED)?;
+    let entries: Option<Vec<&str>> = entries.iter().map(Value::as_str).collect();
+    Overrides::parse(&entries.ok_or(EXPECTED)?).map_err(|invalid| match &invalid {
+        InvalidOverride::UnknownName(name) if UNSUPPORTED.iter().any(|prefix| name.starts_with(prefix)) => {
+            format!("{invalid}, because there are no topics, pools and flavors; remove it")
+        }
+        InvalidOverride::UnknownName(name) => {
+            let nearest = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
+            let hint = nearest.map(|rule| format!("did you mean {rule}?"));
+            format!("{invalid}; {}", hint.unwrap_or_else(|| "docs/security.md lists the rules".to_owned()))
+        }
+        _ => invalid.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_rules_are_a_list_in_a_file_and_in_the_environment() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let file = "[policy]\npreset = \"roles\"\nrules = [\"queues:create = role:a, b\", \"queues:get =\"]";
+        let rules = "queues:create = role:a , queues:get = @";
+        let policy = |preset, rules: &[&str]| Policy::new(preset, Overrides::parse(rules).unwrap());
+        let load = |file: &str, environment: &[(&str, &str)]| {
+            std::fs::write(path.path(), file).unwrap();
+            let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Config::load(Some(path.path()), environment, &[]).map(|config| config.policy)
+        };
+
+        assert_eq!(load("", &[]).unwrap(), Policy::default());
+        assert!(
+            load(file, &[]).unwrap_err().to_string().contains("queues:create, column 17: \"role:a,\" is not a check")
+        );
+        let file = file.replace(", b", "");
+        let expected = policy(Preset::Roles, &["queues:create = role:a", "queues:get = @"]);
+        assert_eq!(load(&file, &[]).unwrap(), expected);
+        assert_eq!(load("[policy]\npreset = \"roles\"", &[("SUKKAL_POLICY__RULES", rules)]).unwrap(), expected);
+        let none = [("SUKKAL_POLICY__RULES", ""), ("SUKKAL_POLICY__PRESET", "zaqar")];
+        assert_eq!(load(&file, &none).unwrap(), Policy::default());
+    }
+}

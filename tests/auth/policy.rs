@@ -1,0 +1,314 @@
+//! Policies, tested over the API: who gets a `403`, and that a refused request changes nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use sukkal::api::http::routes;
+use sukkal::app;
+use sukkal::config::Config;
+use sukkal::storage::embedded::EmbeddedStore;
+
+use crate::push::LOCAL;
+use crate::push::endpoint::{Answer, Endpoint};
+use crate::support::sukkal::{Api, Sukkal};
+
+const ROLES: (&str, &str) = ("SUKKAL_POLICY__PRESET", "roles");
+const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
+const SECRET: (&str, &str) = ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in these tests");
+const RULES: &str = "SUKKAL_POLICY__RULES";
+
+/// The roles of the preset `roles`. Each may do what those before it may do.
+const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "admin"];
+
+/// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
+/// `roles`, and with its rule.
+const REQUESTS: [(&str, &str, &str, &str); 43] = [
+    ("none", "GET", "/v2", ""),
+    ("none", "GET", "/v2/", ""),
+    ("none", "GET", "/v2/ping", "ping:get"),
+    ("none", "HEAD", "/v2/ping", ""),
+    ("admin", "GET", "/v2/health", "health:get"),
+    ("admin", "GET", "/v2/projects", "projects:get_all"),
+    ("reader", "GET", "/v2/queues", "queues:get_all"),
+    ("reader", "GET", "/v2/queues/{queue_name}", "queues:get"),
+    ("manager", "PUT", "/v2/queues/{queue_name}", "queues:create"),
+    ("manager", "PATCH", "/v2/queues/{queue_name}", "queues:update"),
+    ("reader", "GET", "/v2/queues/{queue_name}/stats", "queues:stats"),
+    ("manager", "POST", "/v2/queues/{queue_name}/purge", "queues:purge"),
+    ("manager", "POST", "/v2/queues/{queue_name}/pause", "queues:pause"),
+    ("manager", "POST", "/v2/queues/{queue_name}/resume", "queues:resume"),
+    ("manager", "POST", "/v2/queues/{queue_name}/share", "queues:share"),
+    ("manager", "POST", "/v2/queues/{queue_name}/redrive", "queues:redrive"),
+    ("reader", "GET", "/v2/queues/{queue_name}/tasks", "tasks:get_all"),
+    ("reader", "GET", "/v2/queues/{queue_name}/tasks/{task_id}", "tasks:get"),
+    ("manager", "DELETE", "/v2/queues/{queue_name}/tasks/{task_id}", "tasks:delete"),
+    ("reader", "GET", "/v2/queues/{queue_name}/messages", "messages:get_all"),
+    ("producer", "POST", "/v2/queues/{queue_name}/messages", "messages:create"),
+    ("worker", "DELETE", "/v2/queues/{queue_name}/messages", "messages:delete_all"),
+    ("reader", "GET", "/v2/queues/{queue_name}/messages/{message_id}", "messages:get"),
+    ("worker", "DELETE", "/v2/queues/{queue_name}/messages/{message_id}", "messages:delete"),
+    ("reader", "GET", "/v2/queues/{queue_name}/claims", "claims:get_all"),
+    ("worker", "POST", "/v2/queues/{queue_name}/claims", "claims:create"),
+    ("reader", "GET", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:get"),
+    ("worker", "PATCH", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:update"),
+    ("worker", "DELETE", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:delete"),
+    ("worker", "DELETE", "/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}", "claims:return"),
+    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions", "subscription:get_all"),
+    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions", "subscription:create"),
+    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:get"),
+    ("manager", "PATCH", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:update"),
+    ("manager", "DELETE", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:delete"),
+    ("manager", "PUT", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm", "subscription:confirm"),
+    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/attempts", "subscription:attempts"),
+    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
+    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
+    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
+    // Last, because it ends what the others work on.
+    ("manager", "DELETE", "/v2/queues/{queue_name}", "queues:delete"),
+    ("reader", "GET", "/v2/queues/{queue_name}/messages?ids=a", "messages:get_all"),
+    ("worker", "DELETE", "/v2/queues/{queue_name}/messages?pop=1", "messages:delete_all"),
+];
+
+/// The ids in a queue, which take the place of those in paths.
+struct Ids {
+    message: String,
+    claim: String,
+    subscription: String,
+}
+
+impl Ids {
+    /// Fills the queue `q` as an admin, and returns its ids.
+    async fn of_new_queue(api: &Api) -> Self {
+        let messages = json!({"messages": [{"body": "claimed"}, {"body": "free"}]});
+        let created = |path: &str, body: Value| api.post(path, &body).header("X-Roles", ALL);
+        answered(created("/v2/queues/q/messages", messages), 201).await;
+        let claim = answered(created("/v2/queues/q/claims?limit=1", json!({})), 201).await;
+        let subscriber = json!({"subscriber": "http://127.0.0.1:1025/hook", "ttl": 3_600});
+        let subscription = answered(created("/v2/queues/q/subscriptions", subscriber), 201).await;
+        let message = &claim["messages"][0];
+        let (path, claim) = message["href"].as_str().unwrap().split_once("?claim_id=").unwrap();
+        Self {
+            message: path.rsplit('/').next().unwrap().to_owned(),
+            claim: claim.to_owned(),
+            subscription: subscription["subscription_id"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Returns a request that is valid if its sender may make it.
+    fn request(&self, api: &Api, method: &str, template: &str, roles: &str) -> RequestBuilder {
+        let path = template.replace("{queue_name}", "q").replace("{message_id}", &self.message);
+        let path = path.replace("{claim_id}", &self.claim).replace("{subscription_id}", &self.subscription);
+        let path = path.replace("{task_id}", "none");
+        let request = api.request(method.parse().unwrap(), &path).header("X-Roles", roles);
+        let segment = template.split('?').next().unwrap().rsplit('/').next().unwrap();
+        match (method, segment) {
+            ("POST", "messages") => request.json(&json!({"messages": [{"body": 1}]})),
+            ("POST", "subscriptions") => request.json(&json!({"subscriber": "http://127.0.0.1:1025/other"})),
+            ("POST", "redeliver") => request.json(&json!({"ids": [self.message]})),
+            ("PUT", "confirm") => request.json(&json!({"confirmed": true})),
+            ("DELETE", "messages") if !template.contains('?') => {
+                api.delete(&format!("{path}?ids={}", self.message)).header("X-Roles", roles)
+            }
+            ("POST", "claims") | ("PATCH", "{claim_id}" | "{subscription_id}") => request.json(&json!({"ttl": 300})),
+            ("POST", "share" | "redrive") | ("PUT", "{queue_name}") => request.json(&json!({})),
+            ("PATCH", _) => {
+                let change = json!([{"op": "add", "path": "/metadata/k", "value": 1}]);
+                request
+                    .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+                    .body(change.to_string())
+            }
+            _ => request,
+        }
+    }
+}
+
+/// All roles of a test, for preparations.
+const ALL: &str = "admin,all";
+
+/// Sends a request, checks its status, and returns its document.
+async fn answered(request: RequestBuilder, status: u16) -> Value {
+    let response = request.send().await.unwrap();
+    let (actual, text) = (response.status().as_u16(), response.text().await.unwrap());
+    assert_eq!(actual, status, "{text}");
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+async fn status(request: RequestBuilder) -> u16 {
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// Checks that a request is refused, and returns the description.
+async fn refused(request: RequestBuilder) -> String {
+    let document = answered(request, 403).await;
+    assert_eq!(document["title"], "Not authorized", "{document}");
+    document["description"].as_str().unwrap().to_owned()
+}
+
+/// Returns everything that clients see of the queue `q`, without ages.
+async fn snapshot(api: &Api) -> Vec<Value> {
+    let mut documents = Vec::new();
+    for path in ["", "/messages?echo=true&include_claimed=true", "/claims", "/subscriptions", "/tasks", "/stats"] {
+        let mut document = answered(api.get(&format!("/v2/queues/q{path}")).header("X-Roles", ALL), 200).await;
+        remove_ages(&mut document);
+        documents.push(document);
+    }
+    documents.push(answered(api.get("/v2/queues?detailed=true").header("X-Roles", ALL), 200).await);
+    documents
+}
+
+fn remove_ages(document: &mut Value) {
+    match document {
+        Value::Object(fields) => {
+            fields.retain(|key, _| key != "age");
+            fields.values_mut().for_each(remove_ages);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_ages),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_table_has_each_method_of_each_route() {
+    let config = Config::load(None, [ADMIN_MODE].map(|(name, value)| (name.to_owned(), value.to_owned())), &[]);
+    let service = app::service(&config.unwrap(), Arc::new(EmbeddedStore::in_memory().unwrap()));
+    let mut served = BTreeSet::new();
+    for (path, methods) in routes(&service.unwrap().settings).into_iter().filter(|(path, _)| path.starts_with("/v2")) {
+        served.extend(
+            methods.into_iter().filter(|method| *method != Method::OPTIONS).map(|method| format!("{method} {path}")),
+        );
+    }
+
+    let listed: BTreeSet<String> = REQUESTS
+        .iter()
+        .filter(|(.., path, _)| !path.contains('?'))
+        .map(|(_, method, path, _)| format!("{method} {path}"))
+        .collect();
+
+    assert_eq!(listed, served);
+}
+
+#[tokio::test]
+async fn a_request_beyond_the_role_is_refused_and_changes_nothing() {
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES, ADMIN_MODE, SECRET]].concat());
+    let api = sukkal.project("p");
+    let ids = Ids::of_new_queue(&api).await;
+    let before = snapshot(&api).await;
+
+    for (least, method, path, _) in REQUESTS {
+        for role in RANKS.iter().take_while(|role| **role != least).chain(&["Administrator", "manager admin"]) {
+            if least != "none" {
+                let description = refused(ids.request(&api, method, path, role)).await;
+                assert_eq!(description, "You are not authorized to complete this action.", "{role}: {method} {path}");
+            }
+        }
+    }
+
+    assert_eq!(snapshot(&api).await, before);
+    for (least, method, path, _) in REQUESTS {
+        let answer = status(ids.request(&api, method, path, &least.to_uppercase())).await;
+        assert!(answer != 403 && answer < 500, "{least}: {method} {path}: {answer}");
+    }
+}
+
+/// The part of a queue that a URL can be signed for, if the path is there or below it.
+fn shared_part(path: &str) -> Option<&str> {
+    let part = path.strip_prefix("/v2/queues/{queue_name}/")?.split(['/', '?']).next()?;
+    ["messages", "claims", "subscriptions"].contains(&part).then_some(part)
+}
+
+#[tokio::test]
+async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
+    for preset in ["zaqar", "roles"] {
+        let options = [("SUKKAL_POLICY__PRESET", preset), ADMIN_MODE, SECRET];
+        let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &options].concat());
+        let api = sukkal.project("p");
+        let ids = Ids::of_new_queue(&api).await;
+        let body = json!({
+            "methods": ["GET", "POST", "PUT", "PATCH", "DELETE"], "paths": ["messages", "claims", "subscriptions"],
+        });
+        let url = answered(api.post("/v2/queues/q/share", &body).header("X-Roles", "manager"), 200).await;
+        let list = |key: &str| {
+            let items = url[key].as_array().unwrap().iter().map(|item| item.as_str().unwrap());
+            items.collect::<Vec<_>>().join(",")
+        };
+        let signed = |request: RequestBuilder| {
+            request
+                .header("URL-Signature", url["signature"].as_str().unwrap())
+                .header("URL-Expires", url["expires"].as_str().unwrap())
+                .header("URL-Paths", list("paths"))
+                .header("URL-Methods", list("methods"))
+        };
+
+        for (_, method, path, rule) in REQUESTS {
+            let answer = status(signed(ids.request(&api, method, path, "admin"))).await;
+            match shared_part(path) {
+                Some(_) if rule != "claims:get_all" => {
+                    assert!(answer != 403 && answer < 500, "{preset}: {method} {path}: {answer}");
+                }
+                _ => assert_eq!(answer, 404, "{preset}: {method} {path}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_can_be_replaced() {
+    let rules = "queues:purge = !, queues:create = role:creator and not project:frozen,queues:delete=";
+    let sukkal = Sukkal::start_with("memory:", &[ROLES, (RULES, rules)]);
+    let create = |project: &str, role: &str| sukkal.project(project).put("/v2/queues/q").header("X-Roles", role);
+    let api = sukkal.project("p");
+
+    answered(create("p", "creator"), 201).await;
+    refused(create("p", "manager")).await;
+    refused(create("frozen", "creator")).await;
+    refused(api.request(Method::POST, "/v2/queues/q/purge").header("X-Roles", "admin")).await;
+    answered(api.delete("/v2/queues/q"), 204).await;
+    answered(api.get("/v2/queues/q/stats").header("X-Roles", "reader"), 200).await;
+}
+
+/// It uses operations that its caller may not use.
+#[tokio::test]
+async fn the_health_check_needs_only_its_own_rule() {
+    let sukkal = Sukkal::start_with("memory:", &[ROLES, ADMIN_MODE, (RULES, "health:get = role:monitor")]);
+    let api = sukkal.project("p");
+
+    let health = answered(api.get("/v2/health").header("X-Roles", "monitor"), 200).await;
+
+    let operations = health["operation_status"].as_object().unwrap();
+    assert!(operations.len() > 5 && operations.values().all(|one| one["succeeded"] == true), "{health}");
+    refused(api.get("/v2/health").header("X-Roles", "admin")).await;
+}
+
+/// The service posts it, not a client.
+#[tokio::test]
+async fn dead_letters_of_push_need_no_role() {
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES]].concat());
+    let api = sukkal.project("p");
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let retry_policy = json!({
+        "retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0, "minimum_delay": 1,
+        "maximum_delay": 11,
+    });
+    let options = json!({"_retry_policy": retry_policy, "dead_letter_queue": "dead"});
+    let subscription = json!({"subscriber": endpoint.url("/"), "ttl": 3_600, "options": options});
+    answered(api.post("/v2/queues/q/subscriptions", &subscription).header("X-Roles", "manager"), 201).await;
+
+    let posted = api.post("/v2/queues/q/messages", &json!({"messages": [{"body": 5, "ttl": 600}]}));
+    answered(posted.header("X-Roles", "producer"), 201).await;
+
+    let dead = api.get("/v2/queues/dead/messages?echo=true&wait=30").header("X-Roles", "reader");
+    assert_eq!(answered(dead, 200).await["messages"][0]["body"], 5);
+}
+
+/// A stream and a wait begin with the same check as other requests.
+#[tokio::test]
+async fn a_refused_client_gets_no_stream_and_does_not_wait() {
+    let sukkal = Sukkal::start_with("memory:", &[ROLES]);
+    let api = sukkal.project("p");
+
+    refused(api.get("/v2/queues/q/messages").header("Accept", "text/event-stream")).await;
+    refused(api.get("/v2/queues/q/messages?wait=30")).await;
+    refused(api.post("/v2/queues/q/claims?wait=30", &json!({})).header("X-Roles", "producer")).await;
+}
