@@ -280,7 +280,9 @@ impl Error {
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
-            Self::Broker(Broker::Forbidden) => (StatusCode::FORBIDDEN, "Not authorized"),
+            Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. }) => {
+                (StatusCode::FORBIDDEN, "Not authorized")
+            }
             Self::Broker(
                 Broker::NoQueue(_)
                 | Broker::NoMessage(_)

@@ -77,6 +77,14 @@ pub enum Error {
     /// The caller may not perform the action.
     #[error("You are not authorized to complete this action.")]
     Forbidden,
+    /// The caller may not do what it wants to share.
+    #[error("You cannot share {method} on {path}, because you are not authorized to do all that it allows.")]
+    ForbiddenShare {
+        /// The HTTP method.
+        method: String,
+        /// The path.
+        path: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

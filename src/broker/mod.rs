@@ -21,6 +21,7 @@ mod name_check;
 pub mod projects;
 pub mod queues;
 mod range;
+mod sharing;
 pub mod subscriptions;
 mod summaries;
 pub mod tasks;
@@ -169,11 +170,6 @@ impl Broker {
         let probe = async move { access.admit().await?.probe().await };
         let outcome = self.last_probe.get(Duration::MAX, || in_current_request(probe)).await;
         Ok(outcome.expect("a probe does not panic")?)
-    }
-
-    /// Succeeds if the caller may sign URLs for the queue.
-    pub fn authorize_share(&self, caller: &Caller, queue: &QueueId) -> Result<(), Error> {
-        self.store.authorize(caller, Action::ShareQueue, queue).map(drop)
     }
 
     /// Returns the receiver of all confirmations that are to be sent to subscribers. Returns `None`

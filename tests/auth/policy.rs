@@ -218,6 +218,49 @@ fn shared_part(path: &str) -> Option<&str> {
     ["messages", "claims", "subscriptions"].contains(&part).then_some(part)
 }
 
+/// Each rule has a role of its own. A client with all roles but one can do and share everything but
+/// what this role is for.
+#[tokio::test]
+async fn share_refuses_what_the_caller_may_not_do() {
+    // No URL can be signed for the list of claims.
+    let shared: Vec<_> = REQUESTS
+        .iter()
+        .filter_map(|(_, method, path, rule)| Some((*method, *path, shared_part(path)?, *rule)))
+        .filter(|(.., rule)| *rule != "claims:get_all")
+        .collect();
+    let rules: BTreeSet<&str> = shared.iter().map(|(.., rule)| *rule).collect();
+    let own_roles = rules.iter().map(|rule| format!("{rule} = role:all or role:{rule}")).collect::<Vec<_>>().join(",");
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[SECRET, (RULES, &own_roles)]].concat());
+    let api = sukkal.project("p");
+    let ids = Ids::of_new_queue(&api).await;
+    let share = |method: &str, part: &str, roles: &str| {
+        let body = json!({"methods": [method], "paths": [part]});
+        api.post("/v2/queues/q/share", &body).header("X-Roles", roles)
+    };
+
+    for (method, path, part, rule) in shared {
+        let others = rules.iter().filter(|other| **other != rule).copied().collect::<Vec<_>>().join(",");
+        refused(ids.request(&api, method, path, &others)).await;
+        assert_eq!(
+            refused(share(method, part, &others)).await,
+            format!(
+                "You cannot share {method} on /v2/queues/q/{part}, because you are not authorized to do all that it \
+                 allows."
+            ),
+        );
+        answered(share(method, part, ALL), 200).await;
+        assert_ne!(status(ids.request(&api, method, path, rule)).await, 403, "{method} {path}");
+    }
+    let several = json!({"methods": ["GET", "POST"], "paths": ["messages", "claims"]});
+    let several = |roles: &str| api.post("/v2/queues/q/share", &several).header("X-Roles", roles);
+    let needed = ["messages:get_all", "messages:get", "messages:create", "claims:get", "claims:create"];
+    answered(several(&needed.join(",")), 200).await;
+    refused(several(&needed[..4].join(","))).await;
+    // The method does what `GET` does.
+    refused(share("HEAD", "messages", "messages:get")).await;
+    answered(share("HEAD", "messages", "messages:get, messages:get_all"), 200).await;
+}
+
 #[tokio::test]
 async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
     for preset in ["zaqar", "roles"] {

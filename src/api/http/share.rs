@@ -33,6 +33,7 @@ async fn share(
     let bytes_max = service.broker.limits().max_queue_metadata;
     let body = body::read_required(&headers, body, bytes_max, Error::Request).await?;
     let url = wire::share::parse(&body, &queue, OffsetDateTime::now_utc())?;
+    service.broker.authorize_shared(&caller, &url)?;
     let no_key =
         || Error::Request("this server cannot sign URLs; its operator must set secret_key in [signed_url]".to_owned());
     let signer = service.settings.signer.as_ref().ok_or_else(no_key)?;
