@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use crate::api::http::{self, ServerLimits, Service, Settings};
+use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Settings, Tls, TlsError, TlsFiles};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::authentication::{Authenticator, Openness, TrustedProxies};
@@ -75,6 +75,9 @@ pub enum Error {
     /// This release does not have the strategy.
     #[error("this release does not have the strategy {0} in [auth]; use none or proxy")]
     Strategy(AuthStrategy),
+    /// The files in `[tls]` cannot be used.
+    #[error("tls: {0}")]
+    ListenerTls(#[from] TlsError),
     /// The service may not deliver to subscribers.
     #[error(transparent)]
     Push(#[from] broker::Error),
@@ -171,6 +174,16 @@ pub fn server_limits(config: &Config) -> ServerLimits {
     }
 }
 
+/// Opens the certificates of the listeners, if they have any.
+fn tls(config: &config::Tls) -> Result<Option<Tls>, TlsError> {
+    let (Some(certificate), Some(key)) = (config.certificate.clone(), config.key.clone()) else { return Ok(None) };
+    let client_certificates = match config.client_certificate {
+        config::ClientCertificate::Required => ClientCertificates::Required,
+        config::ClientCertificate::Optional => ClientCertificates::Optional,
+    };
+    Tls::open(TlsFiles { certificate, key, client_ca: config.client_ca.clone(), client_certificates }).map(Some)
+}
+
 /// Returns the schedule of the store's maintenance.
 #[must_use]
 pub fn schedule(config: &Config) -> Schedule {
@@ -237,6 +250,7 @@ async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error>
 /// Serves until `stop` completes, or until this release turns out to be unable to use the store.
 /// Then finishes the requests that are running.
 pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let tls = tls(&config.tls)?;
     let listener = listen(&config.bind, "--bind, SUKKAL_BIND or bind in the file").await?;
     check_exposure(config, listener.local_addr()?)?;
     let operations = match &config.operations.bind {
@@ -251,7 +265,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
     }
 
-    info!(address = %listener.local_addr()?, store = %config.store, "listening");
+    info!(address = %listener.local_addr()?, store = %config.store, tls = tls.is_some(), "listening");
+    let _certificates = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow_files())));
     let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
     let limits = server_limits(config);
     let operations = match operations {
@@ -259,6 +274,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
             info!(address = %listener.local_addr()?, "listening for health checks and metrics");
             let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
             let router = http::operations_router(service.clone());
+            let listener = Listener { socket: listener, tls: tls.as_ref().map(Tls::without_client_certificates) };
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
             })))
@@ -280,6 +296,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     service_manager::notify(service_manager::READY);
     let connections = service.metrics.connections();
+    let listener = Listener { socket: listener, tls };
     let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {

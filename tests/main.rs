@@ -20,5 +20,6 @@ mod operations;
 mod push;
 mod resharding;
 mod tidy;
+mod tls;
 mod wake_ups;
 mod wire;

@@ -71,9 +71,12 @@ pub enum Error {
     /// The URL is too long.
     #[error("The URL has {0} bytes; at most {max} are allowed.", max = URL_BYTES_MAX)]
     UrlTooLong(usize),
-    /// The `Host` header is missing or repeated.
-    #[error("An HTTP/1.1 request must have exactly one Host header.")]
+    /// The host is missing, or is named more than once.
+    #[error("A request must name its host exactly once, in the header Host or, with HTTP/2, as :authority.")]
     Host,
+    /// The request came without TLS to a port for TLS.
+    #[error("This port uses TLS; send the request to the same address with https://.")]
+    TlsMissing,
     /// A header that identifies the caller is repeated.
     #[error("The header {0} is repeated; it must appear only once.")]
     RepeatedHeader(&'static str),
@@ -248,6 +251,7 @@ impl Error {
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
             Self::Unauthenticated { .. } => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Self::Host | Self::ForeignHost => (StatusCode::BAD_REQUEST, "Invalid Host header"),
+            Self::TlsMissing => (StatusCode::BAD_REQUEST, "TLS required"),
             Self::RepeatedHeader(_) | Self::RepeatedParameter(_) | Self::TwoSignatures | Self::TwoCredentials => {
                 (StatusCode::BAD_REQUEST, "Ambiguous identification")
             }

@@ -1,9 +1,11 @@
 //! Callers, what their policy allows them, and the requests that a pre-signed URL allows.
 
+mod client_certificate;
 mod identity;
 pub mod policy;
 pub mod signed_url;
 
+pub use self::client_certificate::ClientCertificate;
 pub use self::identity::{AuthenticationError, Identity};
 
 use std::sync::Arc;

@@ -12,9 +12,14 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{Log, LogFormat};
 use crate::request_id::RequestId;
 
+/// Libraries that would log each frame and each handshake with the filter `debug`. The filter may
+/// name them.
+const QUIET: &str = "h2=warn,rustls=warn";
+
 /// Initializes the log. Returns a message if `log.filter` is wrong.
 pub(super) fn start(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
+    let filter =
+        EnvFilter::try_new(format!("{QUIET},{}", log.filter)).map_err(|error| format!("log.filter: {error}"))?;
     let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let is_text = match log.format {
         LogFormat::Auto => io::stderr().is_terminal(),

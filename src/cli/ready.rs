@@ -2,13 +2,21 @@
 //!
 //! The exit code is 0 if it is, 1 with the reason if it is not, and 2 if an option is wrong. Health
 //! checks of containers run this command, so the image needs no shell and no HTTP client.
+//!
+//! With TLS, the certificate of the service is not verified. It is valid for the name that clients
+//! use and not for this machine, and the request contains no secret.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
 use super::exit::fail;
 use super::serve;
@@ -20,19 +28,29 @@ const REQUEST: &[u8] = b"GET /readyz HTTP/1.0\r\n\r\n";
 const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 
 pub(super) fn run(options: &serve::Options) -> ExitCode {
-    let bind = match options.load() {
-        Ok(config) => config.operations.bind.unwrap_or(config.bind),
+    let (bind, scheme) = match options.load() {
+        Ok(config) => {
+            let scheme = if config.tls.certificate.is_some() { Scheme::Https } else { Scheme::Http };
+            (config.operations.bind.unwrap_or(config.bind), scheme)
+        }
         Err(code) => return code,
     };
     let address = match local_address(&bind) {
         Ok(address) => address,
         Err(error) => return fail(1, &format!("cannot resolve the address {bind}: {error}")),
     };
-    match get_readiness(address) {
+    let url = format!("{}://{address}/readyz", if scheme == Scheme::Https { "https" } else { "http" });
+    match get_readiness(address, scheme) {
         Ok(response) if response.status == "204" => ExitCode::SUCCESS,
-        Ok(response) => fail(1, &format!("http://{address}/readyz answers {response}")),
-        Err(error) => fail(1, &format!("http://{address}/readyz does not answer: {error}")),
+        Ok(response) => fail(1, &format!("{url} answers {response}")),
+        Err(error) => fail(1, &format!("{url} does not answer: {error}")),
     }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 /// The address at which a process on this machine reaches a service that listens on `bind`.
@@ -48,13 +66,74 @@ fn local_address(bind: &Bind) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-fn get_readiness(address: SocketAddr) -> io::Result<Response> {
-    let mut connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
+fn get_readiness(address: SocketAddr, scheme: Scheme) -> io::Result<Response> {
+    let connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
     connection.set_read_timeout(Some(TIMEOUT))?;
+    let text = match scheme {
+        Scheme::Http => exchange(connection)?,
+        Scheme::Https => {
+            let session = ClientConnection::new(unverified_tls(), address.ip().into()).map_err(io::Error::other)?;
+            exchange(StreamOwned::new(session, connection))?
+        }
+    };
+    Ok(Response::parse(&text))
+}
+
+fn exchange(mut connection: impl Read + Write) -> io::Result<String> {
     connection.write_all(REQUEST)?;
     let mut text = String::new();
     connection.take(RESPONSE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(Response::parse(&text))
+    Ok(text)
+}
+
+fn unverified_tls() -> Arc<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports them")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// Accepts any certificate whose key the server has.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 #[derive(Debug, PartialEq)]

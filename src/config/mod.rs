@@ -13,6 +13,7 @@ mod names;
 mod options;
 mod policy;
 mod rules;
+mod tls;
 
 use std::path::Path;
 
@@ -22,6 +23,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
+pub use self::tls::{ClientCertificate, Tls};
 use crate::auth::policy::Policy;
 use crate::domain::network::Network;
 use crate::domain::{AuthStrategy, ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
@@ -49,6 +51,8 @@ pub struct Config {
     pub client_timeout_s: u64,
     /// Maximum number of open client connections.
     pub max_connections: usize,
+    /// TLS on the listeners.
+    pub tls: Tls,
     /// Limits and defaults of the API.
     pub transport: Transport,
     /// Authentication of callers.
@@ -229,6 +233,7 @@ impl Config {
         warnings.extend(options.short_secret_warnings());
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
+        config.tls.check().map_err(Error::Invalid)?;
         warnings.extend(config.confirmation_warning());
         warnings.extend(config.auth.check()?);
         Ok(Self { warnings, ..config })

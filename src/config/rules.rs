@@ -49,6 +49,8 @@ pub(super) enum ValueRule {
     Store,
     /// Filter directives of `tracing`.
     Filter,
+    /// The path of a file, or an empty text.
+    OptionalFile,
     /// A secret, which is never shown.
     Secret,
 }
@@ -93,6 +95,10 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("drain_timeout", ValueRule::Integer(0, YEAR_S, "seconds")),
     ("client_timeout", DURATION),
     ("max_connections", CONNECTIONS),
+    ("tls.certificate", ValueRule::OptionalFile),
+    ("tls.key", ValueRule::OptionalFile),
+    ("tls.client_ca", ValueRule::OptionalFile),
+    ("tls.client_certificate", ValueRule::OneOf(&["required", "optional"])),
     ("transport.default_message_ttl", MESSAGE_TTL),
     ("transport.max_message_ttl", MESSAGE_TTL),
     ("transport.default_message_delay", DELAY),
@@ -179,6 +185,7 @@ impl ValueRule {
             | Self::OptionalUrl
             | Self::Store
             | Self::Filter
+            | Self::OptionalFile
             | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
@@ -190,7 +197,7 @@ impl ValueRule {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Boolean, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
+            (Self::Boolean, Value::Boolean(_)) | (Self::Secret | Self::OptionalFile, Value::String(_)) => true,
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
@@ -244,6 +251,7 @@ impl ValueRule {
             Self::PolicyRules => "a list of rules".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
+            Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
         }
     }

@@ -256,6 +256,20 @@ fn a_bad_option_is_refused_in_one_line() {
             flag("--config", "/nowhere/sukkal.toml"),
             "--config: cannot read /nowhere/sukkal.toml: No such file or directory (os error 2)",
         ),
+        (file("[tls]\ncertificate = \"server.pem\""), "tls.certificate is set, so tls.key must be set too"),
+        (file("[tls]\nkey = \"server.key\""), "tls.key is set, so tls.certificate must be set too"),
+        (
+            variable("SUKKAL_TLS__CLIENT_CA", "ca.pem"),
+            "tls.client_ca is set, so tls.certificate and tls.key must be set too",
+        ),
+        (
+            file("[tls]\ncertificate = \"/nowhere/a.pem\"\nkey = \"/nowhere/a.key\""),
+            "tls: cannot read /nowhere/a.pem: No such file or directory (os error 2)",
+        ),
+        (
+            file("[tls]\ncertificate = \"Cargo.toml\"\nkey = \"Cargo.toml\""),
+            "tls: Cargo.toml has no certificate in PEM format",
+        ),
         (flag("--bind", "no-such-host.invalid:8888"), "cannot listen on no-such-host.invalid:8888: "),
     ] {
         let path = tempfile::NamedTempFile::new().unwrap();

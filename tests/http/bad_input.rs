@@ -197,7 +197,7 @@ async fn a_request_has_exactly_one_host_header() {
         let answer = api.send_raw(format!("{}\r\n", head.replace("Host: localhost\r\n", hosts))).await;
         assert_eq!(
             answer.refusal(400, "Invalid Host header"),
-            "An HTTP/1.1 request must have exactly one Host header."
+            "A request must name its host exactly once, in the header Host or, with HTTP/2, as :authority."
         );
     }
     let old = head.replace("HTTP/1.1", "HTTP/1.0").replace("Host: localhost\r\n", "");

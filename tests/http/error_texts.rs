@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::encryption::damage;
 use super::{KEY, KEY_OPTION, Project, Server, answered};
+use crate::support::certificates::Authority;
 use crate::support::events::Events;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
@@ -117,6 +118,7 @@ struct Servers {
     with_one_stream: Project,
     _stream: Events,
     with_rules: Project,
+    with_tls: Project,
     without_store: Project,
     of_another_proxy: Project,
     message: String,
@@ -147,6 +149,10 @@ impl Servers {
         api.post_bodies("damaged", &[json!(true)]).await;
         damage(&api, "damaged", "0");
         api.server.redis.command(&["SET", &format!("sukkal:{{{project}/corrupt}}:queue"), "no hash"]);
+        let authority = Authority::new();
+        let certificate = authority.issue("server", "/CN=server");
+        let [certificate, key] = [certificate.certificate, certificate.key].map(|path| path.display().to_string());
+        let with_tls = on(&[("SUKKAL_TLS__CERTIFICATE", &certificate), ("SUKKAL_TLS__KEY", &key)]);
         let redis = RedisServer::start();
         let sukkal = Sukkal::start(&redis.url());
         redis.kill();
@@ -166,6 +172,7 @@ impl Servers {
             with_rules: on(&[("SUKKAL_POLICY__RULES", "messages:create = role:producer")]),
             with_one_stream,
             _stream: stream,
+            with_tls,
             without_store: Project::of(&Arc::new(Server { sukkal, redis: Arc::new(redis) }), &project),
             api,
             message,
@@ -205,6 +212,7 @@ impl Servers {
             "a server with message_delete_with_claim_id" => &self.with_claim_ids,
             "a server with max_streams_per_project = 1" => &self.with_one_stream,
             "a server with rules" => &self.with_rules,
+            "a server with TLS" => &self.with_tls,
             "a server without its store" => &self.without_store,
             "a server that trusts another proxy" => &self.of_another_proxy,
             _ => panic!("no server {name:?}"),

@@ -15,7 +15,7 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
@@ -23,8 +23,10 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("clap", &["src/cli/"]),
     ("clap_complete", &["src/cli/"]),
     ("clap_mangen", &["src/cli/"]),
+    ("h2", &["src/api/http/server/http2/"]),
     ("hdrhistogram", &["src/cli/bench/"]),
     ("hyper_rustls", &["src/push/client.rs"]),
+    ("httpdate", &["src/api/http/server/http2/", "src/push/client.rs"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("maud", &["src/cli/bench/"]),
     ("opentelemetry", &["src/telemetry/"]),
@@ -43,7 +45,8 @@ const CRATES: [(&str, &[&str]); 18] = [
         ],
     ),
     ("rustls_native_certs", &["src/outbound.rs"]),
-    ("tokio_rustls", &["src/cli/client/", "src/outbound.rs", "src/push/client.rs"]),
+    ("tokio_rustls", &["src/api/http/server/", "src/cli/", "src/outbound.rs", "src/push/client.rs"]),
+    ("webpki", &["src/api/http/server/tls/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

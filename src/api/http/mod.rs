@@ -29,7 +29,7 @@ use self::middleware::outage::Outage;
 use self::middleware::request_checks::Requirement;
 use self::middleware::stack::WithMiddleware;
 use self::route::Route;
-pub use self::server::{ServerLimits, serve};
+pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles, serve};
 pub use self::service::{Service, Settings};
 use super::Error;
 use crate::broker::Broker;

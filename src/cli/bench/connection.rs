@@ -6,7 +6,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -17,9 +16,9 @@ use hyper::StatusCode;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::server::{Server, Stream};
 use super::target::Outgoing;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,7 +51,7 @@ pub(super) enum Failure {
 
 /// A connection to the service, with at most one request in progress.
 pub(super) struct Connection {
-    address: SocketAddr,
+    server: Server,
     open: Option<Open>,
     response_body: Vec<u8>,
     deadline: Pin<Box<Sleep>>,
@@ -64,7 +63,7 @@ struct Open {
     driver: Option<Driver>,
 }
 
-type Driver = Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
+type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
 
 enum ExchangeError {
     /// The connection was closed before the request was sent. Contains the request.
@@ -74,14 +73,14 @@ enum ExchangeError {
 
 impl Connection {
     /// Creates a connection that is opened by its first request.
-    pub(super) fn to(address: SocketAddr) -> Self {
+    pub(super) fn to(server: &Server) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now()));
-        Self { address, open: None, response_body: Vec::new(), deadline }
+        Self { server: server.clone(), open: None, response_body: Vec::new(), deadline }
     }
 
     /// Opens the connection now.
     pub(super) async fn open(&mut self) -> Result<(), Failure> {
-        let opened = timeout(RESPONSE_TIMEOUT, Open::new(self.address)).await;
+        let opened = timeout(RESPONSE_TIMEOUT, Open::new(&self.server)).await;
         self.open = Some(opened.unwrap_or(Err(Failure::Timeout))?);
         Ok(())
     }
@@ -120,10 +119,8 @@ impl Connection {
 }
 
 impl Open {
-    async fn new(address: SocketAddr) -> Result<Self, Failure> {
-        let refused = |error: io::Error| Failure::Connect(error.kind());
-        let stream = TcpStream::connect(address).await.map_err(refused)?;
-        stream.set_nodelay(true).map_err(refused)?;
+    async fn new(server: &Server) -> Result<Self, Failure> {
+        let stream = server.connect().await.map_err(|error| Failure::Connect(error.kind()))?;
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Closed)?;
         Ok(Self { sender, driver: Some(Box::pin(driver)) })
     }

@@ -15,6 +15,7 @@ mod progress;
 mod report;
 mod responses;
 mod run;
+mod server;
 mod setup;
 mod stats;
 mod summary;

@@ -38,14 +38,14 @@ pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<M
     let traffic = Arc::new(Traffic::new(options, &client, &queues)?);
     allow_connections(options.connections().iter().map(|(_, connections)| connections).sum())?;
     let unreachable = |source| Error::Unreachable { url: options.url.to_string(), source };
-    let address = options.url.resolve().await.map_err(unreachable)?;
+    let server = options.url.resolve().await.map_err(unreachable)?;
     let progress = Progress::new();
-    let setup = Setup::new(address, &traffic);
+    let setup = Setup::new(&server, &traffic);
 
     let prepare = async {
         setup.create(&progress).await?;
         setup.fill(options.prefill(), &progress).await?;
-        let mut threads = WorkerThreads::spawn(options, address, &traffic, stop);
+        let mut threads = WorkerThreads::spawn(options, &server, &traffic, stop);
         wait_for_connections(options, &mut threads, &progress).await?;
         Ok(threads)
     };

@@ -1,7 +1,6 @@
 //! Sets up the queues of a run: creates and fills them before it, deletes them after it.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
@@ -10,6 +9,7 @@ use hyper::StatusCode;
 use super::connection::{Connection, Failure};
 use super::error::Error;
 use super::progress::Progress;
+use super::server::Server;
 use super::target::Outgoing;
 use super::traffic::{Requests, Traffic};
 
@@ -20,15 +20,15 @@ const RESPONSE_CHARS_MAX: usize = 300;
 
 /// The queues of a run.
 pub(super) struct Setup {
-    address: SocketAddr,
+    server: Server,
     traffic: Arc<Traffic>,
     /// The numbers of the queues that this run has created, because it deletes no others.
     created: RefCell<Vec<usize>>,
 }
 
 impl Setup {
-    pub(super) fn new(address: SocketAddr, traffic: &Arc<Traffic>) -> Self {
-        Self { address, traffic: traffic.clone(), created: RefCell::default() }
+    pub(super) fn new(server: &Server, traffic: &Arc<Traffic>) -> Self {
+        Self { server: server.clone(), traffic: traffic.clone(), created: RefCell::default() }
     }
 
     /// Creates the queues that do not exist.
@@ -36,7 +36,7 @@ impl Setup {
         progress.begin_phase("queues", self.traffic.queues().len() as u64);
         let requests = RefCell::new(self.traffic.queues().iter().enumerate());
         let client = async || {
-            let mut connection = Connection::to(self.address);
+            let mut connection = Connection::to(&self.server);
             while let Some((n, queue)) = next(&requests) {
                 let what = || format!("cannot create queue {}", queue.name());
                 let status = send(&mut connection, queue.create_queue()?, what).await?;
@@ -61,7 +61,7 @@ impl Setup {
         }
         let posts = RefCell::new(posts.into_iter().flatten());
         let client = async || {
-            let mut connection = Connection::to(self.address);
+            let mut connection = Connection::to(&self.server);
             while let Some((messages, post)) = next(&posts) {
                 send(&mut connection, post, || "cannot post messages".to_owned()).await?;
                 progress.advance_by(messages);
@@ -78,7 +78,7 @@ impl Setup {
         let queues = RefCell::new(created.iter().map(|n| &self.traffic.queues()[*n]));
         let left = RefCell::new(Vec::new());
         let client = async || {
-            let mut connection = Connection::to(self.address);
+            let mut connection = Connection::to(&self.server);
             while let Some(queue) = next(&queues) {
                 if !delete(&mut connection, queue).await {
                     left.borrow_mut().push(queue.name().to_owned());

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Display};
 use std::io;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use bytes::Bytes;
@@ -10,10 +9,13 @@ use http_body_util::Full;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::{Error as HttpError, uri::Scheme};
 use hyper::{Method, Request, Uri};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use uuid::Uuid;
 
+use super::server::{Server, Tls};
+
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 const CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 const PROJECT_ID: HeaderName = HeaderName::from_static("x-project-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -21,24 +23,27 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A request with its complete body. Cloning it is cheap.
 pub(super) type Outgoing = Request<Full<Bytes>>;
 
-/// An `http://` URL, to which the paths of the API are appended.
+/// An `http://` or `https://` URL, to which the paths of the API are appended.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     url: String,
     host: String,
     port: u16,
+    is_https: bool,
     /// Host and port as in the URL.
     authority: String,
     path: String,
 }
 
 impl Target {
-    /// Returns the first of the host's addresses that accepts a connection.
-    pub(super) async fn resolve(&self) -> io::Result<SocketAddr> {
+    /// Returns the server at the first of the host's addresses that accepts a connection.
+    pub(super) async fn resolve(&self) -> io::Result<Server> {
+        let tls = if self.is_https { Some(Tls::new(&self.host)?) } else { None };
         let mut error = io::Error::from(io::ErrorKind::NotFound);
         for address in lookup_host((self.host.as_str(), self.port)).await? {
-            match TcpStream::connect(address).await {
-                Ok(_) => return Ok(address),
+            let server = Server::new(address, tls.clone());
+            match server.connect().await {
+                Ok(_) => return Ok(server),
                 Err(refused) => error = refused,
             }
         }
@@ -51,8 +56,9 @@ impl FromStr for Target {
 
     fn from_str(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err("the URL must begin with http://".to_owned());
+        let is_https = uri.scheme() == Some(&Scheme::HTTPS);
+        if !is_https && uri.scheme() != Some(&Scheme::HTTP) {
+            return Err("the URL must begin with http:// or https://".to_owned());
         }
         let authority = uri.authority().ok_or("the URL has no host")?;
         if uri.query().is_some() || authority.as_str().contains('@') {
@@ -61,7 +67,8 @@ impl FromStr for Target {
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(HTTP_PORT),
+            port: authority.port_u16().unwrap_or(if is_https { HTTPS_PORT } else { HTTP_PORT }),
+            is_https,
             authority: authority.to_string(),
             path: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -127,11 +134,12 @@ mod tests {
         assert_eq!((plain.host.as_str(), plain.port, plain.path.as_str()), ("::1", 8888, ""));
         assert_eq!((behind_a_proxy.host.as_str(), behind_a_proxy.port), ("queues.example", 80));
         assert_eq!(behind_a_proxy.path, "/messaging");
+        assert_eq!(target("https://queues.example").port, 443);
     }
 
     #[test]
     fn urls_that_cannot_be_measured_are_refused() {
-        for url in ["https://h", "h:80", "/v2", "http://u:p@h", "http://h/?q=1", ""] {
+        for url in ["ftp://h", "h:80", "/v2", "http://u:p@h", "http://h/?q=1", ""] {
             assert!(url.parse::<Target>().is_err(), "{url:?}");
         }
     }

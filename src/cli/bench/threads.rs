@@ -2,7 +2,6 @@
 //! same moment.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use super::connection_loop::{ConnectionLoop, RunningTotals, ThreadState};
 use super::error::Error;
 use super::options::Options;
 use super::pacing::Pace;
+use super::server::Server;
 use super::stats::{Kind, RequestStats, Window};
 use super::timer::PreciseTimer;
 use super::traffic::Traffic;
@@ -50,7 +50,7 @@ struct Assignment {
 /// The work of one thread.
 struct ThreadTask {
     assignments: Vec<Assignment>,
-    address: SocketAddr,
+    server: Server,
     traffic: Arc<Traffic>,
     batch: u64,
     rate: Option<f64>,
@@ -62,19 +62,14 @@ struct ThreadTask {
 
 impl WorkerThreads {
     /// Starts the threads, which open their connections.
-    pub(super) fn spawn(
-        options: &Options,
-        address: SocketAddr,
-        traffic: &Arc<Traffic>,
-        stop: &CancellationToken,
-    ) -> Self {
+    pub(super) fn spawn(options: &Options, server: &Server, traffic: &Arc<Traffic>, stop: &CancellationToken) -> Self {
         let (start, started) = watch::channel(None);
         let (opened_sender, opened) = mpsc::unbounded_channel();
         let assignments: Vec<Assignment> = options.connections().into_iter().flat_map(assignments_of).collect();
         let count = options.threads().min(assignments.len()).max(1);
         let task = |n| ThreadTask {
             assignments: assignments.iter().skip(n).step_by(count).copied().collect(),
-            address,
+            server: server.clone(),
             traffic: traffic.clone(),
             batch: options.batch,
             rate: options.rate,
@@ -156,7 +151,7 @@ impl ThreadTask {
     }
 
     async fn open(&self, assignment: Assignment) -> Result<(Assignment, Connection), Error> {
-        let mut connection = Connection::to(self.address);
+        let mut connection = Connection::to(&self.server);
         let opened = connection.open().await;
         // The receiver is dropped if the run is given up.
         let _sent = self.opened.send(opened);

@@ -170,8 +170,9 @@ pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     if head_bytes > HEAD_BYTES_MAX {
         return Err(Error::HeadTooLarge);
     }
-    // RFC 9112, section 3.2.
-    if request.version() == Version::HTTP_11 && request.headers().get_all(header::HOST).iter().count() != 1 {
+    // RFC 9112, section 3.2. With HTTP/2, the server has made a `Host` of `:authority`.
+    let names_host = matches!(request.version(), Version::HTTP_11 | Version::HTTP_2);
+    if names_host && request.headers().get_all(header::HOST).iter().count() != 1 {
         return Err(Error::Host);
     }
     Ok(())

@@ -63,8 +63,12 @@ async fn handle<T, H: Handler<T, Service>>(
     // Health checks and readers of the metrics would fill the traces.
     let is_traced = matches!(wrapped.requirement, Requirement::Caller | Requirement::Public);
     let tracer = service.tracer.as_ref().filter(|_| is_traced);
+    let lacks_tls = connection.as_ref().is_some_and(|connection| connection.lacks_tls());
     let call_handler = |request| {
-        let response = AssertUnwindSafe(call(request, body.as_ref(), &service, wrapped)).catch_unwind();
+        let called = async {
+            if lacks_tls { Err(Error::TlsMissing) } else { call(request, body.as_ref(), &service, wrapped).await }
+        };
+        let response = AssertUnwindSafe(called).catch_unwind();
         response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
     };
     let respond = async |request| {

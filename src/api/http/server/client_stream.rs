@@ -1,5 +1,5 @@
-//! The TCP stream of a connection, which reports when all responses are written, and detects clients
-//! that have disconnected.
+//! The stream of a connection, with or without TLS, which reports when all responses are written,
+//! and detects clients that have disconnected.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,31 +10,76 @@ use std::task::{Context, Poll};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use super::connections::Connection;
 
-/// A TCP stream that reports to its connection when all responses are written.
+/// A stream that reports to its connection when all responses are written.
 pub(super) struct ClientStream {
-    pub(super) stream: TcpStream,
+    transport: Transport,
     pub(super) connection: Arc<Connection>,
 }
 
+/// A connection without and with TLS.
+type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 impl ClientStream {
-    /// Fails if the client has disconnected and the response has messages that can be returned to
+    /// Returns the stream of a connection without TLS.
+    pub(super) fn plain(stream: TcpStream, connection: Arc<Connection>) -> Self {
+        Self { transport: Either::Left(stream), connection }
+    }
+
+    /// Fails if the client has disconnected and a response has messages that can be returned to
     /// their queue.
-    fn check_client(&self) -> io::Result<()> {
-        if self.connection.pending_deliveries.is_empty() {
+    fn check_client(&mut self, context: &Context<'_>) -> io::Result<()> {
+        if !self.connection.has_undelivered_messages() {
             return Ok(());
         }
-        let disconnected = || Err(io::Error::from(io::ErrorKind::BrokenPipe));
-        let mut byte = [MaybeUninit::uninit()];
-        // This asks the operating system, because the runtime may not know yet that the client has
-        // disconnected.
-        match SockRef::from(&self.stream).peek(&mut byte) {
-            Ok(0) => disconnected(),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(_) => disconnected(),
+        let is_connected = match &mut self.transport {
+            Either::Left(stream) => is_connected(stream),
+            Either::Right(stream) => is_connected_by_tls(stream, context),
+        };
+        if is_connected { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    /// Returns the stream of a connection with TLS.
+    pub(super) fn with_tls(stream: Box<TlsStream<TcpStream>>, connection: Arc<Connection>) -> Self {
+        Self { transport: Either::Right(stream), connection }
+    }
+
+    fn transport(&mut self) -> Pin<&mut Transport> {
+        Pin::new(&mut self.transport)
+    }
+}
+
+// These functions ask the operating system, because the runtime may not know yet that the client has
+// disconnected.
+
+fn is_connected(stream: &TcpStream) -> bool {
+    let mut byte = [MaybeUninit::uninit()];
+    match SockRef::from(stream).peek(&mut byte) {
+        Ok(bytes) => bytes > 0,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Reads what has arrived, because the last message of a client says that it disconnects.
+fn is_connected_by_tls(stream: &mut TlsStream<TcpStream>, context: &Context<'_>) -> bool {
+    let (stream, session) = stream.get_mut();
+    loop {
+        if session.process_new_packets().map_or(true, |state| state.peer_has_closed()) {
+            return false;
+        }
+        // A client that has sent a further request is connected.
+        if !session.wants_read() {
+            return true;
+        }
+        match session.read_tls(&mut &*SockRef::from(&*stream)) {
+            Ok(0) => return false,
+            // The runtime does not know that these bytes have arrived.
+            Ok(_) => context.waker().wake_by_ref(),
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }
     }
 }
@@ -45,14 +90,14 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        self.transport().poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check_client()?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        self.check_client(context)?;
+        self.transport().poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -60,17 +105,18 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check_client()?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        self.check_client(context)?;
+        self.transport().poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.transport.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        // hyper flushes when nothing is left to write.
+        let flushed = self.transport().poll_flush(context);
+        // hyper flushes when nothing is left to write. Over HTTP/2, the connection knows by itself
+        // which messages have been written.
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.connection.written();
         }
@@ -78,6 +124,6 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.transport().poll_shutdown(context)
     }
 }

@@ -5,12 +5,15 @@
 //! request has arrived. Only a connection that has been idle for a second is closed at once,
 //! because a request may be on its way on the others. If no connection has been idle for so long,
 //! another one is closed after its next response, which announces that to the client.
+//!
+//! A connection with HTTP/2 has any number of requests, and is idle without any. Instead of being
+//! closed after its next response, it announces at once that it accepts no more requests.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
@@ -45,14 +48,31 @@ pub(in crate::api::http) struct Connection {
     pub(in crate::api::http) peer: Peer,
     /// The return guards of the messages that the connection is writing.
     pub(super) pending_deliveries: PendingDeliveries,
+    /// Number of return guards whose messages are on their way to the connection.
+    announced_deliveries: AtomicUsize,
+    /// Empty for HTTP/1.
+    protocol: OnceLock<Protocol>,
     open: Arc<OpenConnections>,
     /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
     /// connection is idle, in microseconds since the start of the clock.
     state: AtomicU64,
+    /// Number of responses over HTTP/2 that are streams and have not ended.
+    event_streams: AtomicUsize,
     /// Whether the connection is closed after its next response.
     closes_after_response: AtomicBool,
     close: CancellationToken,
 }
+
+/// What a connection is used for, other than HTTP/1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http2,
+    /// HTTP without TLS on a port for TLS, where each request is refused.
+    RefusedPlainHttp,
+}
+
+/// A response that is a stream and has not ended.
+pub(super) struct EventStream<'c>(&'c Connection);
 
 /// The connection has a request without a response.
 const PROCESSING: u64 = u64::MAX;
@@ -99,8 +119,11 @@ impl Connections {
         let connection = Arc::new(Connection {
             peer,
             pending_deliveries: PendingDeliveries::default(),
+            announced_deliveries: AtomicUsize::new(0),
+            protocol: OnceLock::new(),
             open: self.open.clone(),
             state: AtomicU64::new(self.open.now_us()),
+            event_streams: AtomicUsize::new(0),
             closes_after_response: AtomicBool::new(false),
             close: close.clone(),
         });
@@ -136,7 +159,7 @@ impl OpenConnections {
     /// request.
     fn close_one(&self) {
         let open = self.lock();
-        let state = |connection: &&Arc<Connection>| connection.state.load(Ordering::SeqCst);
+        let state = |connection: &&Arc<Connection>| connection.state();
         let idle_before = self.now_us().saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
         let is_idle =
             |connection: &&Arc<Connection>| state(connection) <= idle_before && !connection.close.is_cancelled();
@@ -145,15 +168,37 @@ impl OpenConnections {
             return;
         }
         let can_close_later = |connection: &&Arc<Connection>| {
-            state(connection) != STREAMING && !connection.closes_after_response.load(Ordering::SeqCst)
+            let is_closing = connection.closes_after_response.load(Ordering::SeqCst) || connection.close.is_cancelled();
+            state(connection) != STREAMING && !is_closing
         };
         if let Some(connection) = open.values().filter(can_close_later).max_by_key(state) {
-            connection.closes_after_response.store(true, Ordering::SeqCst);
+            connection.close_after_response();
         }
     }
 }
 
 impl Connection {
+    /// Sets what the connection is used for, before its first request.
+    pub(super) fn set_protocol(&self, protocol: Protocol) {
+        if protocol == Protocol::RefusedPlainHttp {
+            self.closes_after_response.store(true, Ordering::SeqCst);
+        }
+        self.protocol.get_or_init(|| protocol);
+    }
+
+    /// Returns whether the client must use TLS but does not.
+    pub(in crate::api::http) fn lacks_tls(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::RefusedPlainHttp)
+    }
+
+    fn is_http2(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::Http2)
+    }
+
+    fn state(&self) -> u64 {
+        if self.event_streams.load(Ordering::SeqCst) > 0 { STREAMING } else { self.state.load(Ordering::SeqCst) }
+    }
+
     /// Records that a request has arrived.
     pub(super) fn begin_request(&self) {
         self.state.store(PROCESSING, Ordering::SeqCst);
@@ -162,8 +207,23 @@ impl Connection {
     /// Records that the response to the request is ready to be written. Returns whether the
     /// connection is closed after it, which the response must announce.
     pub(in crate::api::http) fn begin_response(&self, is_stream: bool) -> bool {
+        // Over HTTP/2, other requests may be in progress, and no response announces the end.
+        if self.is_http2() {
+            return false;
+        }
         self.state.store(if is_stream { STREAMING } else { RESPONDING }, Ordering::SeqCst);
         self.closes_after_response.load(Ordering::SeqCst)
+    }
+
+    /// Records over HTTP/2 that a response is a stream, until the returned value is dropped.
+    pub(super) fn begin_event_stream(&self) -> EventStream<'_> {
+        self.event_streams.fetch_add(1, Ordering::SeqCst);
+        EventStream(self)
+    }
+
+    /// Records over HTTP/2 that there is no request any more.
+    pub(super) fn end_requests(&self) {
+        self.state.store(self.open.now_us(), Ordering::SeqCst);
     }
 
     /// Records that all responses so far have been written.
@@ -176,16 +236,47 @@ impl Connection {
 
     /// Returns whether the connection has no request and nothing to write.
     pub(super) fn is_idle(&self) -> bool {
-        self.state.load(Ordering::SeqCst) < STREAMING
+        self.state() < STREAMING
+    }
+
+    /// Records that messages with so many return guards are on their way to the connection.
+    pub(super) fn announce_deliveries(&self, guards: usize) {
+        self.announced_deliveries.fetch_add(guards, Ordering::SeqCst);
+    }
+
+    /// Records that the messages are now in [`Self::pending_deliveries`], or are not delivered.
+    pub(super) fn withdraw_announcement(&self, guards: usize) {
+        self.announced_deliveries.fetch_sub(guards, Ordering::SeqCst);
+    }
+
+    /// Returns whether messages are being written that can be returned to their queue.
+    pub(super) fn has_undelivered_messages(&self) -> bool {
+        self.announced_deliveries.load(Ordering::SeqCst) > 0 || !self.pending_deliveries.is_empty()
+    }
+
+    fn close_after_response(&self) {
+        self.closes_after_response.store(true, Ordering::SeqCst);
+        if self.is_http2() {
+            self.close.cancel();
+        }
+    }
+}
+
+impl Drop for EventStream<'_> {
+    fn drop(&mut self) {
+        self.0.event_streams.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for PendingDeliveries {
     type Rejection = Infallible;
 
-    /// Returns the deliveries of the connection of a request. A request without a connection, as in
-    /// unit tests, has deliveries whose guards are never disarmed.
+    /// Returns the deliveries of the stream or the connection of a request. A request without a
+    /// connection, as in unit tests, has deliveries whose guards are never disarmed.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        if let Some(deliveries) = parts.extensions.get::<Self>() {
+            return Ok(deliveries.clone());
+        }
         let connection = parts.extensions.get::<Arc<Connection>>();
         Ok(connection.map(|connection| connection.pending_deliveries.clone()).unwrap_or_default())
     }

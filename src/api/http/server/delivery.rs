@@ -1,10 +1,12 @@
 //! Returns claimed and popped messages to their queue if the client of a waiting request
 //! disconnects before the whole response is written.
 //!
-//! The body of a response hands its [`ReturnGuard`] to the connection together with its last byte.
-//! The connection checks before each write that the client is still connected, and disarms the
-//! guards when everything is written. In all other cases the guard is dropped, which returns the
-//! messages. After that, it is up to the client: a claim lasts until its TTL ends.
+//! The body of a response hands over its [`ReturnGuard`] together with its last byte: over HTTP/1 to
+//! the connection, and over HTTP/2 to the stream, which lets the guard travel with that byte
+//! (`http2/outgoing.rs`). The connection checks before each write that the client is still
+//! connected, and disarms the guards when everything is written. In all other cases the guard is
+//! dropped, which returns the messages. After that, it is up to the client: a claim lasts until its
+//! TTL ends.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +19,8 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::broker::undelivered::ReturnGuard;
 
-/// The return guards of the messages that a connection has been given to write. Clones are the
-/// same.
+/// The return guards of the messages that a connection or a stream has been given to write. Clones
+/// are the same.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api::http) struct PendingDeliveries(Arc<Mutex<Vec<ReturnGuard>>>);
 
@@ -32,14 +34,27 @@ impl PendingDeliveries {
         self.guards().is_empty()
     }
 
+    /// Adds guards.
+    pub(super) fn add(&self, guards: impl Iterator<Item = ReturnGuard>) {
+        let mut guards = guards.peekable();
+        if guards.peek().is_some() {
+            self.guards().extend(guards);
+        }
+    }
+
+    /// Takes all guards.
+    pub(super) fn take(&self) -> Vec<ReturnGuard> {
+        std::mem::take(&mut *self.guards())
+    }
+
     /// Disarms all guards, because everything is written.
     pub(super) fn disarm_guards(&self) {
-        std::mem::take(&mut *self.guards()).into_iter().for_each(ReturnGuard::disarm);
+        self.take().into_iter().for_each(ReturnGuard::disarm);
     }
 }
 
 /// Returns the response with a guard that returns its messages unless the response is written to
-/// the connection of these deliveries.
+/// the connection or stream of these deliveries.
 pub(in crate::api::http) fn with_return_guard(
     response: Response,
     return_guard: ReturnGuard,

@@ -1,12 +1,14 @@
 //! The HTTP server: accepts connections, serves each in a task of its own, and closes them when the
 //! service stops.
 //!
-//! The time to send the head of a request is limited. When the server stops, requests in progress
-//! are completed.
+//! A connection has HTTP/1, or HTTP/2 if both sides agree on it in the TLS handshake. The time to
+//! send the head of a request is limited. When the server stops, requests in progress are completed.
 
 mod client_stream;
 pub(super) mod connections;
 pub(super) mod delivery;
+mod http2;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -24,16 +26,22 @@ use hyper_util::service::TowerToHyperService;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::client_stream::ClientStream;
-use self::connections::{Connection, Connections};
+use self::connections::{Connection, Connections, Protocol};
+use self::http2::Http2;
+use self::tls::Accepted;
+pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use crate::api::error::HEAD_BYTES_MAX;
+use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
 use crate::metrics::LiveCount;
 
+/// Maximum time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before the next attempt if no connection can be accepted, for example because file
 /// descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -47,27 +55,44 @@ pub struct ServerLimits {
     pub connections_max: usize,
 }
 
+/// A socket that accepts connections.
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// The certificates; `None` for connections without TLS.
+    pub tls: Option<Tls>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(socket: TcpListener) -> Self {
+        Self { socket, tls: None }
+    }
+}
+
 /// Serves connections until `stop` completes. Then it accepts no more, and returns a future that
 /// waits for the requests in progress.
 ///
 /// At the maximum number of connections, a new connection replaces the one that has been idle for
 /// longest, or waits until one is idle. `open` counts the connections.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     router: Router,
     limits: ServerLimits,
     open: LiveCount,
     stop: impl Future<Output = ()>,
 ) -> impl Future<Output = ()> {
+    let Listener { socket, tls } = listener.into();
     let ServerLimits { head_timeout, connections_max } = limits;
-    let service = TowerToHyperService::new(router);
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
+    let mut http1 = http1::Builder::new();
+    http1.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
+    let http2 = Http2::new(router.clone(), head_timeout, connections_max);
+    let handshake_timeout = HANDSHAKE_TIMEOUT.min(head_timeout);
+    let server = Arc::new(Server { http1, http2, service: TowerToHyperService::new(router), handshake_timeout });
     let connections = Connections::new(connections_max, open);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {
-            let (stream, peer) = accept(&listener).await;
+            let (stream, peer) = accept(&socket).await;
             (stream, peer, connections.acquire().await)
         };
         let (stream, peer, permit) = tokio::select! {
@@ -75,11 +100,18 @@ pub async fn serve(
             () = &mut stop => break,
         };
         set_options(&stream, head_timeout);
-        connections.serve(number, peer, permit, |connection, close| {
-            let stream = ClientStream { stream, connection: connection.clone() };
-            let service = ConnectionService { service: service.clone(), connection: connection.clone() };
-            serve_connection(http.serve_connection(TokioIo::new(stream), service), connection, close)
-        });
+        let server = server.clone();
+        match &tls {
+            None => connections.serve(number, peer, permit, |connection, close| async move {
+                server.serve_http1(ClientStream::plain(stream, connection), None, close).await;
+            }),
+            Some(tls) => {
+                let tls = tls.clone();
+                connections.serve(number, peer, permit, |connection, close| async move {
+                    server.serve_with_tls(stream, &tls, connection, close).await;
+                });
+            }
+        }
     }
     connections.close()
 }
@@ -94,29 +126,77 @@ async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
     }
 }
 
-/// Serves a connection until it ends. When `close` is canceled, an idle connection is closed at
-/// once, even if a part of the head of a request has arrived. Another connection is closed after
-/// its response.
-async fn serve_connection(
-    http: http1::Connection<TokioIo<ClientStream>, ConnectionService>,
-    connection: Arc<Connection>,
-    close: CancellationToken,
-) {
-    let mut http = pin!(http);
-    let ended = tokio::select! {
-        // The connection is polled first, because a request may have arrived.
-        biased;
-        ended = http.as_mut() => ended,
-        () = close.cancelled() => {
-            if connection.is_idle() {
-                return;
+/// What the connections of a listener have in common.
+struct Server {
+    http1: http1::Builder,
+    http2: Http2,
+    service: TowerToHyperService<Router>,
+    handshake_timeout: Duration,
+}
+
+impl Server {
+    /// Serves a connection with HTTP/1 until it ends. When `close` is canceled, an idle connection is
+    /// closed at once, even if a part of the head of a request has arrived. Another connection is
+    /// closed after its response.
+    async fn serve_http1(
+        &self,
+        stream: ClientStream,
+        certificate: Option<ClientCertificate>,
+        close: CancellationToken,
+    ) {
+        let connection = stream.connection.clone();
+        let service = ConnectionService { service: self.service.clone(), connection: connection.clone(), certificate };
+        let mut http = pin!(self.http1.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            // The connection is polled first, because a request may have arrived.
+            biased;
+            ended = http.as_mut() => ended,
+            () = close.cancelled() => {
+                if connection.is_idle() {
+                    return;
+                }
+                http.as_mut().graceful_shutdown();
+                http.await
             }
-            http.as_mut().graceful_shutdown();
-            http.await
+        };
+        if let Err(error) = ended {
+            debug!(%error, "connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        debug!(%error, "connection ended early");
+    }
+
+    /// Does the handshake of a connection, and serves it with the protocol that the client wants.
+    async fn serve_with_tls(
+        &self,
+        stream: TcpStream,
+        tls: &Tls,
+        connection: Arc<Connection>,
+        close: CancellationToken,
+    ) {
+        let accepted = tokio::select! {
+            biased;
+            accepted = timeout(self.handshake_timeout, tls.accept(stream)) => accepted,
+            () = close.cancelled() => return,
+        };
+        let accepted = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match accepted {
+            Err(error) => debug!(%error, "a TLS handshake failed"),
+            Ok(Accepted::PlainHttp(stream)) => {
+                connection.set_protocol(Protocol::RefusedPlainHttp);
+                self.serve_http1(ClientStream::plain(stream, connection), None, close).await;
+            }
+            Ok(Accepted::Tls(stream, certificate)) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
+                let stream = ClientStream::with_tls(stream, connection);
+                if is_http2 {
+                    stream.connection.set_protocol(Protocol::Http2);
+                    if let Err(error) = self.http2.serve(stream, certificate, close).await {
+                        debug!(%error, "connection ended early");
+                    }
+                } else {
+                    self.serve_http1(stream, certificate, close).await;
+                }
+            }
+        }
     }
 }
 
@@ -124,6 +204,7 @@ async fn serve_connection(
 struct ConnectionService {
     service: TowerToHyperService<Router>,
     connection: Arc<Connection>,
+    certificate: Option<ClientCertificate>,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -134,6 +215,9 @@ impl Service<Request<Incoming>> for ConnectionService {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.connection.begin_request();
         request.extensions_mut().insert(self.connection.clone());
+        if let Some(certificate) = &self.certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         self.service.call(request)
     }
 }

@@ -1,0 +1,152 @@
+//! Which clients get a connection: versions of TLS, protocols, and mutual TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use super::{Server, last_line};
+use crate::support::certificates::{Authority, Certificate};
+use crate::support::redis::{block_until, child_command};
+
+/// Connects with openssl and these options.
+fn handshake(server: &Server, options: &str) -> Output {
+    let mut openssl = child_command("openssl");
+    openssl.args(["s_client", "-connect", server.sukkal.address(), "-verify_return_error", "-CAfile"]);
+    openssl.arg(server.authority.file()).args(options.split(' '));
+    openssl.stdin(Stdio::null()).output().expect("openssl is installed")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Returns the address of the listener for health checks.
+fn operations_address(server: &Server) -> String {
+    let mut address = None;
+    block_until("the listener for health checks is there", || {
+        let events = server.sukkal.log().into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let mut found = events.filter(|event| event["fields"]["message"] == "listening for health checks and metrics");
+        address = found.next().map(|event| event["fields"]["address"].as_str().unwrap().to_owned());
+        address.is_some()
+    });
+    address.unwrap()
+}
+
+#[test]
+fn only_tls_1_2_and_1_3_are_accepted() {
+    let server = Server::start(&[]);
+
+    for (option, version) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+        let output = handshake(&server, &format!("{option} -alpn h2"));
+        let text = text(&output);
+        assert!(output.status.success() && text.contains(version) && text.contains("ALPN protocol: h2"), "{text}");
+    }
+    for option in ["-tls1", "-tls1_1"] {
+        let output = handshake(&server, &format!("{option} -cipher DEFAULT@SECLEVEL=0"));
+        assert!(!output.status.success() && text(&output).contains("SSL alert number"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_client_chooses_between_http_1_and_http_2() {
+    let server = Server::start(&[("SUKKAL_LOG__FILTER", "debug")]);
+
+    for (option, expected) in [("--http1.1", "1.1 200"), ("--http2", "2 200")] {
+        let output = server.curl("/v2/queues", &[option]);
+        assert_eq!(last_line(&output), expected, "{output:?}");
+    }
+    // The log has each request, but not each frame.
+    let log = server.sukkal.log();
+    assert!(!log.iter().any(|line| line.contains("h2::") || line.contains("rustls::")), "{log:#?}");
+}
+
+#[test]
+fn http_without_tls_gets_an_explanation() {
+    let server = Server::start(&[]);
+    let url = server.sukkal.url("/v2/queues/q/messages");
+
+    for body in ["", &"x".repeat(100_000)] {
+        let mut curl = child_command("curl");
+        curl.args(["--silent", "--http1.1", "--data", body, "--write-out", "\n%{http_code}", &url]);
+        let output = curl.output().expect("curl is installed");
+        assert_eq!(last_line(&output), "400");
+        assert!(text(&output).contains("This port uses TLS"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_handshake_end_the_connection() {
+    let server = Server::start(&[]);
+    let long = vec![0xff; 70_000];
+
+    for bytes in [&b"\0\0\0\0\0\0\0\0"[..], b"\x80\x2e\x01\0\x02\0\0\0\0", b"hello\r\n\r\n", &long] {
+        let mut stream = TcpStream::connect(server.sukkal.address()).unwrap();
+        // The server may close the connection before it has read everything.
+        let _closed = stream.write_all(bytes);
+        let _reset = stream.read_to_end(&mut Vec::new());
+    }
+    assert_eq!(last_line(&server.curl("/healthz", &[])), "2 204");
+}
+
+#[test]
+fn clients_need_a_certificate_of_the_right_authority() {
+    let (authority, foreign) = (Authority::new(), Authority::new());
+    let own = authority.issue("client", "/CN=client");
+    let foreign = foreign.issue("client", "/CN=client");
+    let ca = authority.file().to_str().unwrap().to_owned();
+    let environment = [("SUKKAL_TLS__CLIENT_CA", ca.as_str()), ("SUKKAL_OPERATIONS__BIND", "127.0.0.1:0")];
+    let server = Server::start_with(authority, &environment);
+    let status = |server: &Server, certificate: Option<&Certificate>, protocol: &str| {
+        let mut arguments = vec![protocol];
+        if let Some(certificate) = certificate {
+            arguments.extend(["--cert", certificate.certificate.to_str().unwrap()]);
+            arguments.extend(["--key", certificate.key.to_str().unwrap()]);
+        }
+        last_line(&server.curl("/v2/queues", &arguments))
+    };
+
+    for protocol in ["--http1.1", "--http2"] {
+        assert!(status(&server, Some(&own), protocol).ends_with(" 200"));
+        assert!(status(&server, Some(&foreign), protocol).ends_with(" 000"));
+        assert!(status(&server, None, protocol).ends_with(" 000"));
+    }
+    // Health checks have no certificate.
+    let operations = operations_address(&server);
+    let mut curl = child_command("curl");
+    curl.args(["--silent", "--write-out", "%{http_code}", &format!("https://{operations}/readyz"), "--cacert", &ca]);
+    assert_eq!(last_line(&curl.output().unwrap()), "204");
+    drop(server);
+
+    let authority = Authority::new();
+    let own = authority.issue("client", "/CN=client");
+    let ca = authority.file().to_str().unwrap().to_owned();
+    let optional = [("SUKKAL_TLS__CLIENT_CA", ca.as_str()), ("SUKKAL_TLS__CLIENT_CERTIFICATE", "optional")];
+    let server = Server::start_with(authority, &optional);
+    assert!(status(&server, Some(&own), "--http2").ends_with(" 200"));
+    assert!(status(&server, None, "--http2").ends_with(" 200"));
+    assert!(status(&server, Some(&foreign), "--http2").ends_with(" 000"));
+}
+
+#[test]
+fn the_commands_of_sukkal_use_tls() {
+    let server = Server::start(&[]);
+    let url = format!("https://{}", server.sukkal.address());
+    let sukkal = |arguments: &str| {
+        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        command.args(arguments.split(' ')).env("SSL_CERT_FILE", server.authority.file());
+        command.env("SUKKAL_TLS__CERTIFICATE", &server.certificate.certificate);
+        command.env("SUKKAL_TLS__KEY", &server.certificate.key).env("SUKKAL_BIND", server.sukkal.address());
+        command.output().expect("the binary under test starts")
+    };
+
+    for arguments in [
+        "ready".to_owned(),
+        format!("ping --url {url}"),
+        format!("bench {url} --json --produce 1 --duration 0.2 --warmup 0 --threads 1"),
+    ] {
+        let output = sukkal(&arguments);
+        assert!(output.status.success(), "{arguments}: {output:?}");
+    }
+}

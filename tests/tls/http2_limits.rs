@@ -1,0 +1,169 @@
+//! Limits on HTTP/2 connections and their streams.
+
+use std::time::Duration;
+
+use h2::Reason;
+use h2::client::Builder;
+use hyper::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+use super::Server;
+use super::client::{Http2, TIMEOUT, body, connect, head, message, until, waiting_requests};
+
+/// A browser opens at most six connections with HTTP/1 to a server.
+const EVENT_STREAMS: usize = 20;
+
+#[tokio::test]
+async fn one_connection_has_many_event_streams() {
+    let server = Server::start(&[]);
+    let mut http = Http2::open(&server).await;
+    let mut streams = Vec::new();
+    for number in 0..EVENT_STREAMS {
+        let path = format!("/v2/queues/q{number}/messages?echo=true");
+        let request = http.request("GET", &path).header("Accept", "text/event-stream").body(()).unwrap();
+        let (response, _) = http.sender.send_request(request, true).unwrap();
+        streams.push(head(response).await.into_parts().1);
+    }
+
+    for number in 0..EVENT_STREAMS {
+        http.post(&format!("q{number}"), &format!("message {number}")).await;
+    }
+
+    for (number, mut stream) in streams.into_iter().enumerate() {
+        let mut text = String::new();
+        while !text.contains(&format!("message {number}")) {
+            let data = timeout(TIMEOUT, stream.data()).await.expect("the event arrives").unwrap().unwrap();
+            text.push_str(str::from_utf8(&data).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_has_at_most_100_requests() {
+    let server = Server::start(&[]);
+    let http = Http2::open(&server).await;
+
+    until(async || http.sender.current_max_send_streams() == 100).await;
+}
+
+/// With HTTP/1, there is one request for each connection.
+#[tokio::test]
+async fn all_connections_together_have_a_limited_number_of_requests() {
+    let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);
+    let mut http = Http2::open(&server).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(http.send("DELETE", "/v2/queues/q/messages?pop=1&wait=20", "").await);
+    }
+
+    let refused = http.send("GET", "/v2/queues", "").await;
+
+    let error = timeout(TIMEOUT, refused).await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM));
+    let mut other = Http2::open(&server).await;
+    for _ in &waiting {
+        other.post("q", "one").await;
+    }
+    for response in waiting {
+        assert_eq!(message(response).await, "one");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_loses_its_stream_only() {
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let mut settings = Builder::new();
+    settings.initial_window_size(1_000);
+    let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
+    let sibling = http.wait_for_message(&server, "sibling").await;
+    let unread = http.wait_for_message(&server, "unread").await;
+    // A connection that is idle for a second is closed.
+    Http2::open(&server).await.post("unread", &"x".repeat(2_000)).await;
+
+    let (_, mut unread) = head(unread).await.into_parts();
+    let reset = async {
+        loop {
+            if let Err(error) = unread.data().await.expect("the response is not complete") {
+                return error;
+            }
+        }
+    };
+
+    let error = timeout(TIMEOUT, reset).await.expect("the stream is reset");
+    assert_eq!(error.reason(), Some(Reason::CANCEL));
+    let mut other = Http2::open(&server).await;
+    let returned = other.send("DELETE", "/v2/queues/unread/messages?pop=1&wait=20", "").await;
+    assert_eq!(message(returned).await, "x".repeat(2_000));
+    Http2::open(&server).await.post("sibling", "two").await;
+    assert_eq!(message(sibling).await, "two");
+}
+
+#[tokio::test]
+async fn a_client_that_resets_many_streams_at_once_is_disconnected() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const GOAWAY: u8 = 7;
+    const ENHANCE_YOUR_CALM: u8 = 0xb;
+    let server = Server::start(&[]);
+    let mut stream = connect(&server, "h2").await;
+    let mut frames = PREFACE.to_vec();
+    for id in (1_u32..401).step_by(2) {
+        // `GET https://h/`, and a reset of its stream.
+        frames.extend([&[0, 0, 6, 1, 5][..], &id.to_be_bytes(), &[0x82, 0x87, 0x84, 0x41, 1, b'h']].concat());
+        frames.extend([&[0, 0, 4, 3, 0][..], &id.to_be_bytes(), &8_u32.to_be_bytes()].concat());
+    }
+
+    stream.write_all(&frames).await.unwrap();
+
+    let mut received = Vec::new();
+    // The end of the connection may be a reset.
+    let _end = timeout(TIMEOUT, stream.read_to_end(&mut received)).await.expect("the server closes the connection");
+    let mut rest = &received[..];
+    let mut goaway_reason = None;
+    while let Some((head, after)) = rest.split_at_checked(9) {
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        if head[3] == GOAWAY {
+            goaway_reason = Some(after[7]);
+        }
+        rest = &after[length..];
+    }
+    assert_eq!(goaway_reason, Some(ENHANCE_YOUR_CALM));
+}
+
+#[tokio::test]
+async fn a_request_names_one_host_and_has_a_head_of_limited_size() {
+    let server = Server::start(&[]);
+    let mut http = Http2::open(&server).await;
+    let address = server.sukkal.address().to_owned();
+    for (header, value, status, description) in [
+        ("Host", address.clone(), StatusCode::OK, "queues"),
+        ("Host", "elsewhere".to_owned(), StatusCode::BAD_REQUEST, "must name its host exactly once"),
+        ("X-Long", "x".repeat(70_000), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "at most 65536 bytes"),
+        ("X-Long", "x".repeat(140_000), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, ""),
+    ] {
+        let request = http.request("GET", "/v2/queues").header(header, value).body(()).unwrap();
+        let (response, _) = http.sender.send_request(request, true).unwrap();
+        let response = head(response).await;
+        assert_eq!(response.status(), status, "{header}");
+        assert!(body(response).await.contains(description));
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_replaces_an_idle_one_and_not_one_with_a_request() {
+    let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);
+    let mut busy = Http2::open(&server).await;
+    let waiting = busy.wait_for_message(&server, "q").await;
+    let mut idle = Http2::open(&server).await;
+    idle.post("other", "one").await;
+    // Connections that have been idle for a second are closed for new ones.
+    sleep(Duration::from_millis(1100)).await;
+
+    let mut new = Http2::open(&server).await;
+
+    new.post("q", "two").await;
+    // The client may notice it while it is writing.
+    let _end = idle.closed().await;
+    assert_eq!(message(waiting).await, "two");
+    assert_eq!(waiting_requests(&server).await, 0);
+}

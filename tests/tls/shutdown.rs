@@ -1,0 +1,35 @@
+//! A server that stops completes the requests of its HTTP/2 connections.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::Server;
+use super::client::{Http2, head, until};
+
+#[tokio::test]
+async fn a_server_that_stops_completes_requests_and_accepts_no_more() {
+    let mut server = Server::start(&[]);
+    let mut http = Http2::open(&server).await;
+    let waiting = http.wait_for_message(&server, "q").await;
+    let (posted, mut post) = http.begin("POST", "/v2/queues/q2/messages", false).await.unwrap();
+    let body = json!({ "messages": [{ "body": "one" }] }).to_string();
+    let (first, second) = body.split_at(10);
+    post.send_data(Bytes::copy_from_slice(first.as_bytes()), false).unwrap();
+
+    server.sukkal.terminate();
+
+    assert_eq!(head(waiting).await.status(), StatusCode::OK);
+    // After GOAWAY, the client starts no new request.
+    let is_refused = async || match http.begin("GET", "/v2/queues", true).await {
+        Ok((response, _)) => response.await.is_err(),
+        Err(_) => true,
+    };
+    until(is_refused).await;
+    post.send_data(Bytes::copy_from_slice(second.as_bytes()), true).unwrap();
+    assert_eq!(head(posted).await.status(), StatusCode::CREATED);
+    http.closed().await.unwrap();
+    let status = spawn_blocking(move || server.sukkal.wait()).await.unwrap();
+    assert!(status.success());
+}
