@@ -4,7 +4,7 @@
 //! Every operation takes its caller first and states its action: see `access.rs`.
 
 mod access;
-mod cached;
+pub mod cached;
 pub mod claims;
 mod confirmations;
 pub mod deliveries;

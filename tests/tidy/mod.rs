@@ -19,17 +19,17 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
-    ("base64", &["src/domain/", "src/push/"]),
+    ("base64", &["src/authentication/", "src/domain/", "src/push/"]),
     ("clap", &["src/cli/"]),
     ("clap_complete", &["src/cli/"]),
     ("clap_mangen", &["src/cli/"]),
     ("hdrhistogram", &["src/cli/bench/"]),
-    ("hyper_rustls", &["src/push/client.rs"]),
+    ("hyper_rustls", &["src/outbound/", "src/push/client.rs"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("maud", &["src/cli/bench/"]),
     ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
-    ("ring", &["src/domain/", "src/push/"]),
+    ("ring", &["src/authentication/", "src/domain/", "src/push/"]),
     ("redb", &["src/storage/embedded/"]),
     (
         "rustix",
@@ -42,8 +42,8 @@ const CRATES: [(&str, &[&str]); 18] = [
             "src/storage/embedded/",
         ],
     ),
-    ("rustls_native_certs", &["src/outbound.rs"]),
-    ("tokio_rustls", &["src/cli/client/", "src/outbound.rs", "src/push/client.rs"]),
+    ("rustls_native_certs", &["src/outbound/"]),
+    ("tokio_rustls", &["src/cli/client/", "src/outbound/", "src/push/client.rs"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
