@@ -1,6 +1,9 @@
 //! Callers, the roles of clients, and the requests that a pre-signed URL allows.
 
+mod identity;
 pub mod signed_url;
+
+pub use self::identity::{AuthenticationError, Identity};
 
 use crate::domain::{ClientId, ProjectId};
 

@@ -1,0 +1,32 @@
+//! What a credential proves about the sender of a request.
+
+use std::time::SystemTime;
+
+use thiserror::Error;
+
+use crate::domain::ProjectId;
+
+/// The sender of a request, as a credential proves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user, the token or the certificate, for the audit log.
+    pub subject: String,
+    /// The project on whose queues the sender works; `None` if each request names it.
+    pub project: Option<ProjectId>,
+    /// The roles of the sender.
+    pub roles: Vec<String>,
+    /// The time at which the credential expires; `None` if it does not expire.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// Why the sender of a request is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AuthenticationError {
+    /// The credential is missing or not valid. The text says what to change, and has no part of the
+    /// credential.
+    #[error("{0}")]
+    Refused(String),
+    /// The service that verifies credentials cannot be reached. The text is for the log.
+    #[error("{0}")]
+    Unavailable(String),
+}
