@@ -52,9 +52,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
     match serve(&config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (app::Error::OpenStore(_) | app::Error::Refused(_) | app::Error::Bind { .. })) => {
-            fail(BAD_OPTION, &error.to_string())
-        }
+        Err(
+            error @ (app::Error::OpenStore(_) | app::Error::Tls(_) | app::Error::Refused(_) | app::Error::Bind { .. }),
+        ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),
     }
 }

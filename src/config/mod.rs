@@ -13,7 +13,7 @@ mod names;
 mod options;
 mod rules;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
@@ -52,6 +52,8 @@ pub struct Config {
     pub signed_url: SignedUrl,
     /// Deliveries to subscribers.
     pub push: PushConfig,
+    /// TLS to Redis.
+    pub redis: Redis,
     /// The embedded store.
     pub embedded: Embedded,
     /// Background maintenance.
@@ -111,6 +113,20 @@ enum ClientIdNeed {
 pub struct SignedUrl {
     /// The key that signs URLs.
     pub secret_key: Secret,
+}
+
+/// `[redis]`: TLS to Redis.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Redis {
+    /// The certificates of the trusted authorities; `None` for those of the operating system.
+    #[serde(deserialize_with = "optional_file")]
+    pub ca_file: Option<PathBuf>,
+    /// The certificate that identifies this process.
+    #[serde(deserialize_with = "optional_file")]
+    pub certificate_file: Option<PathBuf>,
+    /// The private key of the certificate.
+    #[serde(deserialize_with = "optional_file")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// `[embedded]`: the embedded store.
@@ -239,6 +255,10 @@ fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebO
 
 fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
+}
+
+fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(optional_text(deserializer)?.map(PathBuf::from))
 }
 
 fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {

@@ -45,6 +45,8 @@ pub(super) enum ValueRule {
     Store,
     /// Filter directives of `tracing`.
     Filter,
+    /// The path of a file, or an empty text.
+    OptionalFile,
     /// A secret, which is never shown.
     Secret,
 }
@@ -129,6 +131,9 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("push.max_connections", CONNECTIONS),
     ("push.max_connections_per_host", CONNECTIONS),
     ("push.disable_after", ValueRule::Integer(60, YEAR_S, "seconds")),
+    ("redis.ca_file", ValueRule::OptionalFile),
+    ("redis.certificate_file", ValueRule::OptionalFile),
+    ("redis.key_file", ValueRule::OptionalFile),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
@@ -171,6 +176,7 @@ impl ValueRule {
             | Self::OptionalUrl
             | Self::Store
             | Self::Filter
+            | Self::OptionalFile
             | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
@@ -182,7 +188,7 @@ impl ValueRule {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Boolean, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
+            (Self::Boolean, Value::Boolean(_)) | (Self::Secret | Self::OptionalFile, Value::String(_)) => true,
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
@@ -229,6 +235,7 @@ impl ValueRule {
             Self::Schemes => "a list of \"http\" and \"https\"".to_owned(),
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
+            Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
         }
     }

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("telemetry", &["outbound"]),
     ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
-    ("storage", &["domain"]),
+    ("storage", &["domain", "outbound"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
     ("api", &["auth", "broker", "domain", "metrics", "request_id", "telemetry"]),
     ("config", &["domain", "storage"]),

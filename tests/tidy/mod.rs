@@ -43,7 +43,7 @@ const CRATES: [(&str, &[&str]); 18] = [
         ],
     ),
     ("rustls_native_certs", &["src/outbound.rs"]),
-    ("tokio_rustls", &["src/cli/client/", "src/outbound.rs", "src/push/client.rs"]),
+    ("tokio_rustls", &["src/cli/client/", "src/outbound.rs", "src/push/client.rs", "src/storage/redis/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
