@@ -12,6 +12,7 @@ mod file;
 mod names;
 mod options;
 mod rules;
+mod warnings;
 
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,8 @@ enum ClientIdNeed {
 pub struct SignedUrl {
     /// The key that signs URLs.
     pub secret_key: Secret,
+    /// A key whose signatures are accepted too.
+    pub accepted_secret_key: Secret,
 }
 
 /// `[redis]`: TLS to Redis.
@@ -227,16 +230,8 @@ impl Config {
         warnings.extend(options.short_secret_warnings());
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
-        warnings.extend(config.confirmation_warning());
+        warnings.extend(config.useless_options());
         Ok(Self { warnings, ..config })
-    }
-
-    /// Returns a warning if no subscriber can confirm a subscription, although it must.
-    fn confirmation_warning(&self) -> Option<String> {
-        let cannot_confirm = self.push.require_confirmation && self.signed_url.secret_key.reveal().is_none();
-        let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: subscribers get no requests \
-                       to confirm, so they get no messages";
-        cannot_confirm.then(|| warning.to_owned())
     }
 }
 
@@ -391,18 +386,6 @@ mod tests {
             let error = load("", &[(&format!("SUKKAL_PUSH__{option}"), value)], None).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-    }
-
-    #[test]
-    fn required_confirmations_need_a_secret_key() {
-        let warnings = |secret: &str| {
-            let environment =
-                [("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", secret)];
-            load("", &environment, None).unwrap().warnings
-        };
-
-        assert!(warnings("")[0].starts_with("push.require_confirmation is true, but signed_url.secret_key is empty"));
-        assert_eq!(warnings(&"x".repeat(32)), [""; 0]);
     }
 
     #[test]

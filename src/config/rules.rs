@@ -123,6 +123,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.default_project", ValueRule::OptionalProject),
     ("transport.cors_origins", ValueRule::WebOrigins),
     ("signed_url.secret_key", ValueRule::Secret),
+    ("signed_url.accepted_secret_key", ValueRule::Secret),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
     ("push.allowed_networks", ValueRule::Networks),
