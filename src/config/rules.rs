@@ -49,6 +49,8 @@ pub(super) enum ValueRule {
     OptionalFile,
     /// A secret, which is never shown.
     Secret,
+    /// A list of secrets.
+    Secrets,
 }
 
 const YEAR_S: u64 = 366 * 24 * 3600;
@@ -116,6 +118,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_messages_per_post", ValueRule::Integer(1, POST_MESSAGES_MAX, "")),
     ("transport.idempotency_key_ttl", DURATION),
     ("transport.message_encryption_key", ValueRule::Secret),
+    ("transport.message_decryption_keys", ValueRule::Secrets),
     ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
@@ -166,7 +169,7 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::Queues | Self::Networks | Self::Ports | Self::Schemes => {
+            Self::Queues | Self::Networks | Self::Ports | Self::Schemes | Self::Secrets => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
@@ -204,6 +207,7 @@ impl ValueRule {
             }
             (Self::Networks, Value::Array(networks)) => all(networks, |text| text.parse::<Network>().is_ok()),
             (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
+            (Self::Secrets, Value::Array(secrets)) => all(secrets, |text| !text.is_empty()),
             (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
             (Self::Store, Value::String(text)) => {
                 return text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string());
@@ -238,12 +242,13 @@ impl ValueRule {
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
+            Self::Secrets => "a list of texts in quotes, none of which is empty".to_owned(),
         }
     }
 
     /// Whether a value may be shown in messages.
     pub(super) fn is_public(self) -> bool {
-        !matches!(self, Self::Store | Self::Secret)
+        !matches!(self, Self::Store | Self::Secret | Self::Secrets)
     }
 }
 
