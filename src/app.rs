@@ -97,9 +97,11 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Service {
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
     let metrics = Arc::new(Metrics::new());
-    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
-    let push = push_config(config);
-    let broker = Broker::with_monitored_queues(store, limits, push, cipher, metrics.clone(), queues);
+    let limits = config.transport.limits.clone();
+    let options =
+        broker::Options { monitored_queues: config.metrics.queues.clone(), quotas: config.quotas.with(&limits) };
+    let broker = Broker::with_options(store, limits, push_config(config), cipher, metrics.clone(), options);
+    broker.follow_quotas();
     http::service(broker, settings, metrics, tracer(config))
 }
 

@@ -76,6 +76,12 @@ pub enum Action {
     ReleaseClaim,
     /// Lists all projects. Zaqar has neither the operation nor a policy for it.
     ListProjects,
+    /// Returns the quotas of a project. Zaqar has neither the operation nor a policy for it.
+    GetQuotas,
+    /// Sets the quotas of a project, as above.
+    SetQuotas,
+    /// Returns how much the caller's project uses, as above.
+    GetUsage,
     /// Starts a task that moves messages to other queues. Zaqar has neither the operation nor a
     /// policy for it.
     Redrive,
@@ -307,11 +313,13 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
     caller.as_client().ok_or(Error::Forbidden)
 }
 
-/// The policy: clients may do everything but check the health and list projects, which need the role
-/// of operators.
+/// The actions that need the role of operators.
+const OPERATOR_ACTIONS: [Action; 4] = [Action::CheckHealth, Action::ListProjects, Action::GetQuotas, Action::SetQuotas];
+
+/// The policy: clients may do everything but the actions of operators.
 fn is_allowed(caller: &Caller, action: Action) -> bool {
     match caller {
-        Caller::Client(client) => ![Action::CheckHealth, Action::ListProjects].contains(&action) || client.is_admin(),
+        Caller::Client(client) => !OPERATOR_ACTIONS.contains(&action) || client.is_admin(),
         Caller::Anonymous => [Action::ProbeStore, Action::ReadMetrics].contains(&action),
         Caller::System => true,
     }
@@ -329,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn only_operators_may_check_the_health_and_list_projects() {
-        for action in [Action::CheckHealth, Action::ListProjects] {
+    fn only_operators_may_perform_the_actions_of_operators() {
+        for action in OPERATOR_ACTIONS {
             assert!(is_allowed(&client(&["member", "Admin"]), action));
             assert!(!is_allowed(&client(&["member"]), action));
         }

@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod names;
 mod options;
+mod quotas;
 mod rules;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
+pub use self::quotas::Quotas;
 use crate::domain::{ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
 use crate::storage::StoreUri;
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Limits and defaults of the API.
     pub transport: Transport,
+    /// Quotas of projects.
+    pub quotas: Quotas,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
     /// Deliveries to subscribers.

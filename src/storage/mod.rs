@@ -22,6 +22,7 @@ mod maintenance;
 mod messages;
 mod monitoring;
 mod queues;
+mod quotas;
 mod record;
 pub mod redis;
 mod redrive;
@@ -47,6 +48,7 @@ pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, Pos
 pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
+pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 pub use redrive::run_redrive;
 pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 pub use task_lease::{LeaseFence, TaskLeases};
@@ -67,6 +69,7 @@ pub trait Driver:
     + Maintenance
     + AdmissionControl
     + Monitoring
+    + QuotaStore
 {
 }
 
@@ -82,5 +85,6 @@ impl<T> Driver for T where
         + Maintenance
         + AdmissionControl
         + Monitoring
+        + QuotaStore
 {
 }

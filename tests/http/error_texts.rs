@@ -115,6 +115,7 @@ struct Servers {
     with_optional_ids: Project,
     with_claim_ids: Project,
     with_one_stream: Project,
+    with_quotas: Project,
     _stream: Events,
     without_store: Project,
     message: String,
@@ -150,6 +151,9 @@ impl Servers {
         redis.kill();
         let with_one_stream = on(&[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "1")]);
         let stream = Events::open(with_one_stream.api.get("/v2/queues/q/messages")).await;
+        let with_quotas = on(&[("SUKKAL_QUOTAS__QUEUES", "1"), ("SUKKAL_QUOTAS__POSTED_BYTES_PER_SECOND", "1")]);
+        // Exceeds the rate for the duration of the test.
+        with_quotas.post_bodies("q", &[json!("x".repeat(10_000))]).await;
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
@@ -158,6 +162,7 @@ impl Servers {
             with_optional_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID", "optional")]),
             with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
             with_one_stream,
+            with_quotas,
             _stream: stream,
             without_store: Project::of(&Arc::new(Server { sukkal, redis: Arc::new(redis) }), &project),
             api,
@@ -197,6 +202,7 @@ impl Servers {
             "a server with client_id = optional" => &self.with_optional_ids,
             "a server with message_delete_with_claim_id" => &self.with_claim_ids,
             "a server with max_streams_per_project = 1" => &self.with_one_stream,
+            "a server with quotas" => &self.with_quotas,
             "a server without its store" => &self.without_store,
             _ => panic!("no server {name:?}"),
         }

@@ -28,6 +28,10 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
         (api.get("/v2/projects").header("X-Roles", "admin"), "Projects could not be listed."),
+        (api.get("/v2/usage"), "Usage could not be retrieved."),
+        (api.get("/v2/quotas").header("X-Roles", "admin"), "Quotas could not be retrieved."),
+        (api.put("/v2/quotas").header("X-Roles", "admin").body("{}"), "Quotas could not be set."),
+        (api.delete("/v2/quotas").header("X-Roles", "admin"), "Quotas could not be removed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),
         (api.get(q), "Queue metadata could not be retrieved."),

@@ -10,6 +10,7 @@ mod messages;
 mod middleware;
 mod projects;
 mod queues;
+mod quotas;
 mod response;
 mod route;
 mod server;
@@ -73,6 +74,7 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
     routes.extend(projects::routes(settings.admin_mode));
+    routes.extend(quotas::routes(settings.admin_mode));
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());

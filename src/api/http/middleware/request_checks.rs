@@ -15,7 +15,7 @@ use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
-use crate::api::http::service::{Service, Settings};
+use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
 use crate::auth::Client;
 use crate::domain::{QueueId, Warning};
@@ -56,7 +56,7 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     service: &Service,
     handler: H,
 ) -> Result<Response, Error> {
-    let Checked { context, warning, handled_uri } = check(&request, &service.settings)?;
+    let Checked { context, warning, handled_uri } = check(&request, service)?;
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
@@ -79,7 +79,8 @@ struct Checked {
     handled_uri: Option<Uri>,
 }
 
-fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
+fn check(request: &Request, service: &Service) -> Result<Checked, Error> {
+    let settings = &*service.settings;
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -99,6 +100,8 @@ fn check(request: &Request, settings: &Settings) -> Result<Checked, Error> {
         content_negotiation::check(request.headers())?;
     }
     let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings)?;
+    // An operator who acts on another project does not use the rate of that project.
+    service.broker.count_request(&client.project)?;
     let handled_uri = match operator::named_project(request, &client, carrier.is_some(), settings)? {
         Some((project, uri)) => {
             client.project = project;

@@ -14,6 +14,8 @@
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
+//! | `l` | version of the list of quotas: see `storage/quotas.rs` |
+//! | `l` project | the quotas that are set for the project |
 //! | `t` number | nothing: the contents with this number are discarded |
 //!
 //! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
@@ -62,6 +64,7 @@ const PROJECTS: u8 = b'p';
 const TOMBSTONES: u8 = b'g';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
+const QUOTAS: u8 = b'l';
 
 /// The kinds of rows that are stored under a contents number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,21 @@ pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
 /// Returns the common prefix of the keys of all those numbers.
 pub(crate) fn project_counts_prefix() -> [u8; 1] {
     [PROJECTS]
+}
+
+/// Returns the key of the quotas that are set for a project.
+pub(crate) fn quotas(project: &ProjectId) -> Vec<u8> {
+    [&[QUOTAS], project.as_str().as_bytes()].concat()
+}
+
+/// Returns the project of such a key.
+pub(crate) fn decode_quotas(key: &[u8]) -> Option<ProjectId> {
+    ProjectId::new(str::from_utf8(key.strip_prefix(&[QUOTAS])?).ok()?)
+}
+
+/// Returns the common prefix of these keys, which is the key of the version of their list.
+pub(crate) fn quotas_prefix() -> [u8; 1] {
+    [QUOTAS]
 }
 
 /// Returns the common prefix of the keys of a project's queues.
