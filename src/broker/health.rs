@@ -35,6 +35,11 @@ pub struct OperationHealth {
     pub reference: Option<Uuid>,
 }
 
+/// Returns the project of the queues that are created for a check.
+pub(super) fn project() -> ProjectId {
+    ProjectId::new(PROJECT).expect("the text is not empty")
+}
+
 impl Broker {
     /// Performs the operations that clients need, in this order, if the store can be reached. Only
     /// operators may ask for it.
@@ -62,9 +67,8 @@ impl Broker {
     }
 
     async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
-        let project = ProjectId::new(PROJECT).expect("the text is not empty");
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
-        let queue = QueueId::new(project, name).expect("the id is short");
+        let queue = QueueId::new(project(), name).expect("the id is short");
         let drafts = vec![
             Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: empty_body() };
             MESSAGES_POSTED.min(self.limits.max_messages_per_post as usize)

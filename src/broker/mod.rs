@@ -137,7 +137,7 @@ impl Broker {
         options: Options,
     ) -> Self {
         let admission_wait_max = Duration::from_secs(limits.max_queueing.into());
-        let quotas = Quotas::new(options.quotas);
+        let quotas = Quotas::new(options.quotas, health::project());
         Self(Arc::new(Parts {
             store: GuardedStore::new(store, admission_wait_max, metrics.clone()),
             waiting: Waiting::new(&limits, quotas.clone()),

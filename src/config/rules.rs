@@ -130,6 +130,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("quotas.posted_bytes_per_second", QUOTA),
     ("quotas.queues", QUOTA),
     ("quotas.subscriptions", QUOTA),
+    ("quotas.messages", QUOTA),
+    ("quotas.messages_per_queue", QUOTA),
     ("quotas.projects_file", ValueRule::QuotaFile),
     ("quotas.rate_limit_status", ValueRule::OneOfNumbers(&[503, 429])),
     ("signed_url.secret_key", ValueRule::Secret),

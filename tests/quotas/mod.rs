@@ -3,6 +3,7 @@
 mod counts;
 mod rates;
 mod settings;
+mod stored;
 
 use std::time::Duration;
 

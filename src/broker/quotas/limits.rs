@@ -31,7 +31,14 @@ struct Stored {
 }
 
 impl Quotas {
-    pub(in crate::broker) fn new(config: QuotaConfig) -> Arc<Self> {
+    /// Creates the quotas of this configuration. The project `unlimited` has no limits, unless an
+    /// operator sets some.
+    pub(in crate::broker) fn new(mut config: QuotaConfig, unlimited: ProjectId) -> Arc<Self> {
+        let mut none = QuotaOverrides::default();
+        for quota in Quota::ALL {
+            none[quota] = Some(0);
+        }
+        config.projects.insert(unlimited, none);
         let (stored, rates, usage) = (RwLock::default(), Rates::new(), UsageCache::new());
         Arc::new(Self { config, stored, rates, usage })
     }
