@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use zeroize::Zeroizing;
+
 use crate::auth::{AuthenticationError, Identity};
 
 /// The start of every API key.
@@ -15,6 +17,13 @@ pub struct Token<'r> {
     form: TokenForm,
     /// `None` if the token is not valid.
     text: Option<&'r str>,
+}
+
+/// A token that outlives its request.
+#[derive(Clone)]
+pub struct OwnedToken {
+    form: TokenForm,
+    text: Zeroizing<String>,
 }
 
 /// The form of a token, which selects the strategy that verifies it.
@@ -56,12 +65,26 @@ impl<'r> Token<'r> {
         Self { form, text }
     }
 
+    /// Returns the same token with a text of its own; `None` if the token is not valid.
+    #[must_use]
+    pub fn to_owned(self) -> Option<OwnedToken> {
+        Some(OwnedToken { form: self.form, text: Zeroizing::new(self.text?.to_owned()) })
+    }
+
     pub(super) fn form(self) -> TokenForm {
         self.form
     }
 
     pub(super) fn text(self) -> Option<&'r str> {
         self.text
+    }
+}
+
+impl OwnedToken {
+    /// Returns the token.
+    #[must_use]
+    pub fn as_token(&self) -> Token<'_> {
+        Token { form: self.form, text: Some(&self.text) }
     }
 }
 

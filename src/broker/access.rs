@@ -106,6 +106,12 @@ pub enum Action {
     ResumeSubscription,
     /// Notifies a subscriber of messages again, as above.
     Redeliver,
+    /// Creates a token. Zaqar has neither tokens nor policies for them.
+    CreateToken,
+    /// Lists tokens, or shows one.
+    ListTokens,
+    /// Deletes a token.
+    DeleteToken,
     /// `ping:get`
     Ping,
     /// `health:get`
@@ -122,6 +128,8 @@ pub enum Action {
     RunTask,
     /// Delivers the messages of a queue to its subscribers.
     Deliver,
+    /// Reads the token that a request presents.
+    FindToken,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues,
 }
@@ -318,11 +326,16 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
     caller.as_client().ok_or(Error::Forbidden)
 }
 
-/// The policy: clients may do everything but check the health and list projects, which need the role
-/// of operators.
+/// The actions of clients that need the role of operators.
+const ADMIN_ACTIONS: [Action; 5] =
+    [Action::CheckHealth, Action::ListProjects, Action::CreateToken, Action::ListTokens, Action::DeleteToken];
+
+/// The policy: clients may do everything but what needs the role of operators, and what only the
+/// service itself does.
 fn is_allowed(caller: &Caller, action: Action) -> bool {
     match caller {
-        Caller::Client(client) => ![Action::CheckHealth, Action::ListProjects].contains(&action) || client.is_admin(),
+        Caller::Client(_) if action == Action::FindToken => false,
+        Caller::Client(client) => !ADMIN_ACTIONS.contains(&action) || client.is_admin(),
         Caller::Anonymous => [Action::ProbeStore, Action::ReadMetrics].contains(&action),
         Caller::System => true,
     }
@@ -340,12 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn only_operators_may_check_the_health_and_list_projects() {
-        for action in [Action::CheckHealth, Action::ListProjects] {
+    fn only_operators_may_check_the_health_list_projects_and_manage_tokens() {
+        for action in ADMIN_ACTIONS {
             assert!(is_allowed(&client(&["member", "Admin"]), action));
             assert!(!is_allowed(&client(&["member"]), action));
         }
         assert!(is_allowed(&client(&[]), Action::DeleteQueue));
+        assert!(!is_allowed(&client(&["admin"]), Action::FindToken));
     }
 
     #[test]

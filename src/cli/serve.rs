@@ -57,7 +57,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
             | app::Error::Refused(_)
             | app::Error::Bind { .. }
             | app::Error::Exposed(_)
-            | app::Error::Strategy(_)),
+            | app::Error::Strategy(_)
+            | app::Error::AdminToken(_)),
         ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),
     }

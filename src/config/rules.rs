@@ -11,7 +11,7 @@ use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
-use crate::domain::{AuthStrategy, ProjectId, QueueId};
+use crate::domain::{AuthStrategy, ProjectId, QueueId, Token};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -49,6 +49,10 @@ pub(super) enum ValueRule {
     Filter,
     /// A secret, which is never shown.
     Secret,
+    /// A token of the service, which is never shown, or an empty text.
+    OptionalToken,
+    /// The name of a file, or an empty text.
+    OptionalFile,
 }
 
 const YEAR_S: u64 = 366 * 24 * 3600;
@@ -66,6 +70,7 @@ const QUEUEING_S_MAX: u64 = 60;
 /// Each listed queue is read several times a minute.
 const METRICS_QUEUES_MAX: usize = 500;
 const SUBSCRIPTIONS_MAX: u64 = 100_000;
+const TOKENS_MAX: u64 = 1_000_000;
 const SCHEMES: [&str; 2] = ["http", "https"];
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
@@ -109,6 +114,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_waits_per_project", CONNECTIONS),
     ("transport.max_streams_per_project", CONNECTIONS),
     ("transport.max_redrives_per_project", CONNECTIONS),
+    ("transport.max_tokens", ValueRule::Integer(1, TOKENS_MAX, "")),
+    ("transport.max_tokens_per_project", ValueRule::Integer(1, TOKENS_MAX, "")),
     ("transport.max_queueing", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
     ("transport.stream_heartbeat", ValueRule::Integer(1, HOUR_S, "seconds")),
     ("transport.max_queue_metadata", BYTES),
@@ -125,6 +132,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("auth.strategies", ValueRule::Strategies),
     ("auth.trusted_proxies", ValueRule::Networks),
     ("signed_url.secret_key", ValueRule::Secret),
+    ("tokens.admin_token", ValueRule::OptionalToken),
+    ("tokens.admin_token_file", ValueRule::OptionalFile),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
     ("push.allowed_networks", ValueRule::Networks),
@@ -175,7 +184,9 @@ impl ValueRule {
             | Self::OptionalUrl
             | Self::Store
             | Self::Filter
-            | Self::Secret => None,
+            | Self::Secret
+            | Self::OptionalToken
+            | Self::OptionalFile => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
     }
@@ -186,7 +197,8 @@ impl ValueRule {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Boolean, Value::Boolean(_)) | (Self::Secret, Value::String(_)) => true,
+            (Self::Boolean, Value::Boolean(_)) | (Self::Secret | Self::OptionalFile, Value::String(_)) => true,
+            (Self::OptionalToken, Value::String(text)) => text.is_empty() || Token::parse(text).is_some(),
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
@@ -239,12 +251,14 @@ impl ValueRule {
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::Secret => "text in quotes".to_owned(),
+            Self::OptionalToken => "a token that `sukkal token generate` has printed, or empty".to_owned(),
+            Self::OptionalFile => "the name of a file, or empty".to_owned(),
         }
     }
 
     /// Whether a value may be shown in messages.
     pub(super) fn is_public(self) -> bool {
-        !matches!(self, Self::Store | Self::Secret)
+        !matches!(self, Self::Store | Self::Secret | Self::OptionalToken)
     }
 }
 

@@ -145,6 +145,15 @@ fn a_bad_option_is_refused_in_one_line() {
              transport.max_length_client_id, which is 36 (the default)",
         ),
         (
+            variable("SUKKAL_TOKENS__ADMIN_TOKEN", "skt_hush"),
+            "SUKKAL_TOKENS__ADMIN_TOKEN is not accepted (in the environment): it must be a token that `sukkal token \
+             generate` has printed, or empty",
+        ),
+        (
+            file("auth.strategies = [\"tokens\"]\ntokens.admin_token_file = \"/nowhere\""),
+            "admin_token_file in [tokens]: cannot read /nowhere: No such file or directory (os error 2)",
+        ),
+        (
             file("[metrics]\nqueues = [\"orders\"]"),
             "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
              as \"PROJECT/QUEUE\", for example queues = []",
@@ -192,7 +201,7 @@ fn a_bad_option_is_refused_in_one_line() {
         ),
         (
             variable("SUKKAL_AUTH__STRATEGIES", "jwt"),
-            "this release does not have the strategy jwt in [auth]; use none or proxy",
+            "this release does not have the strategy jwt in [auth]; use none, proxy or tokens",
         ),
         (file("color = 1"), "there is no option color (in FILE, line 1, column 1)"),
         (
