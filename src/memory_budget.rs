@@ -70,6 +70,10 @@ impl Held {
 impl MemoryShare {
     /// Takes more bytes of the budget. Fails if the project may not hold as many now.
     pub fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
+        // A share without bytes is not released, so it must leave nothing behind.
+        if bytes == 0 {
+            return Ok(());
+        }
         let mut held = self.budget.held();
         let (of_project, all) = (held.bytes_of(&self.project) + bytes, held.bytes + bytes);
         // A share that is alone gets all it asks for. Otherwise a request larger than the budget
@@ -146,6 +150,7 @@ mod tests {
         drop(greedy);
         other.take(1).unwrap();
         drop(other);
+        budget.share(&ProjectId::new("idle").unwrap()).take(0).unwrap();
 
         assert_eq!(budget.held().bytes, 0);
         assert!(budget.held().by_project.is_empty());
