@@ -93,12 +93,12 @@ impl Endpoint {
                     async move {
                         let notification = read(request).await;
                         let answer = answer(&notification);
-                        let length = {
+                        {
                             let mut record = lock(&record);
                             record.push(notification);
-                            record.len()
-                        };
-                        counter.send_replace(length);
+                            // Under the lock, so that the number of an earlier one is not sent later.
+                            counter.send_replace(record.len());
+                        }
                         respond(answer).await
                     }
                 });
