@@ -14,7 +14,7 @@ type Computation<T> = Shared<BoxFuture<'static, Option<T>>>;
 
 /// A cached value. Clones share it.
 #[derive(Clone)]
-pub(super) struct Cached<T> {
+pub struct Cached<T> {
     /// Age at which the value is computed again. With 0, only concurrent callers share a value.
     max_age: Duration,
     state: Arc<Mutex<State<T>>>,
@@ -26,13 +26,15 @@ struct State<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Cached<T> {
-    pub(super) fn new(max_age: Duration) -> Self {
+    /// Returns a value that is computed when it is first needed, and again at this age.
+    #[must_use]
+    pub fn new(max_age: Duration) -> Self {
         Self { max_age, state: Arc::new(Mutex::new(State { last: None, computation: None })) }
     }
 
     /// Returns the value if it is young enough. Otherwise waits up to `wait_max` for a new one,
     /// which `compute` returns in a task of its own. Returns `None` if that takes longer.
-    pub(super) async fn get<F>(&self, wait_max: Duration, compute: impl FnOnce() -> F) -> Option<T>
+    pub async fn get<F>(&self, wait_max: Duration, compute: impl FnOnce() -> F) -> Option<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -52,7 +54,8 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     }
 
     /// Returns the last value, unless it is older than this.
-    pub(super) fn last(&self, max_age: Duration) -> Option<T> {
+    #[must_use]
+    pub fn last(&self, max_age: Duration) -> Option<T> {
         let state = self.lock();
         let (computed_at, value) = state.last.as_ref()?;
         (computed_at.elapsed() < max_age).then(|| value.clone())

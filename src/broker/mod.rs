@@ -5,7 +5,7 @@
 
 mod access;
 mod action;
-mod cached;
+pub mod cached;
 pub mod claims;
 mod confirmations;
 pub mod deliveries;

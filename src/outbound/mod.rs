@@ -1,5 +1,7 @@
-//! What connections to other servers share: which certificates are trusted, and how a failure is
-//! described.
+//! What connections to other servers share: which certificates are trusted, how a failure is
+//! described, and a client for JSON documents.
+
+pub mod json_client;
 
 use std::error::Error;
 use std::io;

@@ -1,0 +1,187 @@
+//! A client for JSON documents of servers that the operator has named. Answers are bounded in size
+//! and time. The client follows no redirects and uses no proxy.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::time::timeout;
+use tokio_rustls::rustls::RootCertStore;
+use tracing::warn;
+
+use super::{root_cause, tls_config, trusted_certificates};
+
+/// Maximum time to connect.
+const CONNECT_DURATION_MAX: Duration = Duration::from_secs(5);
+/// Maximum time from the request to the last byte of the answer.
+pub const ANSWER_DURATION_MAX: Duration = Duration::from_secs(10);
+/// Time for which an unused connection is kept open.
+const IDLE_DURATION_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of unused connections to one host.
+const IDLE_CONNECTIONS_MAX: usize = 16;
+/// Maximum size of an answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("Sukkal/", env!("CARGO_PKG_VERSION")));
+
+/// Why there is no document. The text has no part of the request or of the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The server does not answer in time.
+    #[error("no answer within {} s", ANSWER_DURATION_MAX.as_secs())]
+    Timeout,
+    /// The connection cannot be made, or it breaks.
+    #[error("{0}")]
+    Connection(String),
+    /// The answer is too large.
+    #[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
+    TooLarge,
+    /// The answer has another status than expected.
+    #[error("the answer has the status {0}")]
+    Status(u16),
+    /// The answer is not the document that was expected.
+    #[error("the answer is not the expected JSON document (line {line}, column {column})")]
+    NotJson {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+    },
+}
+
+/// An answer of a server.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    body: Bytes,
+}
+
+/// A client for JSON documents. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct JsonClient {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Default for JsonClient {
+    fn default() -> Self {
+        let trusted = trusted_certificates().unwrap_or_else(|error| {
+            warn!(%error, "servers with https cannot be reached");
+            RootCertStore::empty()
+        });
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_DURATION_MAX));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(trusted))
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_DURATION_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .build(connector);
+        Self { http }
+    }
+}
+
+impl JsonClient {
+    /// Sends a request, and reads the whole answer.
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        request.headers_mut().insert(ACCEPT, JSON);
+        request.headers_mut().insert(USER_AGENT, OWN_NAME);
+        let exchange = async {
+            let answer = self.http.request(request).await;
+            let (head, body) =
+                answer.map_err(|error| Failure::Connection(root_cause(&error).to_string()))?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+                let is_too_large = error.is::<LengthLimitError>();
+                if is_too_large { Failure::TooLarge } else { Failure::Connection(root_cause(&*error).to_string()) }
+            })?;
+            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        };
+        timeout(ANSWER_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    /// Returns the document at this URL, whose answer must have the status 200.
+    pub async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, Failure> {
+        let request = Request::get(url).body(Full::default());
+        let answer = self.send(request.map_err(|error| Failure::Connection(error.to_string()))?).await?;
+        if answer.status == StatusCode::OK { answer.json() } else { Err(Failure::Status(answer.status.as_u16())) }
+    }
+}
+
+impl Answer {
+    /// Returns the document in the answer.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        // The error of the parser would show values, which may be personal.
+        let not_json = |error: serde_json::Error| Failure::NotJson { line: error.line(), column: error.column() };
+        serde_json::from_slice(&self.body).map_err(not_json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Returns the document of a server that answers with these bytes, and then only keeps the connection open.
+    async fn document_of(answer: String) -> Result<Value, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+            let _closed_early = stream.write_all(answer.as_bytes()).await;
+            let _closed = stream.read(&mut [0; 1]).await;
+        });
+        let document = JsonClient::default().get(&url).await;
+        server.abort();
+        document
+    }
+
+    fn with_body(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn only_a_document_of_bounded_size_is_accepted() {
+        let huge = format!("\"{}\"", "x".repeat(ANSWER_BYTES_MAX));
+        let deep = "[".repeat(100_000);
+        let chunks = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n200000\r\n{}", "1".repeat(2 << 20));
+        for (answer, expected) in [
+            (with_body("200 OK", "{\"a\": 1}"), Ok(serde_json::json!({ "a": 1 }))),
+            (with_body("200 OK", "secret"), Err(Failure::NotJson { line: 1, column: 1 })),
+            (with_body("200 OK", &deep), Err(Failure::NotJson { line: 1, column: 128 })),
+            (with_body("200 OK", &huge), Err(Failure::TooLarge)),
+            (chunks, Err(Failure::TooLarge)),
+            (with_body("302 Found", "{}"), Err(Failure::Status(302))),
+            (with_body("500 Internal Server Error", "{}"), Err(Failure::Status(500))),
+        ] {
+            assert_eq!(document_of(answer.clone()).await, expected, "{}", &answer[..40]);
+        }
+        assert!(matches!(document_of("nonsense\r\n\r\n".to_owned()).await, Err(Failure::Connection(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_answer_ends_at_the_limit() {
+        for start in ["", "HTTP/1.1 200 OK\r\nslow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{"] {
+            assert_eq!(document_of(start.to_owned()).await, Err(Failure::Timeout), "{start:?}");
+        }
+    }
+}
