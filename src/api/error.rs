@@ -50,6 +50,9 @@ pub enum Error {
         /// How the client can authenticate.
         challenges: Challenges,
     },
+    /// The token is valid, but it is for no project.
+    #[error("The token is for no project; request one that is for a project.")]
+    TokenWithoutProject,
     /// The service that verifies credentials cannot be reached. The text is for the log.
     #[error("The service that verifies credentials cannot be reached. Please try again in a few seconds.")]
     AuthenticationUnavailable(String),
@@ -259,7 +262,7 @@ impl Error {
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "Media type not acceptable"),
             Self::ClientIdMissing { .. } | Self::KeyWithoutClient => (StatusCode::BAD_REQUEST, "Missing header value"),
             Self::ClientIdInvalid { .. } => (StatusCode::BAD_REQUEST, "Wrong UUID value"),
-            Self::ProjectMissing { .. } => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
+            Self::ProjectMissing { .. } | Self::TokenWithoutProject => (StatusCode::BAD_REQUEST, "Project-Id Missing"),
             Self::ProjectEmpty => (StatusCode::BAD_REQUEST, "Empty project header not allowed"),
             Self::ProjectInvalid | Self::ProjectParameter => {
                 (StatusCode::BAD_REQUEST, "Invalid project identification")

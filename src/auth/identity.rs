@@ -26,6 +26,9 @@ pub enum AuthenticationError {
     /// credential.
     #[error("{0}")]
     Refused(String),
+    /// The credential is valid, but it is for no project.
+    #[error("the token is for no project; request one that is for a project")]
+    NoProject,
     /// The service that verifies credentials cannot be reached. The text is for the log.
     #[error("{0}")]
     Unavailable(String),

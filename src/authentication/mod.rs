@@ -5,6 +5,9 @@
 //! signature of a pre-signed URL is a credential too, but it belongs to one request and is checked in
 //! `api/http/middleware/signature.rs`.
 
+pub mod jwt;
+pub mod keystone;
+mod outage;
 mod proxy;
 mod token;
 

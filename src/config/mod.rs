@@ -26,7 +26,9 @@ use self::options::Options;
 pub use self::tls::{ClientCertificate, Tls};
 use crate::auth::policy::Policy;
 use crate::domain::network::Network;
-use crate::domain::{AuthStrategy, ClientIdRule, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins};
+use crate::domain::{
+    AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins,
+};
 use crate::storage::StoreUri;
 
 /// All options.
@@ -64,6 +66,10 @@ pub struct Config {
     pub policy: Policy,
     /// Deliveries to subscribers.
     pub push: PushConfig,
+    /// JSON Web Tokens.
+    pub jwt: JwtConfig,
+    /// Tokens of Keystone.
+    pub keystone: KeystoneConfig,
     /// The embedded store.
     pub embedded: Embedded,
     /// Background maintenance.
@@ -318,6 +324,7 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::JwtAlgorithm;
 
     fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
         let path = tempfile::NamedTempFile::new().unwrap();
@@ -359,6 +366,18 @@ mod tests {
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
         assert!(!mistyped.contains("4242"), "{mistyped}");
         assert_eq!(load("", &[], None).unwrap().transport.message_encryption_key.reveal(), None);
+    }
+
+    #[test]
+    fn the_password_of_the_service_user_is_accepted_without_a_warning_but_not_shown() {
+        let environment = [("SUKKAL_KEYSTONE__PASSWORD", "hush"), ("SUKKAL_JWT__AUDIENCE", "queues, messages")];
+        let config = load("", &environment, None).unwrap();
+
+        assert_eq!(config.keystone.password.reveal(), Some("hush"));
+        assert_eq!(config.warnings, [""; 0]);
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+        assert_eq!(config.jwt.audience, ["queues", "messages"]);
+        assert_eq!(config.jwt.algorithms, [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
-use crate::domain::{AuthStrategy, ProjectId, QueueId};
+use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -45,6 +45,18 @@ pub(super) enum ValueRule {
     Strategies,
     /// A list of rules of the policy.
     PolicyRules,
+    /// A list of some of the given words.
+    SomeOf(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A text that is not empty.
+    Name,
+    /// A list of texts that are not empty.
+    Names,
+    /// The URL of a server with or without TLS, or an empty text.
+    OptionalWebUrl,
+    /// A password, which is never shown. It may be short, because other services choose it.
+    Password,
     /// The URI of a store, which may contain a password.
     Store,
     /// Filter directives of `tracing`.
@@ -57,6 +69,7 @@ pub(super) enum ValueRule {
 
 const YEAR_S: u64 = 366 * 24 * 3600;
 const HOUR_S: u64 = 3600;
+const LEEWAY_S_MAX: u64 = 600;
 /// Maximum number of entries in a page. One script reads a page.
 const PAGE_MAX: u64 = 1000;
 /// Maximum number of messages in a post. One script stores them.
@@ -143,6 +156,21 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("push.max_connections", CONNECTIONS),
     ("push.max_connections_per_host", CONNECTIONS),
     ("push.disable_after", ValueRule::Integer(60, YEAR_S, "seconds")),
+    ("jwt.issuer", ValueRule::Text),
+    ("jwt.jwks", ValueRule::Text),
+    ("jwt.audience", ValueRule::Names),
+    ("jwt.algorithms", ValueRule::SomeOf(&JwtAlgorithm::NAMES)),
+    ("jwt.project_claim", ValueRule::Name),
+    ("jwt.roles_claim", ValueRule::Name),
+    ("jwt.leeway", ValueRule::Integer(0, LEEWAY_S_MAX, "seconds")),
+    ("keystone.auth_url", ValueRule::OptionalWebUrl),
+    ("keystone.www_authenticate_uri", ValueRule::OptionalWebUrl),
+    ("keystone.username", ValueRule::Text),
+    ("keystone.password", ValueRule::Password),
+    ("keystone.user_domain_name", ValueRule::Name),
+    ("keystone.project_name", ValueRule::Name),
+    ("keystone.project_domain_name", ValueRule::Name),
+    ("keystone.service_token_roles", ValueRule::Names),
     ("embedded.fsync", ValueRule::OneOf(&["group", "interval", "off"])),
     ("janitor.pause", DURATION),
     ("janitor.walk", DURATION),
@@ -174,7 +202,14 @@ impl ValueRule {
             Self::Integer(..) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
-            Self::Queues | Self::Networks | Self::Ports | Self::Schemes | Self::Strategies | Self::PolicyRules => {
+            Self::Queues
+            | Self::Networks
+            | Self::Ports
+            | Self::Schemes
+            | Self::Strategies
+            | Self::PolicyRules
+            | Self::SomeOf(_)
+            | Self::Names => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
@@ -183,6 +218,10 @@ impl ValueRule {
             | Self::OptionalAddress
             | Self::OptionalProject
             | Self::OptionalUrl
+            | Self::OptionalWebUrl
+            | Self::Text
+            | Self::Name
+            | Self::Password
             | Self::Store
             | Self::Filter
             | Self::OptionalFile
@@ -197,7 +236,12 @@ impl ValueRule {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Boolean, Value::Boolean(_)) | (Self::Secret | Self::OptionalFile, Value::String(_)) => true,
+            (Self::Boolean, Value::Boolean(_)) => true,
+            (Self::Secret | Self::Password | Self::Text | Self::OptionalFile, Value::String(_)) => true,
+            (Self::Name, Value::String(text)) => !text.is_empty(),
+            (Self::Names, Value::Array(names)) => all(names, |text| !text.is_empty()),
+            (Self::SomeOf(words), Value::Array(items)) => all(items, |text| words.contains(&text)),
+            (Self::OptionalWebUrl, Value::String(text)) => text.is_empty() || is_web_url(text),
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
@@ -249,17 +293,26 @@ impl ValueRule {
                 format!("a list of strategies, of which there are {names}")
             }
             Self::PolicyRules => "a list of rules".to_owned(),
+            Self::SomeOf(words) => {
+                format!("a list of {}", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "))
+            }
+            Self::Name => "a text that is not empty".to_owned(),
+            Self::Names => "a list of texts that are not empty".to_owned(),
+            Self::OptionalWebUrl => {
+                "the URL of a server without a user and a query, such as \"https://keystone.example.com/v3\", or empty"
+                    .to_owned()
+            }
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
-            Self::Secret => "text in quotes".to_owned(),
+            Self::Secret | Self::Password | Self::Text => "text in quotes".to_owned(),
         }
     }
 
     /// Whether messages show a value. Otherwise it is secret, or the message names the part of it
     /// that is wrong.
     pub(super) fn is_shown(self) -> bool {
-        !matches!(self, Self::PolicyRules | Self::Store | Self::Secret)
+        !matches!(self, Self::PolicyRules | Self::Store | Self::OptionalWebUrl | Self::Secret | Self::Password)
     }
 }
 
@@ -272,6 +325,13 @@ fn all(items: &[Value], is_accepted: impl Fn(&str) -> bool) -> bool {
 fn is_http_url(text: &str) -> bool {
     let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
     text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))
+}
+
+/// Returns whether a text is the URL of a server, without a password.
+fn is_web_url(text: &str) -> bool {
+    let is_plain = |url: &Uri| url.host().is_some() && url.query().is_none() && !text.contains(['@', '#', '"']);
+    let has_scheme = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https"));
+    text.parse::<Uri>().is_ok_and(|url| has_scheme(&url) && is_plain(&url))
 }
 
 /// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.

@@ -3,10 +3,15 @@
 mod check_order;
 mod credential_end;
 mod host;
+mod jwt;
+mod keystone;
 mod matrix;
 mod policy;
 mod proxy;
 mod start;
+mod stub;
+mod stub_keystone;
+mod stub_provider;
 mod tokens;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -150,6 +150,31 @@ fn a_bad_option_is_refused_in_one_line() {
              as \"PROJECT/QUEUE\", for example queues = []",
         ),
         (
+            variable("SUKKAL_JWT__ALGORITHMS", "RS256, HS256"),
+            "SUKKAL_JWT__ALGORITHMS is [\"RS256\", \"HS256\"] (in the environment); it must be a list of \"RS256\", \
+             \"RS384\", \"RS512\", \"PS256\", \"PS384\", \"PS512\", \"ES256\", \"ES384\", \"EdDSA\", for example \
+             SUKKAL_JWT__ALGORITHMS=RS256,ES256,EdDSA",
+        ),
+        (
+            file("[jwt]\nroles_claim = \"\""),
+            "jwt.roles_claim is \"\" (in FILE, line 2, column 1); it must be a text that is not empty, for example \
+             roles_claim = \"roles\"",
+        ),
+        (
+            file("[jwt]\naudience = [\"\"]"),
+            "jwt.audience is [\"\"] (in FILE, line 2, column 1); it must be a list of texts that are not empty, for \
+             example audience = []",
+        ),
+        (
+            file("[keystone]\nauth_url = \"https://user:secret@keystone\""),
+            "keystone.auth_url is not accepted (in FILE, line 2, column 1): it must be the URL of a server without a user and \
+             a query, such as \"https://keystone.example.com/v3\", or empty",
+        ),
+        (
+            file("[keystone]\npassword = 4242"),
+            "keystone.password is not accepted (in FILE, line 2, column 1): it must be text in quotes",
+        ),
+        (
             variable("SUKKAL_TELEMETRY__OTLP_ENDPOINT", "https://collector:4318"),
             "SUKKAL_TELEMETRY__OTLP_ENDPOINT is \"https://collector:4318\" (in the environment); it must be the URL of a \
              server without TLS, such as \"http://127.0.0.1:4318\", or empty, for example \

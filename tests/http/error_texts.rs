@@ -253,7 +253,7 @@ fn the_table_covers_every_error_variant() {
     let mut all = variants("src/api/error.rs");
     assert!(all.remove("Broker"), "the variant wraps the errors of the broker");
     assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
-    for with_tokens in ["AuthenticationUnavailable", "TwoCredentials"] {
+    for with_tokens in ["AuthenticationUnavailable", "TokenWithoutProject", "TwoCredentials"] {
         assert!(all.remove(with_tokens), "the variant takes a strategy with tokens: see auth/tokens.rs");
     }
     all.extend(variants("src/broker/error.rs"));

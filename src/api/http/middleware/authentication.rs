@@ -65,6 +65,7 @@ async fn prove(
         AuthenticationError::Refused(reason) => {
             Error::Unauthenticated { reason, challenges: authenticator.challenges() }
         }
+        AuthenticationError::NoProject => Error::TokenWithoutProject,
         AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
     })?;
     if sender == Sender::Anybody(Openness::ThisMachine) {

@@ -1,0 +1,210 @@
+//! The current keys of the issuer, and how they rotate: they are fetched again when they are old, and
+//! when a token names a key that is not known. Keys stay in use while they cannot be fetched.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+
+use super::key_set::{Document, KeySet, Verdict};
+use super::token::Token;
+use crate::auth::AuthenticationError;
+use crate::authentication::outage::Outage;
+use crate::broker::cached::Cached;
+use crate::outbound::json_client::{ANSWER_DURATION_MAX, Failure, JsonClient};
+
+/// Age at which keys are fetched again, so that removed keys are not accepted for long.
+const REFRESH_AGE: Duration = Duration::from_secs(300);
+/// Minimum time between two fetches. Clients can cause a fetch by naming a key that does not exist.
+const FETCH_PAUSE: Duration = Duration::from_secs(60);
+/// Minimum time between two fetches while there are no keys.
+const FIRST_FETCH_PAUSE: Duration = Duration::from_secs(5);
+/// Maximum size of a file with keys, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The path of an issuer's configuration, below its URL.
+const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
+
+/// The source of the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The URL of the issuer, whose configuration names the URL of the keys.
+    Issuer(String),
+    Url(String),
+    File(PathBuf),
+}
+
+/// The keys of the issuer.
+pub(super) struct Keys {
+    shared: Arc<Shared>,
+    first: Cached<Result<(), String>>,
+    again: Cached<Result<(), String>>,
+}
+
+struct Shared {
+    source: Source,
+    client: JsonClient,
+    current: RwLock<Current>,
+    outage: Outage,
+}
+
+#[derive(Clone)]
+struct Current {
+    keys: Arc<KeySet>,
+    /// The number of changes of the keys; 0 before the first fetch.
+    version: u64,
+    refresh_at: Instant,
+}
+
+/// The configuration of an issuer.
+#[derive(Deserialize)]
+struct IssuerConfiguration {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Keys {
+    /// Reads a file at once, and returns why it cannot be used. Fetches keys from a URL in the
+    /// background.
+    pub(super) fn new(source: Source) -> Result<Arc<Self>, String> {
+        let name = match &source {
+            Source::Issuer(url) | Source::Url(url) => url.clone(),
+            Source::File(path) => path.display().to_string(),
+        };
+        let current = Current { keys: Arc::default(), version: 0, refresh_at: Instant::now() };
+        let (client, current) = (JsonClient::default(), RwLock::new(current));
+        let shared = Arc::new(Shared { source, client, current, outage: Outage::new(name) });
+        let keys = Arc::new(Self { shared, first: Cached::new(FIRST_FETCH_PAUSE), again: Cached::new(FETCH_PAUSE) });
+        match &keys.shared.source {
+            Source::File(path) => keys.shared.replace(read(path)?),
+            Source::Issuer(_) | Source::Url(_) => keys.refresh_if_old(),
+        }
+        Ok(keys)
+    }
+
+    /// Returns the number of changes of the keys. A signature that an older version has verified must
+    /// be verified again.
+    pub(super) fn version(&self) -> u64 {
+        self.shared.current().version
+    }
+
+    /// Begins to fetch the keys in the background if they are old.
+    pub(super) fn refresh_if_old(self: &Arc<Self>) {
+        let now = Instant::now();
+        if self.shared.read(|current| now < current.refresh_at) {
+            return;
+        }
+        {
+            let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
+            if now < current.refresh_at {
+                return;
+            }
+            current.refresh_at = now + FETCH_PAUSE;
+        }
+        let this = self.clone();
+        tokio::spawn(async move { this.fetch().await });
+    }
+
+    /// Verifies the signature of a token, and returns the version of the keys. If the token names an
+    /// unknown key, fetches the keys first, unless they have just been fetched.
+    pub(super) async fn verify(&self, token: &Token<'_>) -> Result<u64, AuthenticationError> {
+        let mut fetched = None;
+        loop {
+            let current = self.shared.current();
+            return match current.keys.verify(token) {
+                Verdict::Valid => Ok(current.version),
+                Verdict::Invalid => {
+                    Err(AuthenticationError::Refused("the signature of the token is not valid".to_owned()))
+                }
+                Verdict::UnknownKey => match fetched.take() {
+                    None => {
+                        fetched = Some(self.fetch().await);
+                        continue;
+                    }
+                    Some(Ok(())) => Err(AuthenticationError::Refused(
+                        "the issuer has no key that verifies the signature of the token".to_owned(),
+                    )),
+                    Some(Err(reason)) => Err(AuthenticationError::Unavailable(reason)),
+                },
+            };
+        }
+    }
+
+    /// Fetches the keys. Concurrent calls share a fetch, and calls within the pause its outcome.
+    async fn fetch(&self) -> Result<(), String> {
+        let is_first = self.shared.read(|current| current.version == 0);
+        let fetches = if is_first { &self.first } else { &self.again };
+        let shared = self.shared.clone();
+        let outcome = fetches.get(ANSWER_DURATION_MAX, || async move { shared.fetch().await }).await;
+        outcome.unwrap_or_else(|| Err(Failure::Timeout.to_string()))
+    }
+}
+
+impl Shared {
+    fn read<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
+        read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn current(&self) -> Current {
+        self.read(Current::clone)
+    }
+
+    fn replace(&self, keys: KeySet) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if *current.keys != keys {
+            (current.keys, current.version) = (Arc::new(keys), current.version + 1);
+        }
+        current.refresh_at = Instant::now() + REFRESH_AGE;
+    }
+
+    async fn fetch(&self) -> Result<(), String> {
+        let fetched = timeout(ANSWER_DURATION_MAX, self.source.load(&self.client)).await;
+        let fetched = fetched.unwrap_or_else(|_| Err(Failure::Timeout.to_string()));
+        self.outage.note(fetched.as_ref().err().map(String::as_str));
+        self.replace(fetched?);
+        Ok(())
+    }
+}
+
+impl Source {
+    async fn load(&self, client: &JsonClient) -> Result<KeySet, String> {
+        let url = match self {
+            Self::File(path) => {
+                let path = path.clone();
+                return spawn_blocking(move || read(&path)).await.map_err(|error| error.to_string())?;
+            }
+            Self::Url(url) => url.clone(),
+            Self::Issuer(issuer) => {
+                let url = format!("{}{CONFIGURATION_PATH}", issuer.trim_end_matches('/'));
+                let configuration: IssuerConfiguration =
+                    client.get(&url).await.map_err(|error| format!("configuration of the issuer: {error}"))?;
+                if configuration.issuer != *issuer {
+                    return Err("the issuer's configuration names another issuer".to_owned());
+                }
+                if issuer.starts_with("https:") && !configuration.jwks_uri.starts_with("https:") {
+                    return Err("the issuer's configuration names keys without TLS".to_owned());
+                }
+                configuration.jwks_uri
+            }
+        };
+        let document: Document = client.get(&url).await.map_err(|error| format!("keys of the issuer: {error}"))?;
+        document.try_into()
+    }
+}
+
+fn read(path: &PathBuf) -> Result<KeySet, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    file.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+    }
+    let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
+        format!("the file is not a JSON Web Key Set (line {}, column {})", error.line(), error.column())
+    })?;
+    document.try_into()
+}
