@@ -21,6 +21,8 @@ use tracing::{info, warn};
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Settings, Tls, TlsError, TlsFiles};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
+use crate::authentication::jwt::Jwt;
+use crate::authentication::keystone::Keystone;
 use crate::authentication::{Authenticator, Openness, TrustedProxies};
 use crate::broker::{self, Broker, Cipher};
 use crate::config::{self, Auth, Bind, Config};
@@ -72,8 +74,11 @@ pub enum Error {
          if everybody may"
     )]
     Exposed(SocketAddr),
+    /// A strategy cannot be used with its options.
+    #[error("{0}")]
+    Authentication(String),
     /// This release does not have the strategy.
-    #[error("this release does not have the strategy {0} in [auth]; use none or proxy")]
+    #[error("this release does not have the strategy {0} in [auth]; use none, proxy, keystone or jwt")]
     Strategy(AuthStrategy),
     /// The files in `[tls]` cannot be used.
     #[error("tls: {0}")]
@@ -129,7 +134,16 @@ fn authenticator(config: &Config) -> Result<Authenticator, Error> {
     strategies.iter().try_fold(Authenticator::default(), |chosen, strategy| match strategy {
         AuthStrategy::None => Ok(chosen.with_none(Openness::Everybody)),
         AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies.clone()))),
-        AuthStrategy::Keystone | AuthStrategy::Jwt | AuthStrategy::Tokens => Err(Error::Strategy(*strategy)),
+        AuthStrategy::Keystone => {
+            let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
+            let uri = keystone.public_uri().to_owned();
+            Ok(chosen.with_keystone(Box::new(keystone), uri))
+        }
+        AuthStrategy::Jwt => {
+            let jwt = Jwt::new(config.jwt.clone()).map_err(Error::Authentication)?;
+            Ok(chosen.with_jwt(Box::new(jwt)))
+        }
+        AuthStrategy::Tokens => Err(Error::Strategy(*strategy)),
     })
 }
 

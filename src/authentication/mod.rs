@@ -112,8 +112,10 @@ impl Authenticator {
             TokenForm::Bearer => self.jwt.as_deref(),
         };
         let refused = |reason| Err(AuthenticationError::Refused(reason));
-        match (strategy, token.text()) {
-            (Some(strategy), Some(text)) => strategy.identify(text).await.map(Sender::Identified),
+        match (strategy, token.texts()) {
+            (Some(strategy), Some((text, service_token))) => {
+                strategy.identify(text, service_token).await.map(Sender::Identified)
+            }
             (Some(_), None) => refused("The token is empty or has other characters than ASCII.".to_owned()),
             (None, _) => refused(format!("This service does not accept {}.", token.form())),
         }

@@ -15,6 +15,8 @@ pub struct Token<'r> {
     form: TokenForm,
     /// `None` if the token is not valid.
     text: Option<&'r str>,
+    /// The token of a service that sends the request on behalf of the owner of this one.
+    service: Option<&'r [u8]>,
 }
 
 /// The form of a token, which selects the strategy that verifies it.
@@ -30,10 +32,12 @@ pub enum TokenForm {
 
 /// A strategy that verifies tokens.
 pub trait TokenStrategy: Send + Sync {
-    /// Returns what a token proves.
+    /// Returns what a token proves, beside the token of a service that sends it on behalf of its
+    /// owner. A strategy that knows no such services ignores their tokens.
     fn identify<'a>(
         &'a self,
         token: &'a str,
+        service_token: Option<&'a str>,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>>;
 }
 
@@ -50,19 +54,33 @@ impl<'r> Token<'r> {
         Self::new(token, TokenForm::Bearer)
     }
 
+    /// Returns the token together with that of a service.
+    #[must_use]
+    pub fn with_service_token(self, service_token: Option<&'r [u8]>) -> Self {
+        Self { service: service_token, ..self }
+    }
+
     fn new(token: &'r [u8], other: TokenForm) -> Self {
         let form = if token.starts_with(API_KEY_PREFIX) { TokenForm::ApiKey } else { other };
-        let text = str::from_utf8(token).ok().filter(|text| !text.is_empty() && text.is_ascii());
-        Self { form, text }
+        Self { form, text: ascii(token), service: None }
     }
 
     pub(super) fn form(self) -> TokenForm {
         self.form
     }
 
-    pub(super) fn text(self) -> Option<&'r str> {
-        self.text
+    /// Returns the token and that of the service, or `None` if one of them is not valid.
+    pub(super) fn texts(self) -> Option<(&'r str, Option<&'r str>)> {
+        match self.service {
+            None => Some((self.text?, None)),
+            Some(service_token) => Some((self.text?, Some(ascii(service_token)?))),
+        }
     }
+}
+
+/// Returns a token as text if it is valid.
+fn ascii(token: &[u8]) -> Option<&str> {
+    str::from_utf8(token).ok().filter(|text| !text.is_empty() && text.is_ascii())
 }
 
 impl fmt::Display for TokenForm {

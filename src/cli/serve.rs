@@ -57,6 +57,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             | app::Error::Refused(_)
             | app::Error::Bind { .. }
             | app::Error::Exposed(_)
+            | app::Error::Authentication(_)
             | app::Error::Strategy(_)
             | app::Error::ListenerTls(_)),
         ) => fail(BAD_OPTION, &error.to_string()),

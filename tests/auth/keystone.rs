@@ -66,7 +66,7 @@ async fn a_token_proves_an_identity() {
     assert_eq!((identity.subject.as_str(), identity.project.unwrap().as_str()), ("user-7", "shop"));
     assert_eq!(identity.roles, ["member", "reader"]);
     assert!(identity.expires_at.unwrap() > SystemTime::now());
-    assert_eq!(keystone.challenge(), "Keystone uri=\"https://keystone.example.com\"");
+    assert_eq!(keystone.public_uri(), "https://keystone.example.com");
 }
 
 /// For each mood of Keystone: a token that was validated before, one that was not, and one that is not valid.

@@ -13,6 +13,7 @@ mod stub;
 mod stub_keystone;
 mod stub_provider;
 mod tokens;
+mod verified;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -33,6 +33,7 @@ impl TokenStrategy for Stub {
     fn identify<'a>(
         &'a self,
         token: &'a str,
+        _service_token: Option<&'a str>,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
         Box::pin(ready(match token.rsplit_once('-') {
             Some((_, "down")) => Err(AuthenticationError::Unavailable("the verifier is down".to_owned())),

@@ -216,8 +216,16 @@ fn a_bad_option_is_refused_in_one_line() {
              the proxies that authenticate callers, for example trusted_proxies = [\"10.0.0.1\"]",
         ),
         (
-            variable("SUKKAL_AUTH__STRATEGIES", "jwt"),
-            "this release does not have the strategy jwt in [auth]; use none or proxy",
+            variable("SUKKAL_AUTH__STRATEGIES", "tokens"),
+            "this release does not have the strategy tokens in [auth]; use none, proxy, keystone or jwt",
+        ),
+        (variable("SUKKAL_AUTH__STRATEGIES", "jwt"), "jwt.issuer is empty; the strategy jwt needs it"),
+        (variable("SUKKAL_AUTH__STRATEGIES", "keystone"), "keystone.auth_url is empty; the strategy keystone needs it"),
+        (
+            file(
+                "[auth]\nstrategies = [\"jwt\"]\n[jwt]\nissuer = \"me\"\naudience = [\"a\"]\njwks = \"/nowhere/keys\"",
+            ),
+            "jwt.jwks: No such file or directory (os error 2)",
         ),
         (
             file("[policy]\npreset = \"keystone\""),

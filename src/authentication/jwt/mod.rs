@@ -12,12 +12,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures::future::BoxFuture;
 use quick_cache::sync::Cache;
 use ring::digest::{Digest, SHA256, digest};
 
 use self::keys::{Keys, Source};
 use self::token::Token;
 use crate::auth::{AuthenticationError, Identity};
+use crate::authentication::token::TokenStrategy;
 use crate::domain::JwtConfig;
 
 /// Maximum size of a token, in bytes.
@@ -90,6 +92,16 @@ impl Jwt {
         let identity = verified.identity.clone();
         self.verified.insert(hash, Arc::new(verified));
         Ok(identity)
+    }
+}
+
+impl TokenStrategy for Jwt {
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+        _service_token: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Identity, AuthenticationError>> {
+        Box::pin(self.identify(token))
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use self::client::{Expired, KeystoneClient};
 use super::outage::Outage;
+use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Identity};
 use crate::domain::KeystoneConfig;
 
@@ -42,7 +43,7 @@ const TOKEN_BYTES_MAX: usize = 8 * 1024;
 pub struct Keystone(Arc<Inner>);
 
 struct Inner {
-    challenge: String,
+    public_uri: String,
     service_token_roles: Vec<String>,
     client: KeystoneClient,
     valid: Cache<Key, Arc<Remembered>>,
@@ -84,7 +85,7 @@ impl Keystone {
         let public_url =
             if config.www_authenticate_uri.is_empty() { &config.auth_url } else { &config.www_authenticate_uri };
         Ok(Self(Arc::new(Inner {
-            challenge: format!("Keystone uri=\"{public_url}\""),
+            public_uri: public_url.clone(),
             service_token_roles: config.service_token_roles.clone(),
             outage: Outage::new(config.auth_url.clone()),
             client: KeystoneClient::new(config),
@@ -94,10 +95,10 @@ impl Keystone {
         })))
     }
 
-    /// Returns the value of `WWW-Authenticate` for requests without a valid token.
+    /// Returns the URL of Keystone for clients.
     #[must_use]
-    pub fn challenge(&self) -> &str {
-        &self.0.challenge
+    pub fn public_uri(&self) -> &str {
+        &self.0.public_uri
     }
 
     /// Returns the identity that a token proves. A service that calls on behalf of a user sends a
@@ -173,6 +174,16 @@ impl Holder {
             return Err(AuthenticationError::NoProject);
         }
         Ok(self.identity.clone())
+    }
+}
+
+impl TokenStrategy for Keystone {
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+        service_token: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Identity, AuthenticationError>> {
+        Box::pin(self.identify(token, service_token))
     }
 }
 

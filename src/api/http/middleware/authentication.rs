@@ -19,6 +19,7 @@ use crate::auth::AuthenticationError;
 use crate::authentication::{Openness, Peer, Sender, Token};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
 /// The scheme of tokens in `Authorization`.
 const BEARER: &[u8] = b"bearer";
 
@@ -51,12 +52,12 @@ async fn prove(
     let authenticator = &settings.authenticator;
     let tokens = if authenticator.verifies_tokens() { Tokens::of(headers)? } else { Tokens::default() };
     let sender = match (tokens, signature) {
-        (Tokens { auth_token: None, bearer: None }, None) => authenticator.sender_of_plain_request(peer),
-        (Tokens { auth_token: None, bearer: None }, Some(signature)) => return Ok(Proof::Signature(signature)),
-        (Tokens { auth_token: Some(token), bearer: None }, None) => {
-            authenticator.identify(Token::of_auth_token(token)).await
+        (Tokens { auth_token: None, bearer: None, .. }, None) => authenticator.sender_of_plain_request(peer),
+        (Tokens { auth_token: None, bearer: None, .. }, Some(signature)) => return Ok(Proof::Signature(signature)),
+        (Tokens { auth_token: Some(token), bearer: None, service_token }, None) => {
+            authenticator.identify(Token::of_auth_token(token).with_service_token(service_token)).await
         }
-        (Tokens { auth_token: None, bearer: Some(token) }, None) => {
+        (Tokens { auth_token: None, bearer: Some(token), .. }, None) => {
             authenticator.identify(Token::of_bearer(token)).await
         }
         _ => return Err(Error::TwoCredentials),
@@ -79,13 +80,16 @@ async fn prove(
 struct Tokens<'r> {
     auth_token: Option<&'r [u8]>,
     bearer: Option<&'r [u8]>,
+    /// The token of a service that sends the request on behalf of the owner of `auth_token`.
+    service_token: Option<&'r [u8]>,
 }
 
 impl<'r> Tokens<'r> {
     fn of(headers: &'r HeaderMap) -> Result<Self, Error> {
         let auth_token = single_header(headers, &AUTH_TOKEN, "X-Auth-Token")?.map(HeaderValue::as_bytes);
         let authorization = single_header(headers, &AUTHORIZATION, "Authorization")?.map(HeaderValue::as_bytes);
-        Ok(Self { auth_token, bearer: authorization.and_then(bearer_token) })
+        let service_token = single_header(headers, &SERVICE_TOKEN, "X-Service-Token")?.map(HeaderValue::as_bytes);
+        Ok(Self { auth_token, bearer: authorization.and_then(bearer_token), service_token })
     }
 }
 
