@@ -35,6 +35,8 @@ pub mod subscription;
 pub mod subscription_draft;
 pub mod taken;
 pub mod task;
+pub mod token;
+pub mod token_draft;
 pub mod trace_context;
 pub mod warning;
 pub mod web_origins;
@@ -73,6 +75,8 @@ pub use subscription::{
 pub use subscription_draft::SubscriptionDraft;
 pub use taken::Taken;
 pub use task::{Redrive, Selection, Task, TaskId, TaskState};
+pub use token::{NewToken, Token, TokenGrant, TokenHash, TokenId, TokenRecord};
+pub use token_draft::TokenDraft;
 pub use trace_context::TraceContext;
 pub use warning::{Warning, WithWarnings};
 pub use web_origins::{WebOrigin, WebOrigins};

@@ -1,4 +1,4 @@
-//! Ids that are random UUIDs: of claims, tasks and subscriptions.
+//! Ids that are random UUIDs: of claims, tasks, subscriptions and tokens.
 
 /// Defines an id that is a random UUID. Ids are ordered by their bytes.
 macro_rules! random_id {

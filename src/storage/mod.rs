@@ -30,6 +30,8 @@ mod subscriptions;
 mod task_lease;
 mod task_record;
 mod tasks;
+mod token_record;
+mod tokens;
 mod uri;
 pub mod watch;
 mod watchers;
@@ -51,6 +53,7 @@ pub use redrive::run_redrive;
 pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
+pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
 
@@ -63,6 +66,7 @@ pub trait Driver:
     + TaskLeases
     + SubscriptionStore
     + DeliveryStore
+    + TokenStore
     + WatchStore
     + Maintenance
     + AdmissionControl
@@ -78,6 +82,7 @@ impl<T> Driver for T where
         + TaskLeases
         + SubscriptionStore
         + DeliveryStore
+        + TokenStore
         + WatchStore
         + Maintenance
         + AdmissionControl

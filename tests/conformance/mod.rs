@@ -500,6 +500,16 @@ suite! {
             dead_letters_go_to_the_shards_assigned_to_their_tenants,
             a_fair_queue_can_be_its_own_dead_letter_queue,
         ],
+        tokens: [
+            a_created_token_is_returned_as_it_is,
+            a_repeated_creation_has_no_effect,
+            tokens_of_a_project_are_listed_in_pages_in_the_order_of_their_ids,
+            a_list_of_all_tokens_has_those_of_every_project,
+            a_deleted_token_does_not_exist,
+            an_expired_token_does_not_exist_and_does_not_count,
+            there_are_at_most_as_many_tokens_as_allowed,
+            concurrent_creations_do_not_exceed_the_maximum,
+        ],
         model: [
             any_sequence_of_operations_matches_the_model,
             a_queue_that_becomes_plain_with_due_changes_matches_the_model,

@@ -4,6 +4,7 @@
 mod deliveries;
 pub(crate) mod layout;
 mod stub;
+mod tokens;
 mod two_steps;
 mod watch;
 

@@ -23,6 +23,7 @@ mod store;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod transaction;
 mod watch;
 

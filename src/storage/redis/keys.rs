@@ -8,6 +8,7 @@
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
+//! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:answer:SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //!
@@ -30,6 +31,9 @@ pub(super) const LAYOUT: &str = "sukkal:layout";
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
+/// The tokens: their records, their ids, their ids by project, and their ids by expiry.
+pub(super) const TOKENS: [&str; 4] =
+    ["sukkal:{tokens}:records", "sukkal:{tokens}:ids", "sukkal:{tokens}:projects", "sukkal:{tokens}:ends"];
 /// Pattern for `SCAN` that matches the first key of every queue.
 pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 

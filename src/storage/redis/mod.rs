@@ -27,6 +27,7 @@ mod slot_tags;
 mod subscriptions;
 mod summaries;
 mod tasks;
+mod tokens;
 mod uri;
 mod watch;
 

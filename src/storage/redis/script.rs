@@ -219,7 +219,7 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 26] = [
+const SHARED: [&str; 27] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
@@ -246,6 +246,7 @@ const SHARED: [&str; 26] = [
     lua!("shared/idempotency"),
     lua!("shared/subscriptions"),
     lua!("shared/deliveries"),
+    lua!("shared/tokens"),
 ];
 
 macro_rules! scripts {
@@ -324,6 +325,10 @@ scripts! {
     TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
     TASK_FINISH = "task_finish" [Tasks TaskLeases];
     TASK_LEASE = "task_lease" [TaskLeases];
+    TOKEN_CREATE = "token_create" [];
+    TOKEN_DELETE = "token_delete" [];
+    TOKEN_GET = "token_get" [];
+    TOKEN_LIST = "token_list" [];
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) mod states;
 pub(super) mod subscriptions;
 pub(super) mod summaries;
 pub(super) mod tasks;
+pub(super) mod tokens;
 pub(super) mod totals;
 pub(super) mod trace_contexts;
 pub(super) mod turn_model;

@@ -7,6 +7,7 @@ mod full;
 mod kill;
 mod power_cut;
 mod size;
+mod tokens;
 
 use serde_json::json;
 use sukkal::domain::{

@@ -17,6 +17,7 @@ mod findings;
 mod queue;
 mod scan;
 mod shards;
+mod tokens;
 
 impl<T: Table> View<T> {
     /// Verifies the whole store, which takes as long as reading it.
@@ -71,6 +72,7 @@ impl<T: Table> View<T> {
                 "an expiry differs from that of its row",
             );
         }
+        self.check_tokens(&mut check)?;
         Ok(check)
     }
 }

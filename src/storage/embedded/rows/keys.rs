@@ -14,6 +14,11 @@
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
+//! | `k` id | a token: see `storage/token_record.rs` |
+//! | `l` Q, id | nothing: that token belongs to the project of Q, which has no queue name |
+//! | `e` time id | nothing: that token expires at this time (µs) |
+//! | `c` | number of tokens |
+//! | `c` Q | number of tokens of the project of Q, which has no queue name |
 //! | `t` number | nothing: the contents with this number are discarded |
 //!
 //! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
@@ -48,7 +53,7 @@
 //! | `RETRY_TIME` | id, time (µs), key | nothing: the retry is due at this time |
 //! | `DELIVERY` | | the delivery lease, and what its last holder has seen: see `delivery.rs` |
 
-use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
+use crate::domain::{MessageId, ProjectId, QueueId, QueueName, TokenId};
 use crate::storage::key::KEY_BYTES;
 use crate::storage::key::key_of;
 
@@ -58,10 +63,14 @@ pub(crate) const LAST_NUMBER: &[u8] = b"n";
 pub(crate) const QUEUES: u8 = b'q';
 pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
+pub(crate) const TOKENS: u8 = b'k';
 const PROJECTS: u8 = b'p';
 const TOMBSTONES: u8 = b'g';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
+const TOKENS_OF_PROJECT: u8 = b'l';
+const TOKEN_ENDS: u8 = b'e';
+const TOKEN_COUNTS: u8 = b'c';
 
 /// The kinds of rows that are stored under a contents number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +151,52 @@ pub(crate) fn expiry(end_us: u64, key: &[u8]) -> Vec<u8> {
 /// Returns the key that an expiry key refers to.
 pub(crate) fn expiring_key(expiry: &[u8]) -> &[u8] {
     expiry.get(1 + TIME_BYTES..).unwrap_or_default()
+}
+
+/// Returns the key of a token.
+pub(crate) fn token(id: TokenId) -> Vec<u8> {
+    [&[TOKENS][..], id.as_bytes()].concat()
+}
+
+/// Returns the key that records that a token belongs to a project.
+pub(crate) fn token_of_project(project: &ProjectId, id: TokenId) -> Vec<u8> {
+    [&*tokens_of_project(project), id.as_bytes()].concat()
+}
+
+/// Returns the common prefix of these keys of a project.
+pub(crate) fn tokens_of_project(project: &ProjectId) -> Vec<u8> {
+    named(TOKENS_OF_PROJECT, project, "")
+}
+
+/// Returns the common prefix of these keys of all projects.
+pub(crate) fn tokens_of_projects_prefix() -> [u8; 1] {
+    [TOKENS_OF_PROJECT]
+}
+
+/// Returns the key that records when (µs) a token expires, or the start of all keys with this time.
+pub(crate) fn token_end(ends_us: u64, id: Option<TokenId>) -> Vec<u8> {
+    let id = id.as_ref().map_or(&[][..], |id| id.as_bytes());
+    [&[TOKEN_ENDS][..], &ends_us.to_be_bytes(), id].concat()
+}
+
+/// Returns the common prefix of all those keys.
+pub(crate) fn token_ends_prefix() -> [u8; 1] {
+    [TOKEN_ENDS]
+}
+
+/// Returns the key of the number of tokens of a project, or of all tokens.
+pub(crate) fn token_count(project: Option<&ProjectId>) -> Vec<u8> {
+    project.map_or_else(|| vec![TOKEN_COUNTS], |project| named(TOKEN_COUNTS, project, ""))
+}
+
+/// Returns the common prefix of all those keys.
+pub(crate) fn token_counts_prefix() -> [u8; 1] {
+    [TOKEN_COUNTS]
+}
+
+/// Returns the id of the token with which a key ends.
+pub(crate) fn token_at_end(key: &[u8]) -> Option<TokenId> {
+    key.last_chunk().map(|id| TokenId::from_bytes(*id))
 }
 
 /// Returns the key that marks a contents number as discarded.
