@@ -1,6 +1,7 @@
 //! Assembles the service from store, broker, HTTP and janitor, runs it, and stops its parts in
 //! order.
 
+use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,17 +18,18 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
+use zeroize::Zeroizing;
 
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Settings, Tls, TlsError, TlsFiles};
 use crate::api::wire::checksum::Checksums;
 use crate::auth::signed_url::Signer;
 use crate::authentication::jwt::Jwt;
 use crate::authentication::keystone::Keystone;
-use crate::authentication::{Authenticator, Openness, TrustedProxies};
+use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
 use crate::broker::{self, Broker, Cipher};
 use crate::config::{self, Auth, Bind, Config};
 use crate::descriptors;
-use crate::domain::{AuthStrategy, PushConfig};
+use crate::domain::{AuthStrategy, PushConfig, Token};
 use crate::janitor;
 use crate::metrics::{LiveCount, Metrics};
 use crate::push::client::{Resolver, SystemResolver};
@@ -78,8 +80,9 @@ pub enum Error {
     #[error("{0}")]
     Authentication(String),
     /// This release does not have the strategy.
-    #[error("this release does not have the strategy {0} in [auth]; use none, proxy, keystone or jwt")]
-    Strategy(AuthStrategy),
+    /// The token of the admin cannot be read.
+    #[error("admin_token_file in [tokens]: {0}")]
+    AdminToken(String),
     /// The files in `[tls]` cannot be used.
     #[error("tls: {0}")]
     ListenerTls(#[from] TlsError),
@@ -103,9 +106,14 @@ pub fn runtime(config: &Config) -> io::Result<Runtime> {
 /// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
     let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
+    let metrics = Arc::new(Metrics::new());
+    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
+    let push = push_config(config);
+    let policy = config.policy.clone();
+    let broker = Broker::with_policy(store, policy, limits, push, cipher, metrics.clone(), queues);
     let settings = Settings {
         admin_mode: config.admin_mode,
-        authenticator: Arc::new(authenticator(config)?),
+        authenticator: Arc::new(authenticator(config, &broker)?),
         client_id: config.transport.client_id(),
         client_id_is_optional: config.transport.client_id_is_optional(),
         default_project: config.transport.default_project.clone(),
@@ -116,17 +124,12 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
-    let metrics = Arc::new(Metrics::new());
-    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
-    let push = push_config(config);
-    let policy = config.policy.clone();
-    let broker = Broker::with_policy(store, policy, limits, push, cipher, metrics.clone(), queues);
     Ok(http::service(broker, settings, metrics, tracer(config)))
 }
 
 /// Creates the strategies that the operator has chosen. By default, everybody on this machine is
 /// believed.
-fn authenticator(config: &Config) -> Result<Authenticator, Error> {
+fn authenticator(config: &Config, broker: &Broker) -> Result<Authenticator, Error> {
     let Auth { strategies, trusted_proxies } = &config.auth;
     if strategies.is_empty() {
         return Ok(Authenticator::default().with_none(Openness::ThisMachine));
@@ -143,8 +146,25 @@ fn authenticator(config: &Config) -> Result<Authenticator, Error> {
             let jwt = Jwt::new(config.jwt.clone()).map_err(Error::Authentication)?;
             Ok(chosen.with_jwt(Box::new(jwt)))
         }
-        AuthStrategy::Tokens => Err(Error::Strategy(*strategy)),
+        AuthStrategy::Tokens => {
+            let tokens = Tokens::new(broker.clone(), admin_token(config)?.as_ref());
+            Ok(chosen.with_tokens(Box::new(tokens)))
+        }
     })
+}
+
+/// Returns the token that the operator has configured for the admin.
+fn admin_token(config: &Config) -> Result<Option<Token>, Error> {
+    let text = match (config.tokens.admin_token.reveal(), &config.tokens.admin_token_file) {
+        (Some(token), _) => Zeroizing::new(token.to_owned()),
+        (None, Some(file)) => {
+            let unreadable = |error| Error::AdminToken(format!("cannot read {file}: {error}"));
+            Zeroizing::new(fs::read_to_string(file).map_err(unreadable)?)
+        }
+        (None, None) => return Ok(None),
+    };
+    let invalid = || Error::AdminToken("it does not have a token that `sukkal token generate` has printed".to_owned());
+    Token::parse(text.trim()).map(Some).ok_or_else(invalid)
 }
 
 /// Refuses to serve other machines without authentication, unless the operator wants it.
@@ -157,6 +177,12 @@ fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
         warn!(%address, "with the strategy none, everybody who reaches this address can use every project and role");
     }
     Ok(())
+}
+
+/// Returns the text of a new token, which can be the `admin_token` of the service.
+#[must_use]
+pub fn new_token() -> Zeroizing<String> {
+    Token::random().reveal()
 }
 
 /// Starts to deliver messages to subscribers, whose names this resolver resolves.

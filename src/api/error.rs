@@ -271,7 +271,7 @@ impl Error {
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_)
             | Self::IdempotencyKey(_)
-            | Self::Broker(Broker::Limit(_) | Broker::Metadata(_) | Broker::Subscription(_)) => {
+            | Self::Broker(Broker::Limit(_) | Broker::Metadata(_) | Broker::Subscription(_) | Broker::Token(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid API request")
             }
             Self::Broker(Broker::NoChange) => (StatusCode::BAD_REQUEST, "Unable to update subscription"),
@@ -295,7 +295,8 @@ impl Error {
                 | Broker::NoMessage(_)
                 | Broker::NoClaim(_)
                 | Broker::NoTask(_)
-                | Broker::NoSubscription(_),
+                | Broker::NoSubscription(_)
+                | Broker::NoToken(_),
             ) => (StatusCode::NOT_FOUND, "Not found"),
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             Self::Document | Self::Broker(Broker::Store(StoreError::Corrupt(_)) | Broker::Damaged(_)) => {

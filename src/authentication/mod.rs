@@ -10,11 +10,13 @@ pub mod keystone;
 mod outage;
 mod proxy;
 mod token;
+mod tokens;
 
 use std::fmt;
 
 pub use self::proxy::{Peer, TrustedProxies};
-pub use self::token::{Token, TokenForm, TokenStrategy};
+pub use self::token::{OwnedToken, Token, TokenForm, TokenStrategy};
+pub use self::tokens::Tokens;
 use crate::auth::{AuthenticationError, Identity};
 
 /// The strategies that are on. Without any, no request has a known sender.
@@ -98,6 +100,12 @@ impl Authenticator {
     #[must_use]
     pub fn verifies_tokens(&self) -> bool {
         self.api_keys.is_some() || self.keystone.is_some() || self.jwt.is_some()
+    }
+
+    /// Returns whether the tokens that the service issues are credentials.
+    #[must_use]
+    pub fn verifies_api_keys(&self) -> bool {
+        self.api_keys.is_some()
     }
 
     /// Returns what a token proves.

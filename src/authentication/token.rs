@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use zeroize::Zeroizing;
+
 use crate::auth::{AuthenticationError, Identity};
 
 /// The start of every API key.
@@ -17,6 +19,14 @@ pub struct Token<'r> {
     text: Option<&'r str>,
     /// The token of a service that sends the request on behalf of the owner of this one.
     service: Option<&'r [u8]>,
+}
+
+/// A token that outlives its request.
+#[derive(Clone)]
+pub struct OwnedToken {
+    form: TokenForm,
+    text: Zeroizing<String>,
+    service: Option<Zeroizing<String>>,
 }
 
 /// The form of a token, which selects the strategy that verifies it.
@@ -65,6 +75,14 @@ impl<'r> Token<'r> {
         Self { form, text: ascii(token), service: None }
     }
 
+    /// Returns the same token with a text of its own; `None` if the token is not valid.
+    #[must_use]
+    pub fn to_owned(self) -> Option<OwnedToken> {
+        let (text, service) = self.texts()?;
+        let owned = |text: &str| Zeroizing::new(text.to_owned());
+        Some(OwnedToken { form: self.form, text: owned(text), service: service.map(owned) })
+    }
+
     pub(super) fn form(self) -> TokenForm {
         self.form
     }
@@ -75,6 +93,15 @@ impl<'r> Token<'r> {
             None => Some((self.text?, None)),
             Some(service_token) => Some((self.text?, Some(ascii(service_token)?))),
         }
+    }
+}
+
+impl OwnedToken {
+    /// Returns the token.
+    #[must_use]
+    pub fn as_token(&self) -> Token<'_> {
+        let service = self.service.as_ref().map(|token| token.as_bytes());
+        Token { form: self.form, text: Some(&self.text), service }
     }
 }
 

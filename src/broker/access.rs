@@ -280,6 +280,9 @@ mod tests {
         PauseSubscription | -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
         ResumeSubscription| -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
         Redeliver         | -    -      -        -      yes     yes   yes            | yes  yes    yes   yes
+        CreateToken       | -    -      -        -      yes     yes   -              | -    -      yes   -
+        ListTokens        | -    -      -        -      yes     yes   -              | -    -      yes   -
+        DeleteToken       | -    -      -        -      yes     yes   -              | -    -      yes   -
         Ping              | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
         CheckHealth       | -    -      -        -      -       yes   -              | -    -      yes   -
         ProbeStore        | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
@@ -288,6 +291,7 @@ mod tests {
         RestoreMessages   | -    -      -        -      -       -     -              | -    -      -     -
         RunTask           | -    -      -        -      -       -     -              | -    -      -     -
         Deliver           | -    -      -        -      -       -     -              | -    -      -     -
+        FindToken         | -    -      -        -      -       -     -              | -    -      -     -
         DeleteOldHealthQueues| - -      -        -      -       -     -              | -    -      -     -
     ";
 

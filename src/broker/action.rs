@@ -119,6 +119,12 @@ actions! {
     ResumeSubscription => Permission::Rule(Rule::SubscriptionResume),
     /// Notifies a subscriber of messages again.
     Redeliver => Permission::Rule(Rule::SubscriptionRedeliver),
+    /// Creates a token.
+    CreateToken => Permission::Rule(Rule::TokensCreate),
+    /// Lists tokens, or shows one.
+    ListTokens => Permission::Rule(Rule::TokensGetAll),
+    /// Deletes a token.
+    DeleteToken => Permission::Rule(Rule::TokensDelete),
     /// Verifies that the store replies.
     Ping => Permission::Rule(Rule::PingGet),
     /// Tries the operations of the store.
@@ -135,6 +141,8 @@ actions! {
     RunTask => Service,
     /// Delivers the messages of a queue to its subscribers.
     Deliver => Service,
+    /// Reads the token that a request presents.
+    FindToken => Service,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues => Service,
 }

@@ -6,6 +6,7 @@ use crate::domain::QueueId;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::sharding::TENANT_CHARS_MAX;
 use crate::domain::subscription_draft::InvalidSubscription;
+use crate::domain::token_draft::InvalidToken;
 pub use crate::storage::Error as StoreError;
 
 /// The reason why an operation was refused or failed.
@@ -50,6 +51,12 @@ pub enum Error {
     /// The subscription does not exist or has expired.
     #[error("{0}")]
     NoSubscription(String),
+    /// A new token is not valid.
+    #[error("{0}")]
+    Token(#[from] InvalidToken),
+    /// The token does not exist or has expired.
+    #[error("{0}")]
+    NoToken(String),
     /// The message is claimed, and the request to delete it does not name its claim.
     #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
     Claimed,

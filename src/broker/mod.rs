@@ -27,6 +27,7 @@ mod summaries;
 pub mod tasks;
 #[cfg(test)]
 mod test_options;
+pub mod tokens;
 pub mod undelivered;
 mod waiting;
 

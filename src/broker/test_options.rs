@@ -26,6 +26,8 @@ pub(super) fn limits() -> Limits {
         max_streams_per_project: 1,
         max_redrives_per_project: 1,
         max_messages_per_claim_or_pop: 1,
+        max_tokens: 10,
+        max_tokens_per_project: 1,
         max_messages_per_page: 1,
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             | app::Error::Bind { .. }
             | app::Error::Exposed(_)
             | app::Error::Authentication(_)
-            | app::Error::Strategy(_)
+            | app::Error::AdminToken(_)
             | app::Error::ListenerTls(_)),
         ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),

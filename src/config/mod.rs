@@ -64,6 +64,8 @@ pub struct Config {
     /// What clients may do.
     #[serde(deserialize_with = "policy::policy")]
     pub policy: Policy,
+    /// Tokens that the service issues.
+    pub tokens: Tokens,
     /// Deliveries to subscribers.
     pub push: PushConfig,
     /// JSON Web Tokens.
@@ -139,6 +141,16 @@ pub struct Auth {
 pub struct SignedUrl {
     /// The key that signs URLs.
     pub secret_key: Secret,
+}
+
+/// `[tokens]`: tokens that the service issues.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Tokens {
+    /// The token of an admin, which is valid without being stored.
+    pub admin_token: Secret,
+    /// A file with that token; `None` if there is none.
+    #[serde(deserialize_with = "optional_text")]
+    pub admin_token_file: Option<String>,
 }
 
 /// `[embedded]`: the embedded store.
@@ -241,6 +253,7 @@ impl Config {
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
         warnings.extend(config.confirmation_warning());
+        warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check()?);
         Ok(Self { warnings, ..config })
     }
@@ -251,6 +264,22 @@ impl Config {
         let warning = "push.require_confirmation is true, but signed_url.secret_key is empty: requests to confirm cannot \
                        be signed, so confirmations are not required";
         cannot_confirm.then(|| warning.to_owned())
+    }
+}
+
+impl Tokens {
+    /// Refuses two tokens of the admin. Returns a warning if one has no effect.
+    fn check(&self, strategies: &[AuthStrategy]) -> Result<Option<String>, Error> {
+        let are_credentials = strategies.contains(&AuthStrategy::Tokens);
+        match (self.admin_token.reveal(), &self.admin_token_file) {
+            (Some(_), Some(_)) => {
+                let reason = "tokens.admin_token and tokens.admin_token_file are both set; set one of them";
+                Err(Error::Invalid(reason.to_owned()))
+            }
+            (None, None) => Ok(None),
+            _ if are_credentials => Ok(None),
+            _ => Ok(Some("the token in [tokens] has no effect without \"tokens\" in auth.strategies".to_owned())),
+        }
     }
 }
 
@@ -324,7 +353,7 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::JwtAlgorithm;
+    use crate::domain::{JwtAlgorithm, Token};
 
     fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
         let path = tempfile::NamedTempFile::new().unwrap();
@@ -378,6 +407,28 @@ mod tests {
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
         assert_eq!(config.jwt.audience, ["queues", "messages"]);
         assert_eq!(config.jwt.algorithms, [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa]);
+    }
+
+    #[test]
+    fn the_admin_token_has_the_form_of_a_token_and_is_not_shown() {
+        let token = Token::random().reveal();
+        let load_token = |token: &str| {
+            let environment = [("SUKKAL_TOKENS__ADMIN_TOKEN", token), ("SUKKAL_AUTH__STRATEGIES", "tokens")];
+            load("", &environment, None)
+        };
+
+        let config = load_token(&token).unwrap();
+        assert_eq!(config.tokens.admin_token.reveal(), Some(token.as_str()));
+        assert!(!format!("{config:?}").contains(token.as_str()) && config.warnings.is_empty());
+        let error = load_token(&token[..80]).unwrap_err().to_string();
+        assert!(
+            error.contains("SUKKAL_TOKENS__ADMIN_TOKEN is not accepted") && !error.contains(&token[..80]),
+            "{error}"
+        );
+        let both = format!("[tokens]\nadmin_token = \"{}\"\nadmin_token_file = \"token\"", *token);
+        let error = load(&both, &[], None).unwrap_err().to_string();
+        assert!(load("[tokens]\nadmin_token_file = \"t\"", &[], None).unwrap().warnings[0].contains("no effect"));
+        assert!(error.starts_with("tokens.admin_token and tokens.admin_token_file are both set"), "{error}");
     }
 
     #[test]

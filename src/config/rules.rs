@@ -11,7 +11,7 @@ use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
-use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId};
+use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId, Token};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -65,6 +65,8 @@ pub(super) enum ValueRule {
     OptionalFile,
     /// A secret, which is never shown.
     Secret,
+    /// A token of the service, which is never shown, or an empty text.
+    OptionalToken,
 }
 
 const YEAR_S: u64 = 366 * 24 * 3600;
@@ -83,6 +85,7 @@ const QUEUEING_S_MAX: u64 = 60;
 /// Each listed queue is read several times a minute.
 const METRICS_QUEUES_MAX: usize = 500;
 const SUBSCRIPTIONS_MAX: u64 = 100_000;
+const TOKENS_MAX: u64 = 1_000_000;
 const SCHEMES: [&str; 2] = ["http", "https"];
 const CLIENT_ID_CHARS_MAX: u64 = 10_000;
 const EXPECTED_ORIGINS: &str = "\"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
@@ -130,6 +133,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_waits_per_project", CONNECTIONS),
     ("transport.max_streams_per_project", CONNECTIONS),
     ("transport.max_redrives_per_project", CONNECTIONS),
+    ("transport.max_tokens", ValueRule::Integer(1, TOKENS_MAX, "")),
+    ("transport.max_tokens_per_project", ValueRule::Integer(1, TOKENS_MAX, "")),
     ("transport.max_queueing", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
     ("transport.stream_heartbeat", ValueRule::Integer(1, HOUR_S, "seconds")),
     ("transport.max_queue_metadata", BYTES),
@@ -148,6 +153,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("signed_url.secret_key", ValueRule::Secret),
     ("policy.preset", ValueRule::OneOf(&["zaqar", "roles"])),
     ("policy.rules", ValueRule::PolicyRules),
+    ("tokens.admin_token", ValueRule::OptionalToken),
+    ("tokens.admin_token_file", ValueRule::OptionalFile),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
     ("push.allowed_networks", ValueRule::Networks),
@@ -225,6 +232,7 @@ impl ValueRule {
             | Self::Store
             | Self::Filter
             | Self::OptionalFile
+            | Self::OptionalToken
             | Self::Secret => None,
         };
         typed.unwrap_or_else(|| Value::String(text.to_owned()))
@@ -242,6 +250,7 @@ impl ValueRule {
             (Self::Names, Value::Array(names)) => all(names, |text| !text.is_empty()),
             (Self::SomeOf(words), Value::Array(items)) => all(items, |text| words.contains(&text)),
             (Self::OptionalWebUrl, Value::String(text)) => text.is_empty() || is_web_url(text),
+            (Self::OptionalToken, Value::String(text)) => text.is_empty() || Token::parse(text).is_some(),
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
@@ -305,6 +314,7 @@ impl ValueRule {
             Self::Store => "the URI of a store".to_owned(),
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
+            Self::OptionalToken => "a token that `sukkal token generate` has printed, or empty".to_owned(),
             Self::Secret | Self::Password | Self::Text => "text in quotes".to_owned(),
         }
     }
@@ -312,7 +322,15 @@ impl ValueRule {
     /// Whether messages show a value. Otherwise it is secret, or the message names the part of it
     /// that is wrong.
     pub(super) fn is_shown(self) -> bool {
-        !matches!(self, Self::PolicyRules | Self::Store | Self::OptionalWebUrl | Self::Secret | Self::Password)
+        !matches!(
+            self,
+            Self::PolicyRules
+                | Self::Store
+                | Self::OptionalWebUrl
+                | Self::OptionalToken
+                | Self::Secret
+                | Self::Password
+        )
     }
 }
 

@@ -60,6 +60,10 @@ pub struct Limits {
     pub max_queueing: u32,
     /// Maximum number of messages that one request may claim or pop.
     pub max_messages_per_claim_or_pop: u32,
+    /// Maximum number of tokens.
+    pub max_tokens: u32,
+    /// Maximum number of tokens of one project.
+    pub max_tokens_per_project: u32,
     /// Maximum number of messages in a page, and of message ids in a request.
     pub max_messages_per_page: u32,
 }

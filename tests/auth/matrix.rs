@@ -23,7 +23,7 @@ use crate::support::sukkal::{Api, CLIENT, Sukkal};
 const TABLE: &str = include_str!("matrix.txt");
 const SECRET: &str = "the secret of these tests";
 const ENVIRONMENT: [(&str, &str); 5] = [
-    (STRATEGIES, "proxy"),
+    (STRATEGIES, "proxy,tokens"),
     (TRUSTED_PROXIES, "127.0.0.1"),
     (SECRET_KEY, SECRET),
     ("SUKKAL_ADMIN_MODE", "true"),
@@ -81,6 +81,8 @@ impl<'s> Bench<'s> {
         let messages = json!({"messages": [{"body": 1}, {"body": 2}, {"body": 3}]});
         let messages = create("/v2/queues/q/messages", &messages, 201).await.json()["resources"].take();
         let claim = create("/v2/queues/q/claims?limit=1", &json!({}), 201).await;
+        let token = owner.post("/v2/tokens", &json!({"name": "n", "roles": ["worker"]})).header("X-Roles", "admin");
+        let token = answered(token, 201).await.json();
         let placeholders = vec![
             ("{queue_name}", "q".to_owned()),
             ("{claimed_id}", last(messages[0].as_str().unwrap())),
@@ -88,6 +90,7 @@ impl<'s> Bench<'s> {
             ("{claim_id}", last(claim.header("location").unwrap())),
             ("{subscription_id}", subscription["subscription_id"].as_str().unwrap().to_owned()),
             ("{task_id}", task["id"].as_str().unwrap().to_owned()),
+            ("{token_id}", token["id"].as_str().unwrap().to_owned()),
         ];
         Self { sukkal, project, owner, placeholders }
     }

@@ -19,7 +19,8 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemat
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
 /// Options that enable all optional features of a server.
-const OPTIONS: [(&str, &str); 4] = [
+const OPTIONS: [(&str, &str); 5] = [
+    ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_ENABLE_CHECKSUM", "true"),
     ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),

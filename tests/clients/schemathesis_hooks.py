@@ -17,6 +17,8 @@ claimed = collections.defaultdict(list)
 tasks = {}
 # The last subscription of each queue, which may have been deleted.
 subscriptions = {}
+# The ids of tokens, newest last, which may have been deleted.
+tokens = []
 # Alternates between two options, separately for each choice and operation. One common counter could
 # give an operation the same option each time.
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
@@ -57,6 +59,8 @@ def after_call(context, case, response):
         claimed[queue_of(case)].append((claim, [message["id"] for message in messages]))
     elif case.operation.path.endswith("/subscriptions"):
         subscriptions[queue_of(case)] = response.json()["subscription_id"]
+    elif case.operation.path.endswith("/tokens"):
+        tokens.append(response.json()["id"])
     else:
         posted[queue_of(case)] += [href.rsplit("/", 1)[1] for href in response.json()["resources"]]
 
@@ -78,6 +82,7 @@ def before_call(context, case, kwargs):
         use_an_existing_claim(case)
         use_an_existing_task(case)
         limit_redrives(case)
+        use_an_existing_token(case)
         use_an_existing_subscription(case)
         use_valid_subscribers_and_options(case)
         remove_filters(case)
@@ -187,6 +192,15 @@ def use_an_existing_task(case):
     path = case.path_parameters or {}
     if "task_id" in path and queue_of(case) in tasks and is_turn_of("task", case):
         path["task_id"] = tasks[queue_of(case)]
+
+
+def use_an_existing_token(case):
+    """Makes every other request for a token name an existing one. New tokens outlast the next requests."""
+    path = case.path_parameters or {}
+    if "token_id" in path and tokens and is_turn_of("token", case):
+        path["token_id"] = tokens[-1]
+    if case.operation.path.endswith("/tokens") and isinstance(case.body, dict) and case.body.get("ttl"):
+        case.body["ttl"] = max(case.body["ttl"], 3600)
 
 
 def use_an_existing_subscription(case):

@@ -145,6 +145,15 @@ fn a_bad_option_is_refused_in_one_line() {
              transport.max_length_client_id, which is 36 (the default)",
         ),
         (
+            variable("SUKKAL_TOKENS__ADMIN_TOKEN", "skt_hush"),
+            "SUKKAL_TOKENS__ADMIN_TOKEN is not accepted (in the environment): it must be a token that `sukkal token \
+             generate` has printed, or empty",
+        ),
+        (
+            file("auth.strategies = [\"tokens\"]\ntokens.admin_token_file = \"/nowhere\""),
+            "admin_token_file in [tokens]: cannot read /nowhere: No such file or directory (os error 2)",
+        ),
+        (
             file("[metrics]\nqueues = [\"orders\"]"),
             "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
              as \"PROJECT/QUEUE\", for example queues = []",
@@ -214,10 +223,6 @@ fn a_bad_option_is_refused_in_one_line() {
             file("[auth]\nstrategies = [\"proxy\"]"),
             "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses or networks of \
              the proxies that authenticate callers, for example trusted_proxies = [\"10.0.0.1\"]",
-        ),
-        (
-            variable("SUKKAL_AUTH__STRATEGIES", "tokens"),
-            "this release does not have the strategy tokens in [auth]; use none, proxy, keystone or jwt",
         ),
         (variable("SUKKAL_AUTH__STRATEGIES", "jwt"), "jwt.issuer is empty; the strategy jwt needs it"),
         (variable("SUKKAL_AUTH__STRATEGIES", "keystone"), "keystone.auth_url is empty; the strategy keystone needs it"),

@@ -66,6 +66,7 @@ mod store_down;
 mod subscription_checks;
 mod subscription_control;
 mod subscriptions;
+mod tokens;
 mod trace_contexts;
 mod traces;
 mod unnamed_callers;
@@ -247,10 +248,20 @@ fn ids(receipt: &Value) -> Vec<String> {
 
 /// Follows the links from `path` to the last page, and returns the items of all pages.
 async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
+    follow_with(api, path, items, |request| request).await
+}
+
+/// The same with requests that `prepare` has changed.
+async fn follow_with(
+    api: &Api,
+    path: &str,
+    items: &str,
+    prepare: impl Fn(RequestBuilder) -> RequestBuilder,
+) -> Vec<Value> {
     let mut found = Vec::new();
     let mut path = path.to_owned();
     loop {
-        let mut page = answered(api.get(&path), 200).await.json();
+        let mut page = answered(prepare(api.get(&path)), 200).await.json();
         let Some(href) = page["links"][0]["href"].as_str() else {
             return found;
         };

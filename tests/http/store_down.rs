@@ -25,9 +25,11 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let confirm = of_subscription(Method::PUT, "/confirm").json(&json!({"confirmed": true}));
     let redeliver = of_subscription(Method::POST, "/redeliver").json(&json!({"since": "now"}));
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
+    let token = format!("/v2/tokens/{}", Uuid::new_v4());
+    let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
-        (api.get("/v2/projects").header("X-Roles", "admin"), "Projects could not be listed."),
+        (as_admin(api.get("/v2/projects")), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),
         (api.get(q), "Queue metadata could not be retrieved."),
@@ -65,6 +67,11 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (of_subscription(Method::POST, "/resume"), "Subscription could not be resumed."),
         (redeliver, "Redelivery could not be started."),
         (at(Method::DELETE, "/tasks/x"), "Task could not be stopped or removed."),
+        (as_admin(api.get("/v2/tokens")), "Tokens could not be listed."),
+        (as_admin(api.post("/v2/tokens", &json!({"name": "n", "roles": ["r"]}))), "Token could not be created."),
+        (as_admin(api.get(&token)), "Token could not be retrieved."),
+        (as_admin(api.delete(&token)), "Token could not be deleted."),
+        (as_admin(api.delete("/v2/tokens/x")), "Token could not be deleted."),
     ]
 }
 
@@ -72,7 +79,8 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
 #[tokio::test]
 async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
+    let sukkal =
+        Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_AUTH__STRATEGIES", "none,tokens")]);
     redis.kill();
     let server = Arc::new(Server { sukkal, redis: Arc::new(redis) });
     let api = Project::of(&server, "p");

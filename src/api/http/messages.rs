@@ -15,6 +15,7 @@ use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
 use super::stream::LAST_EVENT_ID;
+use super::stream_credential::StreamCredential;
 use super::warnings::Warnings;
 use super::{response, stream};
 use crate::api::Error;
@@ -114,7 +115,8 @@ async fn list(
                 (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
         let feed = broker.follow(&caller, queue, &message_query).await?;
-        return Ok(stream::respond(feed, view, settings.stream_heartbeat, &stream_events));
+        let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
+        return Ok(stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events));
     }
     let Listed { page, position } = broker.list_messages(&caller, &queue, &message_query).await?;
     let parameters = [

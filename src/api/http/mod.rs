@@ -15,8 +15,10 @@ mod server;
 mod service;
 mod share;
 mod stream;
+mod stream_credential;
 mod subscriptions;
 mod tasks;
+mod tokens;
 mod warnings;
 
 use std::sync::Arc;
@@ -75,6 +77,7 @@ pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
 fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
     routes.extend(projects::routes(settings.admin_mode));
+    routes.extend(tokens::routes(settings.authenticator.verifies_api_keys()));
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());

@@ -6,7 +6,6 @@
 //! memory each. `server/mod.rs` disconnects clients that read nothing for too long.
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,9 +15,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use serde_json::json;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::response;
+use super::stream_credential::StreamCredential;
 use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
@@ -48,16 +48,21 @@ struct OpenStream {
     share: MemoryShare,
     view: View,
     heartbeat: Duration,
-    /// The time at which the credential of the reader expires; `None` if it does not expire.
-    expiry: Option<Instant>,
+    credential: StreamCredential,
 }
 
 /// Returns the feed as a stream of events, which ends when the service stops or the credential of
-/// the reader expires.
-pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &MemoryBudget) -> Response {
-    let (share, expiry) = (budget.share(feed.queue().project()), feed.expiry());
+/// the reader ends.
+pub(super) fn respond(
+    feed: Feed,
+    view: View,
+    credential: StreamCredential,
+    heartbeat: Duration,
+    budget: &MemoryBudget,
+) -> Response {
+    let share = budget.share(feed.queue().project());
     let start = stream::iter([Ok::<_, Infallible>(Bytes::from_static(RETRY_HINT))]);
-    let events = stream::unfold(Some(OpenStream { feed, share, view, heartbeat, expiry }), |open| async {
+    let events = stream::unfold(Some(OpenStream { feed, share, view, heartbeat, credential }), |open| async {
         let mut open = open?;
         let (part, is_open) = next_part(&mut open).await?;
         Some((Ok(part), is_open.then_some(open)))
@@ -75,12 +80,12 @@ pub(super) fn respond(feed: Feed, view: View, heartbeat: Duration, budget: &Memo
 async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     // The connection has taken the previous part.
     open.share.release();
-    let expiry = open.expiry;
+    let OpenStream { feed, share, view, heartbeat, credential } = open;
     let next = tokio::select! {
         // A reader may not read on, however many messages there are.
         biased;
-        () = wait_until(expiry) => return None,
-        next = timeout(open.heartbeat, next_events(open)) => next,
+        () = credential.ended() => return None,
+        next = timeout(*heartbeat, next_events(feed, share, *view)) => next,
     };
     let Ok(next) = next else {
         return Some((Bytes::from_static(HEARTBEAT), true));
@@ -88,40 +93,32 @@ async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
 }
 
-/// Waits until this time; without one, forever.
-async fn wait_until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
-    }
-}
-
 /// Returns the next events as soon as there is memory for them, or `None` if the service stops.
-async fn next_events(open: &mut OpenStream) -> Result<Option<Bytes>, Error> {
+async fn next_events(feed: &mut Feed, share: &mut MemoryShare, view: View) -> Result<Option<Bytes>, Error> {
     loop {
-        let Some(messages) = open.feed.next().await? else {
+        let Some(messages) = feed.next().await? else {
             return Ok(None);
         };
-        let events = events(open, &messages)?;
+        let events = events(feed, &messages, view)?;
         let bytes = events.len();
-        let missing = bytes.saturating_sub(open.share.bytes());
-        if bytes <= FREE_BYTES || open.share.take(missing).is_ok() {
+        let missing = bytes.saturating_sub(share.bytes());
+        if bytes <= FREE_BYTES || share.take(missing).is_ok() {
             return Ok(Some(events));
         }
         // The events are read again when there is memory for them.
-        open.feed.unread();
+        feed.unread();
         drop((events, messages));
-        open.share.release();
-        open.share.take_when_possible(bytes).await;
+        share.release();
+        share.take_when_possible(bytes).await;
     }
 }
 
-fn events(open: &OpenStream, messages: &[Message]) -> Result<Bytes, Error> {
+fn events(feed: &Feed, messages: &[Message], view: View) -> Result<Bytes, Error> {
     let mut text = Vec::with_capacity(documents_bytes(messages) + FRAME_BYTES * messages.len());
     for message in messages {
         text.extend_from_slice(format!("id: {}\ndata: ", message.id).as_bytes());
         // A document is a single line, because JSON escapes line breaks.
-        response::write(&mut text, &MessageDocument::new(open.feed.queue(), message, open.view))?;
+        response::write(&mut text, &MessageDocument::new(feed.queue(), message, view))?;
         text.extend_from_slice(b"\n\n");
     }
     Ok(text.into())

@@ -80,6 +80,12 @@ const RESOURCES: [Resource; 19] = [
 const PROJECTS: Resource =
     ("rel/projects", "/v2/projects{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET"]);
 
+/// The tokens, with which clients authenticate.
+const TOKENS: [Resource; 2] = [
+    ("rel/tokens", "/v2/tokens{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET", "POST"]),
+    ("rel/token", "/v2/tokens/{token_id}", &[("token_id", "token_id")], &["GET", "DELETE"]),
+];
+
 /// Returns the document with the versions of the API, of which there is one.
 #[must_use]
 pub fn versions() -> Value {
@@ -95,9 +101,10 @@ pub fn versions() -> Value {
     }]})
 }
 
-/// Returns the json-home document. With `admin_mode`, it includes the routes for operators.
+/// Returns the json-home document. With `admin_mode`, it includes the routes for operators, and with
+/// `has_tokens` those of the tokens.
 #[must_use]
-pub fn home(admin_mode: bool) -> Value {
+pub fn home(admin_mode: bool, has_tokens: bool) -> Value {
     let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();
     if admin_mode {
         let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
@@ -105,6 +112,7 @@ pub fn home(admin_mode: bool) -> Value {
         let (relation, projects) = entry(&PROJECTS);
         resources.insert(relation, projects);
     }
+    resources.extend(TOKENS.iter().filter(|_| has_tokens).map(entry));
     json!({ "resources": resources })
 }
 

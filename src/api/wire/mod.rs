@@ -21,5 +21,6 @@ pub mod stats;
 pub mod subscriptions;
 pub mod tasks;
 mod timestamp;
+pub mod tokens;
 pub mod trace_context;
 pub mod view;

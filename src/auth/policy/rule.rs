@@ -101,6 +101,9 @@ rules! {
     PingGet = "ping:get", ANYONE, ANYONE;
     HealthGet = "health:get", ADMIN, ADMIN;
     ProjectsGetAll = "projects:get_all", ADMIN, ADMIN;
+    TokensGetAll = "tokens:get_all", ADMIN, MANAGER;
+    TokensCreate = "tokens:create", ADMIN, MANAGER;
+    TokensDelete = "tokens:delete", ADMIN, MANAGER;
 }
 
 impl Rule {

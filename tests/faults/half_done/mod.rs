@@ -11,6 +11,7 @@ mod janitor;
 mod operations;
 mod queues;
 mod redrive;
+mod tokens;
 pub(super) mod work;
 
 use reqwest::RequestBuilder;
@@ -28,6 +29,8 @@ const BUSY_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
 /// A janitor that visits all queues in each round.
 const BUSY_WALK: (&str, &str) = ("SUKKAL_JANITOR__WALK", "1");
 const OPERATOR: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
+/// Serves tokens, and believes everybody.
+const TOKENS: (&str, &str) = ("SUKKAL_AUTH__STRATEGIES", "none,tokens");
 
 const PROJECT: &str = "half-done";
 /// More store calls than a request makes.
@@ -106,7 +109,7 @@ impl Scene {
     ) -> (RequestOutcome, W) {
         self.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(self.redis.port(), self.project);
-        let mut sukkal = Sukkal::start_without_janitor(&self.redis, &gate.url(), &[OPERATOR]);
+        let mut sukkal = Sukkal::start_without_janitor(&self.redis, &gate.url(), &[OPERATOR, TOKENS]);
         let api = sukkal.project(self.project);
         let contents = prepare(&api).await;
 
@@ -121,7 +124,7 @@ impl Scene {
         self.forget_maintenance();
 
         self.stored().assert_consistent();
-        let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR]);
+        let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR, TOKENS]);
         block_until("the register names just the queues that exist, and no letter is under way", || {
             let stored = self.stored();
             let (queues, registered) = (stored.queues(), stored.registered());

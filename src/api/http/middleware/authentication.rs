@@ -16,7 +16,7 @@ use crate::api::Error;
 use crate::api::http::server::connections::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::AuthenticationError;
-use crate::authentication::{Openness, Peer, Sender, Token};
+use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
@@ -73,6 +73,13 @@ async fn prove(
         own_host::check(headers, settings)?;
     }
     Ok(Proof::Sender(sender))
+}
+
+/// Returns the token of a request that has passed the checks, if it has one.
+pub(in crate::api::http) fn presented_token(headers: &HeaderMap, authenticator: &Authenticator) -> Option<OwnedToken> {
+    let tokens = Tokens::of(headers).ok().filter(|_| authenticator.verifies_tokens())?;
+    let auth_token = tokens.auth_token.map(Token::of_auth_token);
+    auth_token.or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
 }
 
 /// The tokens in the headers of a request.

@@ -5,7 +5,7 @@
 //! drain, panic handling, checks of the head, preflights, description of an outage, and checks of
 //! the request. The headers for web pages of other origins are added last.
 
-mod authentication;
+pub(super) mod authentication;
 pub(super) mod body_drain;
 mod cors;
 pub(super) mod identity;

@@ -1,0 +1,87 @@
+//! `/v2/tokens`: create, list, show and delete tokens.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::extract::LastSegment;
+use super::response;
+use super::route::{Route, route};
+use crate::api::Error;
+use crate::api::wire::query::Query;
+use crate::api::wire::tokens::{self, PATH, TokenListDocument};
+use crate::api::wire::{body, links};
+use crate::auth::Caller;
+use crate::broker::{self, Broker};
+
+/// Maximum size in bytes of the body of a request for a token.
+const BODY_BYTES_MAX: u64 = 16_384;
+/// Estimated maximum size in bytes of a usual page of tokens.
+const LIST_BYTES: usize = 4_096;
+
+/// Returns the routes if tokens are credentials. Otherwise a token that somebody creates would become
+/// valid when the operator turns the strategy on.
+pub(super) fn routes(are_credentials: bool) -> Vec<Route> {
+    if !are_credentials {
+        return Vec::new();
+    }
+    vec![
+        route(PATH).on(Method::GET, "Tokens could not be listed.", list).on(
+            Method::POST,
+            "Token could not be created.",
+            create,
+        ),
+        route("/v2/tokens/{token_id}").on(Method::GET, "Token could not be retrieved.", get).on(
+            Method::DELETE,
+            "Token could not be deleted.",
+            delete,
+        ),
+    ]
+}
+
+/// Creates a token: `201` with the token, which is not shown again.
+async fn create(
+    State(broker): State<Broker>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let project = &caller.as_client().ok_or(broker::Error::Forbidden)?.project;
+    let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
+    let draft = tokens::parse_new(&body, project)?;
+    let (token, record) = broker.create_token(&caller, draft).await?;
+    let headers = [(LOCATION, tokens::path(record.id)), (CACHE_CONTROL, "no-store".to_owned())];
+    Ok((StatusCode::CREATED, headers, Json(tokens::created_document(&token, &record))).into_response())
+}
+
+/// Returns a page of the tokens that the caller manages, without their secrets.
+async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Response, Error> {
+    let query = Query::parse(query.as_deref());
+    let marker = query.last("marker").map(tokens::parse_marker).transpose()?;
+    let limit = query.integer("limit")?;
+    let page = broker.list_tokens(&caller, marker, limit).await?;
+    let parameters = [("limit", limit.map(|limit| limit.to_string()))];
+    let last = page.last().map(|token| token.id.to_string());
+    let links = links::next(PATH, marker.is_some(), &parameters, last.as_deref());
+    let tokens = page.iter().map(tokens::document).collect();
+    Ok(response::json(&TokenListDocument { tokens, links }, LIST_BYTES))
+}
+
+/// Returns a token without its secret.
+async fn get(State(broker): State<Broker>, caller: Caller, LastSegment(id): LastSegment) -> Result<Json<Value>, Error> {
+    Ok(Json(tokens::document(&broker.get_token(&caller, &id).await?)))
+}
+
+/// Deletes a token. Deleting an unknown token has no effect.
+async fn delete(
+    State(broker): State<Broker>,
+    caller: Caller,
+    LastSegment(id): LastSegment,
+) -> Result<StatusCode, Error> {
+    broker.delete_token(&caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

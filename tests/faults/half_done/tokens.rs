@@ -1,0 +1,74 @@
+//! The creation and the deletion of a token, killed at each store call.
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+
+use super::{KillPoint, Scene, answer_to};
+use crate::support::sukkal::Api;
+
+/// A part of all commands on tokens, and the project of the requests.
+const TOKENS: &str = "tokens";
+const PATH: &str = "/v2/tokens";
+
+fn create(api: &Api) -> RequestBuilder {
+    as_admin(api.post(PATH, &json!({ "name": "a token", "roles": ["worker"], "ttl": 600 })))
+}
+
+fn as_admin(request: RequestBuilder) -> RequestBuilder {
+    request.header("X-Roles", "admin")
+}
+
+async fn listed(api: &Api) -> Vec<Value> {
+    let (status, mut page) = answer_to(as_admin(api.get(PATH))).await;
+    assert_eq!(status, 200, "{page}");
+    page["tokens"].as_array_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// Returns the number of entries of each key of the tokens.
+fn entries(scene: &Scene) -> [i64; 4] {
+    [("HLEN", "records"), ("ZCARD", "ids"), ("ZCARD", "projects"), ("ZCARD", "ends")]
+        .map(|(command, key)| scene.redis.command(&[command, &format!("sukkal:{{tokens}}:{key}")]).as_int())
+}
+
+#[tokio::test]
+async fn a_killed_creation_leaves_a_whole_token_or_none() {
+    let scene = Scene::start(TOKENS);
+
+    let calls = scene
+        .at_each_call(
+            async |_| {},
+            |api, ()| create(api),
+            async |outcome, ()| {
+                let tokens = listed(&outcome.api).await;
+                assert!(tokens.len() <= 1 && (tokens.len() == 1 || !outcome.acknowledged()), "{tokens:?}");
+                assert_eq!(entries(&scene), [i64::try_from(tokens.len()).unwrap(); 4]);
+            },
+        )
+        .await;
+
+    assert!(calls >= 1);
+}
+
+#[tokio::test]
+async fn a_killed_deletion_deletes_a_token_wholly_or_not_at_all() {
+    let scene = Scene::start(TOKENS);
+    let prepare = async |api: &Api| {
+        let (status, created) = answer_to(create(api)).await;
+        assert_eq!(status, 201, "{created}");
+        format!("{PATH}/{}", created["id"].as_str().unwrap())
+    };
+    let delete = |api: &Api, path: &String| as_admin(api.delete(path));
+
+    let calls = scene
+        .at_each_call(prepare, delete, async |outcome, path| {
+            let left = listed(&outcome.api).await.len();
+            assert!(left == 0 || !outcome.acknowledged(), "an acknowledged deletion had no effect");
+            assert!(left == 0 || !matches!(outcome.kill_point, KillPoint::BeforeReply(_)), "it was executed");
+            assert_eq!(entries(&scene), [i64::try_from(left).unwrap(); 4]);
+            assert_eq!(answer_to(delete(&outcome.api, &path)).await.0, 204);
+            assert_eq!(entries(&scene), [0; 4]);
+        })
+        .await;
+
+    assert!(calls >= 1);
+}
