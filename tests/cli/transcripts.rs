@@ -49,6 +49,12 @@ fn subscriptions_are_created_paused_and_deleted() {
 }
 
 #[test]
+fn tokens_are_shown_once_and_authenticate_requests() {
+    let strategies = [("SUKKAL_AUTH__STRATEGIES", "none,tokens")];
+    check("tests/cli/transcripts/tokens.txt", &Sukkal::start_with("memory:", &strategies));
+}
+
+#[test]
 fn contexts_name_services_and_keep_credentials_secret() {
     check("tests/cli/transcripts/contexts.txt", &Sukkal::start("memory:"));
 }

@@ -19,7 +19,7 @@ use super::table::{Align, Table};
 pub(in crate::cli) enum Command {
     /// Adds a context, or replaces the one with this name
     ///
-    /// The context has the values of --url, which is required, --project, --client-id and
+    /// The context has the values of --url, which is required, --project, --client-id, --token and
     /// --credentials-file. The first context is used by default. Contexts are kept in
     /// `sukkal/contexts.toml` in the folder XDG_CONFIG_HOME or ~/.config, and only you can read
     /// them.
@@ -40,7 +40,7 @@ pub(in crate::cli) struct Add {
     name: String,
     /// Read the credentials from stdin and keep them in the context. With --credentials-file, the
     /// context keeps only the name of the file
-    #[arg(long, conflicts_with = "credentials_file")]
+    #[arg(long, conflicts_with_all = ["credentials_file", "token"])]
     credentials_stdin: bool,
 }
 
@@ -87,11 +87,18 @@ pub(super) fn run(
 fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
     let url = flags.url.clone().ok_or_else(|| Error::Usage("a context needs --url".to_owned()))?;
     check_url(&url)?;
-    let credentials =
-        if add.credentials_stdin { Some(io::read_to_string(io::stdin()).map_err(Error::input)?) } else { None };
-    if let Some(lines) = &credentials {
-        Credentials::parse(lines, "stdin")?;
-    }
+    let credentials = match &flags.token {
+        Some(token) => {
+            Credentials::bearer(token, "--token")?;
+            Some(token.line())
+        }
+        None if add.credentials_stdin => {
+            let lines = io::read_to_string(io::stdin()).map_err(Error::input)?;
+            Credentials::parse(&lines, "stdin")?;
+            Some(lines)
+        }
+        None => None,
+    };
     let absolute = |file: &Path| {
         Credentials::read(file)?;
         // Links are kept, because the file behind a link may be replaced.

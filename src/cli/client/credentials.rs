@@ -9,6 +9,10 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use super::environment::shown;
 use super::error::Error;
 
+/// A token that a flag or a variable has. It is never shown.
+#[derive(Clone, PartialEq)]
+pub(super) struct BearerToken(String);
+
 /// Headers with secrets.
 #[derive(Clone, Default)]
 pub(super) struct Credentials(HeaderMap);
@@ -40,8 +44,37 @@ impl Credentials {
         Ok(Self(headers))
     }
 
+    /// Returns the credentials of the holder of a token, which `source` names in errors.
+    pub(super) fn bearer(BearerToken(token): &BearerToken, source: &str) -> Result<Self, Error> {
+        let token = token.trim();
+        let invalid = || Error::Usage(format!("the token in {source} is empty or cannot be sent as a header"));
+        let value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
+        let mut value = value.ok_or_else(invalid)?;
+        value.set_sensitive(true);
+        Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
+    }
+
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.0
+    }
+}
+
+impl From<String> for BearerToken {
+    fn from(token: String) -> Self {
+        Self(token)
+    }
+}
+
+impl BearerToken {
+    /// Returns the credentials of its holder as the line of a file.
+    pub(super) fn line(&self) -> String {
+        format!("Authorization: Bearer {}", self.0.trim())
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("BearerToken")
     }
 }
 
@@ -61,6 +94,21 @@ mod tests {
 
         assert_eq!(credentials.headers()["x-auth-token"], "a:b");
         assert_eq!(credentials.headers()["authorization"], "Bearer 1234");
+    }
+
+    #[test]
+    fn a_bearer_token_may_contain_a_colon() {
+        let token = BearerToken::from(" a:b\n".to_owned());
+
+        let credentials = Credentials::bearer(&token, "a test").unwrap();
+
+        assert_eq!(credentials.headers()["authorization"], "Bearer a:b");
+        assert_eq!(Credentials::parse(&token.line(), "a test").unwrap().headers(), credentials.headers());
+        assert!(!format!("{token:?}").contains("a:b"));
+        for unusable in ["", " \n", "a\nb"] {
+            let error = Credentials::bearer(&unusable.to_owned().into(), "a test").unwrap_err().to_string();
+            assert_eq!(error, "the token in a test is empty or cannot be sent as a header");
+        }
     }
 
     #[test]

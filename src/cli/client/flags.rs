@@ -9,7 +9,7 @@ use uuid::Builder;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::contexts::{Context, Contexts};
-use super::credentials::Credentials;
+use super::credentials::{BearerToken, Credentials};
 use super::environment::Environment;
 use super::error::Error;
 
@@ -31,6 +31,12 @@ pub(in crate::cli) struct Flags {
     /// names of the user and the machine]
     #[arg(long, global = true, value_name = "UUID")]
     pub(super) client_id: Option<String>,
+    /// Token that authenticates the requests [env: SUKKAL_TOKEN]
+    ///
+    /// Other users of this machine may see the options of a command, so prefer the variable, a
+    /// context or a file.
+    #[arg(long, global = true, value_name = "TOKEN", conflicts_with = "credentials_file")]
+    pub(super) token: Option<BearerToken>,
     /// File with headers that authenticate the requests [env: SUKKAL_CREDENTIALS_FILE]
     ///
     /// Each line is a header, such as `X-Auth-Token: 1234`. A line without a colon is a bearer
@@ -84,7 +90,7 @@ impl Flags {
             url: self.url.clone(),
             project: self.project.clone(),
             client_id: self.client_id.clone(),
-            credentials: self.credentials_file.as_deref().map(Credentials::read).transpose()?,
+            credentials: self.credentials()?,
         };
         let mut variables = Source::from_environment(environment)?;
         if variables.url.is_some() && (flags.url.is_some() || self.context.is_some()) {
@@ -111,6 +117,13 @@ impl Flags {
         })
     }
 
+    fn credentials(&self) -> Result<Option<Credentials>, Error> {
+        match (&self.token, &self.credentials_file) {
+            (Some(token), _) => Credentials::bearer(token, "--token").map(Some),
+            (None, file) => file.as_deref().map(Credentials::read).transpose(),
+        }
+    }
+
     fn retry_limit(&self, environment: &Environment) -> Result<Duration, Error> {
         let variable = environment.text("SUKKAL_RETRY")?;
         let from_variable =
@@ -131,9 +144,11 @@ struct Source {
 impl Source {
     fn from_environment(environment: &Environment) -> Result<Self, Error> {
         let file = environment.os("SUKKAL_CREDENTIALS_FILE").map(PathBuf::from);
-        let credentials = match environment.text("SUKKAL_CREDENTIALS")? {
-            Some(lines) => Some(Credentials::parse(&lines, "SUKKAL_CREDENTIALS")?),
-            None => file.as_deref().map(Credentials::read).transpose()?,
+        let token = environment.text("SUKKAL_TOKEN")?.map(BearerToken::from);
+        let credentials = match (token, environment.text("SUKKAL_CREDENTIALS")?) {
+            (Some(token), _) => Some(Credentials::bearer(&token, "SUKKAL_TOKEN")?),
+            (None, Some(lines)) => Some(Credentials::parse(&lines, "SUKKAL_CREDENTIALS")?),
+            (None, None) => file.as_deref().map(Credentials::read).transpose()?,
         };
         Ok(Self {
             url: environment.text("SUKKAL_URL")?,

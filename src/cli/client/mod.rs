@@ -1,5 +1,5 @@
 //! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
-//! `subscription`, `project`, `context` and `ping`.
+//! `subscription`, `token`, `project`, `context` and `ping`.
 //!
 //! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
 //! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
@@ -31,6 +31,7 @@ mod response;
 mod subscription;
 mod table;
 mod tail;
+mod token;
 mod view;
 
 use std::process::ExitCode;
@@ -68,6 +69,9 @@ pub(super) enum Command {
     /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs
     #[command(after_help = EXIT_CODES)]
     Subscription(Noun<subscription::Command>),
+    /// Creates, lists and deletes tokens, with which clients authenticate
+    #[command(after_help = EXIT_CODES)]
+    Token(Noun<token::Command>),
     /// Lists projects. Needs the role admin
     #[command(after_help = EXIT_CODES)]
     Project(Noun<project::Command>),
@@ -109,6 +113,8 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
         Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
         Command::Dead(noun) => dead::run(&noun.command, &service()?, &mut output).await,
         Command::Subscription(noun) => subscription::run(&noun.command, &service()?, &mut output).await,
+        Command::Token(Noun { command: token::Command::Generate, .. }) => token::generate(&mut output),
+        Command::Token(noun) => token::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
         Command::Ping(_) => ping::run(&service()?, &mut output).await,
@@ -125,6 +131,7 @@ impl Command {
             Self::Claim(noun) => &noun.flags,
             Self::Dead(noun) => &noun.flags,
             Self::Subscription(noun) => &noun.flags,
+            Self::Token(noun) => &noun.flags,
             Self::Project(noun) => &noun.flags,
             Self::Context(noun) => &noun.flags,
             Self::Ping(flags) => flags,

@@ -1,0 +1,159 @@
+//! `sukkal token`: creates, lists, shows and deletes tokens, with which clients authenticate, and
+//! generates the first one.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::arguments::segment;
+use super::error::Error;
+use super::http::{Service, encode};
+use super::output::{Output, inline};
+use super::pages::Pages;
+use super::table::{Align, Table};
+use crate::cli::new_token::new_token;
+
+const PATH: &str = "/v2/tokens";
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Command {
+    /// Creates a token of the project that --project names
+    ///
+    /// Prints the token, which cannot be shown again. Its holder sends it as `Authorization: Bearer`.
+    /// With the role admin, you can create tokens with any roles. Otherwise, the token can have only
+    /// your own roles; as a manager, also reader, producer and worker.
+    Create(New),
+    /// Lists the tokens, without their secrets
+    Ls {
+        /// Maximum number of tokens
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+    /// Shows a token, without its secret
+    Show {
+        #[arg(value_parser = segment)]
+        id: String,
+    },
+    /// Deletes tokens. All processes of the service refuse them within 5 seconds
+    Rm {
+        #[arg(required = true, value_name = "ID", value_parser = segment)]
+        ids: Vec<String>,
+    },
+    /// Prints a new token for `admin_token` of the service, without using the service
+    Generate,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct New {
+    /// What the token is for
+    name: String,
+    /// A role of its holder. May be repeated
+    #[arg(long = "role", required = true, value_name = "ROLE")]
+    roles: Vec<String>,
+    /// Time until the token expires [default: it does not expire]
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+    /// Create a token for all projects. Each request then names its project
+    #[arg(long)]
+    all_projects: bool,
+}
+
+/// Prints a new token, which needs no service.
+pub(super) fn generate(output: &mut Output) -> Result<(), Error> {
+    let token = new_token();
+    output.done(&token, &json!({ "token": *token }))
+}
+
+pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
+    match command {
+        Command::Create(new) => create(new, service, output).await,
+        Command::Ls { limit } => ls(*limit, service, output).await,
+        Command::Show { id } => show(id, service, output).await,
+        Command::Rm { ids } => rm(ids, service, output).await,
+        Command::Generate => generate(output),
+    }
+}
+
+async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let mut document = json!({ "name": new.name, "roles": new.roles });
+    if let Some(ttl) = new.ttl {
+        document["ttl"] = ttl.into();
+    }
+    if new.all_projects {
+        document["project_id"] = Value::Null;
+    }
+    let created = service.request(Method::POST, PATH).json(&document).send().await?.json()?;
+    if output.is_json() {
+        return output.document(&created);
+    }
+    output.line(&format!("created token {}", inline(&created["id"], true)))?;
+    output.line(&inline(&created["token"], true))
+}
+
+async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let mut table =
+        Table::new(&["ID", "NAME", "PROJECT", "ROLES", "CREATED", "EXPIRES"].map(|name| (name, Align::Left)));
+    let mut pages = Pages::new(service, "tokens", PATH.to_owned(), limit);
+    while let Some(tokens) = pages.next().await? {
+        for token in tokens {
+            if output.is_json() {
+                output.document(&token)?;
+                continue;
+            }
+            table.row([
+                inline(&token["id"], true).into(),
+                inline(&token["name"], true).into(),
+                project(&token).into(),
+                roles(&token).into(),
+                inline(&token["created_at"], true).into(),
+                inline(&token["expires_at"], true).into(),
+            ]);
+        }
+    }
+    output.table(&table)
+}
+
+async fn show(id: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let token = service.get(&path(id)).await?;
+    if output.is_json() {
+        return output.document(&token);
+    }
+    let mut table = Table::of_properties();
+    for (name, value) in [
+        ("id", inline(&token["id"], true)),
+        ("name", inline(&token["name"], true)),
+        ("project", project(&token)),
+        ("roles", roles(&token)),
+        ("created", inline(&token["created_at"], true)),
+        ("expires", inline(&token["expires_at"], true)),
+    ] {
+        table.property(name, value);
+    }
+    output.table(&table)
+}
+
+async fn rm(ids: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
+    for id in ids {
+        service.must_exist(&path(id)).await?;
+        service.request(Method::DELETE, &path(id)).send().await?;
+        output.done(&format!("deleted token {id}"), &json!({ "id": id, "deleted": true }))?;
+    }
+    Ok(())
+}
+
+/// Returns the project of a token, or that it is for all projects.
+fn project(token: &Value) -> String {
+    match &token["project_id"] {
+        Value::Null => "(all)".to_owned(),
+        project => inline(project, true),
+    }
+}
+
+fn roles(token: &Value) -> String {
+    let roles = token["roles"].as_array().into_iter().flatten();
+    roles.map(|role| inline(role, true)).collect::<Vec<_>>().join(",")
+}
+
+fn path(id: &str) -> String {
+    format!("{PATH}/{}", encode(id))
+}
