@@ -156,6 +156,7 @@ impl TokenStrategy for Tokens {
     fn identify<'a>(
         &'a self,
         token: &'a str,
+        _service_token: Option<&'a str>,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
         Box::pin(Self::identify(self, token))
     }

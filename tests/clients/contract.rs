@@ -31,6 +31,7 @@ impl TokenStrategy for NoTokens {
     fn identify<'a>(
         &'a self,
         _token: &'a str,
+        _service_token: Option<&'a str>,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
         Box::pin(ready(Err(AuthenticationError::Refused("there are no tokens".to_owned()))))
     }
