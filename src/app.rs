@@ -37,7 +37,7 @@ use crate::push::{self, Push};
 use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
-use crate::storage::redis::RedisStore;
+use crate::storage::redis::{self, RedisStore};
 use crate::storage::{self, Driver, Schedule, StoreUri};
 use crate::telemetry::Tracer;
 
@@ -50,6 +50,9 @@ pub enum Error {
     /// The store's file cannot be used.
     #[error("store: {0}")]
     OpenStore(#[from] OpenError),
+    /// TLS to Redis cannot be used as configured.
+    #[error("store: {0}")]
+    RedisTls(#[from] redis::TlsError),
     /// The store has no file, so it cannot be compacted.
     #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
@@ -240,8 +243,13 @@ fn open(config: &Config) -> Result<Arc<dyn Driver>, Error> {
     Ok(match &config.store {
         StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open(folder, fsync)?),
         StoreUri::Memory => Arc::new(EmbeddedStore::in_memory()?),
-        StoreUri::Redis(uri) => Arc::new(RedisStore::open(uri)?),
+        StoreUri::Redis(uri) => Arc::new(RedisStore::open(&uri.clone().with_tls(redis_tls_files(&config.redis)))?),
     })
+}
+
+fn redis_tls_files(files: &config::Redis) -> redis::TlsFiles {
+    let config::Redis { ca_file, certificate_file, key_file } = files.clone();
+    redis::TlsFiles { ca: ca_file, certificate: certificate_file, key: key_file }
 }
 
 /// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be

@@ -54,6 +54,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(
             error @ (app::Error::OpenStore(_)
+            | app::Error::RedisTls(_)
             | app::Error::Refused(_)
             | app::Error::Bind { .. }
             | app::Error::Exposed(_)

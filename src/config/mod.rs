@@ -15,7 +15,7 @@ mod policy;
 mod rules;
 mod tls;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
@@ -72,6 +72,8 @@ pub struct Config {
     pub jwt: JwtConfig,
     /// Tokens of Keystone.
     pub keystone: KeystoneConfig,
+    /// TLS to Redis.
+    pub redis: Redis,
     /// The embedded store.
     pub embedded: Embedded,
     /// Background maintenance.
@@ -151,6 +153,20 @@ pub struct Tokens {
     /// A file with that token; `None` if there is none.
     #[serde(deserialize_with = "optional_text")]
     pub admin_token_file: Option<String>,
+}
+
+/// `[redis]`: TLS to Redis.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Redis {
+    /// The certificates of the trusted authorities; `None` for those of the operating system.
+    #[serde(deserialize_with = "optional_file")]
+    pub ca_file: Option<PathBuf>,
+    /// The certificate that identifies this process.
+    #[serde(deserialize_with = "optional_file")]
+    pub certificate_file: Option<PathBuf>,
+    /// The private key of the certificate.
+    #[serde(deserialize_with = "optional_file")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// `[embedded]`: the embedded store.
@@ -317,6 +333,10 @@ fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebO
 
 fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
+}
+
+fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(optional_text(deserializer)?.map(PathBuf::from))
 }
 
 fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+
+use super::optional_file;
 
 /// The files that TLS needs.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -42,8 +44,4 @@ impl Tls {
             (Some(_), Some(_), _) | (None, None, None) => Ok(()),
         }
     }
-}
-
-fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-    Ok(Some(PathBuf::deserialize(deserializer)?).filter(|path| !path.as_os_str().is_empty()))
 }

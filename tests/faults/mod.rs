@@ -22,6 +22,7 @@ mod outage;
 mod overload;
 mod power_cut;
 pub(crate) mod process;
+mod redis_tls;
 mod redrive;
 mod registration;
 mod requests;

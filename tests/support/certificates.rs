@@ -1,20 +1,42 @@
-//! A certificate authority for tests, made with openssl.
+//! Certificates of a private authority, made with `openssl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use uuid::Uuid;
 
+use super::installed::run;
 use super::redis::child_command;
 
-const NEW_KEY: &str = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+const CONFIG: &str = "\
+[req]
+distinguished_name = name
+[name]
+[ca]
+default_ca = authority
+[authority]
+database = index.txt
+new_certs_dir = .
+rand_serial = yes
+default_md = sha256
+policy = any_name
+copy_extensions = copy
+unique_subject = no
+[any_name]
+organizationName = optional
+organizationalUnitName = optional
+commonName = supplied
+";
+/// The names of a server on this machine.
+pub(crate) const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
 
-/// An authority with a folder for its certificates, which is removed on drop.
+/// An authority with its files, which are removed on drop.
 pub(crate) struct Authority {
-    folder: TempDir,
+    dir: TempDir,
 }
 
-/// The files of a certificate.
+/// A certificate and its key, in PEM format.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     pub(crate) certificate: PathBuf,
@@ -23,34 +45,57 @@ pub(crate) struct Certificate {
 
 impl Authority {
     pub(crate) fn new() -> Self {
-        let authority = Self { folder: tempfile::tempdir().expect("a folder can be made") };
-        authority.run("ca", "/CN=Test authority", &[]);
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        fs::write(dir.path().join("openssl.cnf"), CONFIG).expect("the directory is writable");
+        fs::write(dir.path().join("index.txt"), "").expect("the directory is writable");
+        let authority = Self { dir };
+        // Authorities are told apart by their names.
+        let request = "req -config openssl.cnf -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout \
+                       ca.key -out ca.pem -addext basicConstraints=critical,CA:TRUE -days 2";
+        authority.openssl(request, &["-subj", &format!("/CN={}", Uuid::new_v4())]);
         authority
     }
 
     /// Returns the file with the certificate of the authority.
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        self.dir.path().join("ca.pem")
     }
 
-    /// Returns a new certificate for servers on 127.0.0.1 with this name, and for clients.
+    /// Issues a certificate with this subject, for clients and for servers on this machine. `name` is
+    /// the name of its files.
     pub(crate) fn issue(&self, name: &str, subject: &str) -> Certificate {
-        let folder = self.folder.path();
-        let (ca, key) = (folder.join("ca.pem"), folder.join("ca.key"));
-        let extensions = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
-        let signed_by = [Path::new("-CA"), &ca, Path::new("-CAkey"), &key];
-        let arguments: Vec<&Path> = signed_by.into_iter().chain(extensions.map(Path::new)).collect();
-        self.run(name, subject, &arguments);
-        Certificate { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) }
+        self.issue_until(name, subject, LOCAL, "20991231000000Z")
     }
 
-    fn run(&self, name: &str, subject: &str, arguments: &[&Path]) {
-        let mut openssl = child_command("openssl");
-        openssl.args(NEW_KEY.split(' ')).args(["-subj", subject]).args(arguments);
-        openssl.arg("-keyout").arg(self.folder.path().join(format!("{name}.key")));
-        openssl.arg("-out").arg(self.folder.path().join(format!("{name}.pem")));
-        let output = openssl.output().expect("openssl is installed");
-        assert!(output.status.success(), "{output:?}");
+    /// Issues a certificate for these subject alternative names.
+    pub(crate) fn issue_for(&self, name: &str, alternative_names: &str) -> Certificate {
+        self.issue_until(name, &format!("/CN={name}"), alternative_names, "20991231000000Z")
+    }
+
+    /// Issues a certificate that has expired.
+    pub(crate) fn issue_expired(&self, name: &str, alternative_names: &str) -> Certificate {
+        self.issue_until(name, &format!("/CN={name}"), alternative_names, "20200102000000Z")
+    }
+
+    fn issue_until(&self, name: &str, subject: &str, alternative_names: &str, end: &str) -> Certificate {
+        let request = format!(
+            "req -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out \
+             {name}.csr -addext subjectAltName={alternative_names}"
+        );
+        self.openssl(&request, &["-subj", subject]);
+        let signature = format!(
+            "ca -batch -notext -preserveDN -config openssl.cnf -cert ca.pem -keyfile ca.key -in {name}.csr -out {name}.pem \
+             -startdate 20200101000000Z -enddate {end}"
+        );
+        self.openssl(&signature, &[]);
+        let file = |ending: &str| self.dir.path().join(format!("{name}.{ending}"));
+        Certificate { certificate: file("pem"), key: file("key") }
+    }
+
+    fn openssl(&self, arguments: &str, more: &[&str]) {
+        let mut command = child_command("openssl");
+        let arguments = command.args(arguments.split(' ')).args(more);
+        run(arguments.current_dir(&self.dir), "openssl makes certificates");
     }
 }
 
@@ -63,4 +108,9 @@ impl Certificate {
             fs::rename(&copy, old).expect("the file can be replaced");
         }
     }
+}
+
+/// Returns the path as text.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary path is UTF-8")
 }

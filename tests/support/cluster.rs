@@ -57,10 +57,13 @@ impl RedisCluster {
         shared_instance(&SHARED, Self::start)
     }
 
-    /// Returns `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`.
+    /// Returns `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`, or `rediss-cluster` with
+    /// TLS.
     pub(crate) fn url(&self) -> String {
         let addresses: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis-cluster://{}", addresses.join(","))
+        let url = self.nodes[0].url();
+        let (scheme, _) = url.split_once(':').expect("a URL has a scheme");
+        format!("{scheme}-cluster://{}", addresses.join(","))
     }
 
     /// Returns the masters in the order of their slots.

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak, mpsc};
@@ -27,6 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Long enough for a busy machine.
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 const CONFIG_FILE: &str = "redis.conf";
+const SOCKET: &str = "redis.sock";
 const LOG_FILE: &str = "redis.log";
 /// Environment variable with the path of the server binary to test, such as that of
 /// `valkey-server`.
@@ -35,6 +37,8 @@ const SERVER_VARIABLE: &str = "SUKKAL_REDIS_SERVER";
 /// A `redis-server` that is killed on drop, and whose directory is removed.
 pub(crate) struct RedisServer {
     port: u16,
+    /// Whether the port accepts only TLS.
+    uses_tls: bool,
     process: Mutex<Child>,
     /// The directory of the configuration, the log, and the data if an option enables persistence.
     dir: TempDir,
@@ -47,7 +51,8 @@ impl RedisServer {
         Self::start_with(&[])
     }
 
-    /// Starts a server with options as in `redis.conf`, such as `("maxmemory", "10mb")`.
+    /// Starts a server with options as in `redis.conf`, such as `("maxmemory", "10mb")`. With the
+    /// option `tls-cert-file`, its port accepts only TLS.
     pub(crate) fn start_with(options: &[(&str, &str)]) -> Self {
         first_that_starts(|| Self::try_start(options))
     }
@@ -55,9 +60,15 @@ impl RedisServer {
     /// Starts a Sentinel that monitors the server under this name, and fails over within a second
     /// or two.
     pub(crate) fn start_sentinel(name: &str, master: &Self) -> Self {
+        Self::start_sentinel_with(name, master, &[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn start_sentinel_with(name: &str, master: &Self, options: &[(&str, &str)]) -> Self {
         let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
         let impatience = format!("down-after-milliseconds {name} 300");
-        let options = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
+        let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
+        let options = [options, &of_sentinel].concat();
         first_that_starts(|| Self::try_launch(&options, &["--sentinel"]))
     }
 
@@ -76,7 +87,13 @@ impl RedisServer {
 
     fn try_launch(options: &[(&str, &str)], flags: &'static [&'static str]) -> Result<Self, String> {
         let port = free_port();
-        let mut config = format!("bind 127.0.0.1\nport {port}\nprotected-mode no\nsave \"\"\n");
+        let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
+        let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\n".to_owned();
+        config.push_str(&if uses_tls {
+            format!("port 0\ntls-port {port}\nunixsocket {SOCKET}\n")
+        } else {
+            format!("port {port}\n")
+        });
         for (name, value) in options {
             writeln!(config, "{name} {value}").expect("a string can be written to");
         }
@@ -84,7 +101,7 @@ impl RedisServer {
         fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory is writable");
 
         let process = Mutex::new(launch(dir.path(), flags));
-        let server = Self { port, process, dir, flags };
+        let server = Self { port, uses_tls, process, dir, flags };
         server.wait_until_ready().map(|()| server)
     }
 
@@ -92,9 +109,9 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns `redis://127.0.0.1:PORT`.
+    /// Returns `redis://127.0.0.1:PORT`, or `rediss` with TLS.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", if self.uses_tls { "rediss" } else { "redis" }, self.port)
     }
 
     /// Suspends the process: connections stay open, and no command gets a reply.
@@ -136,6 +153,13 @@ impl RedisServer {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
             write!(request, "${}\r\n{word}\r\n", word.len()).expect("a string can be written to");
+        }
+        if self.uses_tls {
+            // A local socket needs no certificates.
+            let mut stream = UnixStream::connect(self.dir.path().join(SOCKET))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.write_all(request.as_bytes())?;
+            return Reply::read(&mut BufReader::new(stream));
         }
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -16,7 +16,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("telemetry", &["outbound"]),
     ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
-    ("storage", &["domain"]),
+    ("storage", &["domain", "outbound"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
     ("api", &["auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),

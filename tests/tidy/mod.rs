@@ -45,7 +45,10 @@ const CRATES: [(&str, &[&str]); 21] = [
         ],
     ),
     ("rustls_native_certs", &["src/outbound/"]),
-    ("tokio_rustls", &["src/api/http/server/", "src/cli/", "src/outbound/", "src/push/client.rs"]),
+    (
+        "tokio_rustls",
+        &["src/api/http/server/", "src/cli/", "src/outbound/", "src/push/client.rs", "src/storage/redis/"],
+    ),
     ("webpki", &["src/api/http/server/tls/"]),
 ];
 

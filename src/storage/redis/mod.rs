@@ -27,6 +27,7 @@ mod slot_tags;
 mod subscriptions;
 mod summaries;
 mod tasks;
+mod tls;
 mod tokens;
 mod uri;
 mod watch;
@@ -37,6 +38,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 pub use posts::BatchLimits;
+pub use tls::{TlsError, TlsFiles};
 pub use uri::{InvalidUri, RedisUri};
 
 use self::connection::{Connection, Servers, Subscriber};
@@ -65,14 +67,14 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Opens the store at this address. It connects in the background, and reconnects after each
-    /// failure.
-    pub fn open(uri: &RedisUri) -> Result<Self, Error> {
+    /// failure. The error says why it cannot use TLS as configured.
+    pub fn open(uri: &RedisUri) -> Result<Self, TlsError> {
         Self::open_with(uri, BatchLimits::default())
     }
 
     /// The same with these limits for batches of posts.
-    pub fn open_with(uri: &RedisUri, batches: BatchLimits) -> Result<Self, Error> {
-        let servers = Servers::open(uri);
+    pub fn open_with(uri: &RedisUri, batches: BatchLimits) -> Result<Self, TlsError> {
+        let servers = Servers::open(uri.config()?);
         let connection = Connection::new(servers.clone());
         let post_batcher = PostBatcher::new(connection.clone(), batches);
         let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers));

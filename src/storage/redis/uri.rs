@@ -4,12 +4,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fred::types::config::Config;
+use fred::types::config::{Config, TlsConnector};
+
+use super::tls::{TlsError, TlsFiles};
 
 /// The address of a Redis server, cluster or Sentinel group. Displayed without its password.
 #[derive(Clone)]
 pub struct RedisUri {
     config: Config,
+    uses_tls: bool,
+    tls: TlsFiles,
     shown: String,
 }
 
@@ -22,8 +26,20 @@ pub struct InvalidUri {
 }
 
 impl RedisUri {
-    pub(super) fn config(&self) -> Config {
-        self.config.clone()
+    /// Returns the address with these files for TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsFiles) -> Self {
+        Self { tls, ..self }
+    }
+
+    pub(super) fn config(&self) -> Result<Config, TlsError> {
+        let mut config = self.config.clone();
+        if self.uses_tls {
+            config.tls = Some(TlsConnector::from(self.tls.client_config()?).into());
+        } else {
+            self.tls.require_none()?;
+        }
+        Ok(config)
     }
 }
 
@@ -44,7 +60,7 @@ impl FromStr for RedisUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = |reason| InvalidUri { reason };
-        let url = as_fred_url(text).map_err(invalid)?;
+        let (url, uses_tls) = as_fred_url(text).map_err(invalid)?;
         let mut config = Config::from_url(&url).map_err(|_| {
             invalid(
                 "its host, port or database is invalid; in a password, / # ? and @ are written as %2F %23 %3F and %40",
@@ -53,14 +69,20 @@ impl FromStr for RedisUri {
         // A store that is unreachable at the start is waited for, like one that becomes unreachable
         // later.
         config.fail_fast = false;
-        Ok(Self { config, shown: without_password(text) })
+        Ok(Self { config, uses_tls, tls: TlsFiles::default(), shown: without_password(text) })
     }
 }
 
 /// Converts an address for `fred`, which takes further hosts and the Sentinel's master as query
-/// parameters.
-fn as_fred_url(text: &str) -> Result<String, &'static str> {
+/// parameters. The URL is one without TLS, because `fred` would load certificates for it. Also
+/// returns whether the address asks for TLS.
+fn as_fred_url(text: &str) -> Result<(String, bool), &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
+    let (scheme, uses_tls) = match scheme.strip_prefix("rediss") {
+        Some(kind) => (format!("redis{kind}"), true),
+        None => (scheme.to_owned(), false),
+    };
+    let address = rest;
     if rest.rsplit('@').next().is_some_and(|hosts| hosts.contains('?')) {
         return Err("it must not have a query");
     }
@@ -72,22 +94,22 @@ fn as_fred_url(text: &str) -> Result<String, &'static str> {
     let mut hosts = hosts.split(',');
     let first = hosts.next().filter(|host| !host.is_empty()).ok_or("it has no host")?;
     let mut query: Vec<String> = hosts.map(|host| format!("node={host}")).collect();
-    match scheme {
-        "redis" | "rediss" if query.is_empty() => return Ok(text.to_owned()),
-        "redis" | "rediss" => return Err("several hosts need redis-cluster:// or redis-sentinel://"),
-        "redis-cluster" | "rediss-cluster" if path.is_empty() => {}
-        "redis-cluster" | "rediss-cluster" => return Err("a cluster has no databases"),
-        "redis-sentinel" | "rediss-sentinel" if path.is_empty() => {
+    match scheme.as_str() {
+        "redis" if query.is_empty() => return Ok((format!("{scheme}://{address}"), uses_tls)),
+        "redis" => return Err("several hosts need redis-cluster:// or redis-sentinel://"),
+        "redis-cluster" if path.is_empty() => {}
+        "redis-cluster" => return Err("a cluster has no databases"),
+        "redis-sentinel" if path.is_empty() => {
             return Err("the master's name is missing after the hosts");
         }
-        "redis-sentinel" | "rediss-sentinel" => query.push(format!("sentinelServiceName={path}")),
+        "redis-sentinel" => query.push(format!("sentinelServiceName={path}")),
         _ => {
             return Err(
                 "its scheme must be redis, redis-cluster or redis-sentinel, or for TLS rediss, rediss-cluster or rediss-sentinel",
             );
         }
     }
-    Ok(format!("{scheme}://{credentials}{first}?{}", query.join("&")))
+    Ok((format!("{scheme}://{credentials}{first}?{}", query.join("&")), uses_tls))
 }
 
 /// Returns a valid address in the form in which it may be displayed.
@@ -105,14 +127,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_for_tls_are_used_only_with_tls() {
+        let path = || Some("/no/such/file".into());
+        let files = |ca, certificate, key| TlsFiles { ca, certificate, key };
+        for (uri, files, expected) in [
+            ("redis://h", files(path(), None, None), "ca_file is set in [redis], but the store does not use TLS"),
+            ("rediss-cluster://h:1", files(path(), None, None), "ca_file in [redis] is /no/such/file: No such file"),
+            ("rediss://h", files(None, path(), None), "certificate_file in [redis] needs key_file"),
+            ("rediss://h", files(None, None, path()), "key_file in [redis] needs certificate_file"),
+        ] {
+            let error = uri.parse::<RedisUri>().unwrap().with_tls(files).config().unwrap_err().to_string();
+
+            assert!(error.starts_with(expected), "{uri}: {error}");
+        }
+        assert_eq!("redis://h".parse::<RedisUri>().unwrap().config().unwrap().tls, None);
+    }
+
+    #[test]
     fn further_hosts_become_query_parameters() {
         for (text, url) in [
             ("redis://h:6379/3", "redis://h:6379/3"),
             ("redis-cluster://u:p@h1:1,h2:2,h3:3", "redis-cluster://u:p@h1:1?node=h2:2&node=h3:3"),
             ("redis-sentinel://h1:1,h2:2/main", "redis-sentinel://h1:1?node=h2:2&sentinelServiceName=main"),
         ] {
-            assert_eq!(as_fred_url(text).as_deref(), Ok(url));
+            assert_eq!(as_fred_url(text), Ok((url.to_owned(), false)));
             assert!(text.parse::<RedisUri>().is_ok(), "{text}");
+            let with_tls = text.replacen("redis", "rediss", 1);
+            assert_eq!(as_fred_url(&with_tls), Ok((url.to_owned(), true)));
+            assert!(with_tls.parse::<RedisUri>().is_ok(), "{with_tls}");
         }
     }
 

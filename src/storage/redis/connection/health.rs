@@ -11,6 +11,7 @@ use fred::types::config::Config;
 use tracing::{error, info, warn};
 
 use super::failure::is_redis_reply;
+use crate::storage::redis::tls;
 
 /// The health of one server.
 pub(super) struct Health {
@@ -163,12 +164,34 @@ fn describe(failure: &FredError) -> String {
     let details = failure.details().trim_end_matches('.');
     // `fred` formats errors of the operating system as Rust structures.
     let quoted = |name| details.split_once(name)?.1.split('"').next();
+    if let Some(reason) = tls_refusal(details) {
+        return reason;
+    }
     match failure.kind() {
         _ if is_redis_reply(failure) => details,
         ErrorKind::Timeout => "it does not answer while a connection is made",
         _ => quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(details),
     }
     .to_owned()
+}
+
+/// Returns why the certificate of the server or of this process was not accepted, if an error with
+/// these details says so.
+fn tls_refusal(details: &str) -> Option<String> {
+    if let Some(reason) = tls::rejection(details) {
+        return Some(reason.to_owned());
+    }
+    let alert = details.split_once("AlertReceived(")?.1.split(')').next()?;
+    Some(match alert {
+        "CertificateRequired" => {
+            "the server requires a client certificate; set certificate_file and key_file in [redis]".to_owned()
+        }
+        "HandshakeFailure" | "ProtocolVersion" | "InternalError" => format!(
+            "the server refuses the TLS connection ({alert}); if it requires a client certificate, set \
+             certificate_file and key_file in [redis]"
+        ),
+        _ => format!("the server refuses the TLS connection or does not accept the client certificate ({alert})"),
+    })
 }
 
 /// Describes a failure of a server that has never replied: its address may be wrong.
@@ -182,13 +205,12 @@ fn describe_with_hint(failure: &FredError, uses_tls: bool) -> String {
         ErrorKind::Timeout if uses_tls => {
             "the TLS handshake timed out; if the server does not use TLS, use redis://".to_owned()
         }
-        ErrorKind::IO if details.contains("InvalidCertificate") => {
-            let (_, certificate) = details.split_once("InvalidCertificate").unwrap_or_default();
-            let reason = certificate.trim_matches(['(', ')', ' ', '}']);
-            format!("the TLS certificate of the server is not accepted: {reason}")
-        }
+        _ if tls_refusal(details).is_some() => description,
         ErrorKind::IO if uses_tls && !details.contains("refused") => {
-            format!("{description}; if the server does not use TLS, use redis://")
+            format!(
+                "{description}; if the server does not use TLS, use redis://; if it requires a client certificate, set \
+                 certificate_file and key_file in [redis]"
+            )
         }
         ErrorKind::IO if details.contains("ConnectionReset") => {
             format!("{description}; if the server uses TLS, use rediss://")

@@ -12,6 +12,7 @@ mod health;
 mod layout;
 mod listener;
 mod pool;
+mod sentinel_probe;
 mod servers;
 mod startup;
 mod subscriber;

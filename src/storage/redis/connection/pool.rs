@@ -24,6 +24,7 @@ use tracing::{debug, warn};
 
 use super::failure::{is_redis_reply, not_connected};
 use super::health::Health;
+use super::sentinel_probe::explain;
 
 /// Number of connections to a server. Measurements with more showed no gain, because each
 /// connection is multiplexed.
@@ -231,7 +232,7 @@ pub(super) async fn keep_connected(client: Client, connected: impl Fn(), failed:
     let report_failures = async {
         loop {
             match failures.recv().await {
-                Ok((reason, _server)) => failed(&reason),
+                Ok((reason, _server)) => failed(&explain(&client.client_config(), reason).await),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }

@@ -26,7 +26,6 @@ use super::cluster_slots::{SlotRange, read_ranges};
 use super::listener::Listener;
 use super::pool::{Pool, PooledConnection};
 use crate::storage::redis::slot_tags::SLOTS;
-use crate::storage::redis::uri::RedisUri;
 use crate::storage::{Admission, Load};
 
 /// Maximum number of operations in flight on a server. The longest scripts take 15 ms, so the last
@@ -80,9 +79,9 @@ impl Server {
 
 impl Servers {
     /// Starts to connect, and does not wait for a store that is not reachable yet.
-    pub(in crate::storage::redis) fn open(uri: &RedisUri) -> Self {
+    pub(in crate::storage::redis) fn open(config: Config) -> Self {
         let this = Self(Arc::new(Shared {
-            config: uri.config(),
+            config,
             map: RwLock::default(),
             changes: watch::Sender::new(()),
             refresh: Notify::new(),
@@ -92,7 +91,7 @@ impl Servers {
         if this.are_clustered() {
             tokio::spawn(this.clone().follow_slot_map());
         } else {
-            let server = Server::open(uri.config(), &this.0.changes);
+            let server = Server::open(this.0.config.clone(), &this.0.changes);
             this.0.map.write().unwrap_or_else(PoisonError::into_inner).of_slots = vec![Some(server)];
         }
         this
