@@ -123,7 +123,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         cors_origins: config.transport.cors_origins.clone(),
         bound_name: config.bind.host.clone(),
         client_timeout: Duration::from_secs(config.client_timeout_s),
-        signer: Signer::new(&config.signed_url.secret_key),
+        signer: signer(config),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
     };
@@ -188,17 +188,24 @@ pub fn new_token() -> Zeroizing<String> {
     Token::random().reveal()
 }
 
+/// Returns the signer of URLs, if there is a key.
+fn signer(config: &Config) -> Option<Signer> {
+    let keys = &config.signed_url;
+    Some(Signer::new(&keys.secret_key)?.accepting(&keys.accepted_secret_key))
+}
+
 /// Starts to deliver messages to subscribers, whose names this resolver resolves.
 pub fn push(config: &Config, service: &Service, resolver: Arc<dyn Resolver>) -> Result<Push, broker::Error> {
-    let options =
-        push::Options { config: config.push.clone(), resolver, signer: Signer::new(&config.signed_url.secret_key) };
+    let options = push::Options { config: config.push.clone(), resolver, signer: signer(config) };
     Push::start(service.broker.clone(), service.metrics.clone(), options)
 }
 
 /// Returns the options of push. Confirmations are not required if they cannot be signed.
 fn push_config(config: &Config) -> PushConfig {
-    let can_sign = Signer::new(&config.signed_url.secret_key).is_some();
-    PushConfig { require_confirmation: config.push.require_confirmation && can_sign, ..config.push.clone() }
+    PushConfig {
+        require_confirmation: config.push.require_confirmation && signer(config).is_some(),
+        ..config.push.clone()
+    }
 }
 
 /// Starts to send traces if the operator has named a collector.

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 use thiserror::Error;
 use time::format_description::well_known::Iso8601;
 use time::parsing::Parsed;
@@ -35,9 +35,13 @@ pub struct SignedUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expiry(OffsetDateTime);
 
-/// Signs URLs with the operator's secret key, and verifies signatures.
+/// Signs URLs with the operator's secret key, and verifies signatures. During a rotation, it also
+/// accepts those of a second key.
 #[derive(Clone)]
-pub struct Signer(Hmac<Sha256>);
+pub struct Signer {
+    key: Hmac<Sha256>,
+    accepted: Option<Hmac<Sha256>>,
+}
 
 /// Why a URL cannot be signed.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -201,23 +205,44 @@ impl Signer {
     /// Creates a signer with the secret key; `None` if the key is empty.
     #[must_use]
     pub fn new(secret: &Secret) -> Option<Self> {
-        let key = secret.reveal()?.as_bytes();
-        Some(Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length")))
+        Some(Self { key: hmac(secret)?, accepted: None })
+    }
+
+    /// Also accepts URLs that were signed with this key, if it is not empty.
+    #[must_use]
+    pub fn accepting(self, secret: &Secret) -> Self {
+        Self { accepted: hmac(secret), ..self }
     }
 
     /// Returns the signature of the URL.
     #[must_use]
     pub fn sign(&self, url: &SignedUrl) -> String {
-        let tag = self.0.clone().chain_update(url.signed_text()).finalize().into_bytes();
-        let digits = tag.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-        digits.map(|digit| char::from_digit(digit.into(), 16).expect("four bits are one digit")).collect()
+        signature_of(&self.key, url)
     }
 
-    /// Returns whether the signature is that of the URL. The comparison takes constant time.
+    /// Returns whether the signature is that of the URL, with one of the keys. The comparison takes
+    /// constant time.
     #[must_use]
     pub fn verify(&self, url: &SignedUrl, signature: &str) -> bool {
-        self.sign(url).as_bytes().ct_eq(signature.as_bytes()).into()
+        let keys = [Some(&self.key), self.accepted.as_ref()].into_iter().flatten();
+        let mut is_valid = Choice::from(0);
+        for key in keys {
+            is_valid |= signature_of(key, url).as_bytes().ct_eq(signature.as_bytes());
+        }
+        is_valid.into()
     }
+}
+
+/// Returns the key as HMAC uses it; `None` if it is empty.
+fn hmac(secret: &Secret) -> Option<Hmac<Sha256>> {
+    let key = secret.reveal()?.as_bytes();
+    Some(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
+}
+
+fn signature_of(key: &Hmac<Sha256>, url: &SignedUrl) -> String {
+    let tag = key.clone().chain_update(url.signed_text()).finalize().into_bytes();
+    let digits = tag.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.map(|digit| char::from_digit(digit.into(), 16).expect("four bits are one digit")).collect()
 }
 
 impl fmt::Debug for Signer {
@@ -269,6 +294,18 @@ mod tests {
         assert!(!signer("secret").verify(&url, &signature));
         assert!(Signer::new(&Secret::new("")).is_none());
         assert!(!format!("{:?}", signer("SECRET")).contains("SECRET"));
+    }
+
+    #[test]
+    fn two_keys_are_valid_during_a_rotation() {
+        let url = url("/a", "GET", "p", EXPIRES).unwrap();
+        let [old, new] = ["OLD", "NEW"].map(signer);
+        let rotating = new.clone().accepting(&Secret::new("OLD"));
+
+        assert_eq!(rotating.sign(&url), new.sign(&url));
+        assert!(rotating.verify(&url, &old.sign(&url)) && rotating.verify(&url, &new.sign(&url)));
+        assert!(!rotating.verify(&url, &signer("OTHER").sign(&url)));
+        assert!(!new.clone().accepting(&Secret::new("")).verify(&url, &old.sign(&url)));
     }
 
     #[test]

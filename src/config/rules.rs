@@ -155,6 +155,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("policy.rules", ValueRule::PolicyRules),
     ("tokens.admin_token", ValueRule::OptionalToken),
     ("tokens.admin_token_file", ValueRule::OptionalFile),
+    ("signed_url.accepted_secret_key", ValueRule::Secret),
     ("push.max_subscriptions_per_queue", ValueRule::Integer(1, SUBSCRIPTIONS_MAX, "")),
     ("push.require_confirmation", ValueRule::Boolean),
     ("push.allowed_networks", ValueRule::Networks),

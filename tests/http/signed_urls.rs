@@ -93,6 +93,31 @@ async fn a_signed_url_allows_its_paths_and_methods() {
     refused(url.request(&project, Method::DELETE, &format!("{MESSAGES}/{id}")), 404, NO_ROUTE).await;
 }
 
+/// First all processes accept the new key, then each of them signs with it.
+#[tokio::test]
+async fn the_key_can_be_exchanged_without_an_interruption() {
+    const NEW: &str = "another secret of these tests";
+    let server = |secret, accepted| {
+        let keys = [("SUKKAL_SIGNED_URL__SECRET_KEY", secret), ("SUKKAL_SIGNED_URL__ACCEPTED_SECRET_KEY", accepted)];
+        Arc::new(Server::start(&keys))
+    };
+    let id = format!("project-{}", Uuid::new_v4());
+    let [prepared, exchanged, finished] =
+        [(SECRET, NEW), (NEW, SECRET), (NEW, "")].map(|(secret, accepted)| Project::of(&server(secret, accepted), &id));
+    let body = json!({"expires": EXPIRES});
+
+    let old = SignedUrl::shared(&prepared, &body).await;
+    let new = SignedUrl::shared(&exchanged, &body).await;
+
+    assert_eq!(old.signature, sign(MESSAGES, "GET", &id, EXPIRES).signature);
+    for url in [&old, &new] {
+        answered(url.get(&prepared, MESSAGES), 200).await;
+        answered(url.get(&exchanged, MESSAGES), 200).await;
+    }
+    answered(new.get(&finished, MESSAGES), 200).await;
+    refused(old.get(&finished, MESSAGES), 404, NO_ROUTE).await;
+}
+
 /// The id of a claim gives access to its messages.
 #[tokio::test]
 async fn no_signed_url_allows_the_list_of_claims() {

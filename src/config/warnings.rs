@@ -1,0 +1,58 @@
+//! Options that have no effect because another one is missing. The service runs, and logs them.
+
+use super::{Config, SignedUrl};
+
+impl Config {
+    /// Returns a warning for each option that has no effect.
+    pub(super) fn useless_options(&self) -> impl Iterator<Item = String> {
+        let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
+        let cannot_sign = secret_key.reveal().is_none();
+        let warnings = [
+            (
+                self.push.require_confirmation && cannot_sign,
+                "push.require_confirmation is true, but signed_url.secret_key is empty: requests to confirm cannot be \
+                 signed, so confirmations are not required",
+            ),
+            (
+                accepted_secret_key.reveal().is_some() && cannot_sign,
+                "signed_url.accepted_secret_key has no effect, because signed_url.secret_key is empty",
+            ),
+        ];
+        warnings.into_iter().filter(|(is_useless, _)| *is_useless).map(|(_, warning)| warning.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "a key that is long enough for any purpose";
+
+    fn warnings(environment: &[(&str, &str)]) -> Vec<String> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::load(None, environment, &[]).unwrap().warnings
+    }
+
+    #[test]
+    fn an_option_that_needs_a_key_causes_a_warning_without_it() {
+        for (option, value, needed, warning) in [
+            (
+                "SUKKAL_PUSH__REQUIRE_CONFIRMATION",
+                "true",
+                "SUKKAL_SIGNED_URL__SECRET_KEY",
+                "push.require_confirmation is true, but signed_url.secret_key is empty",
+            ),
+            (
+                "SUKKAL_SIGNED_URL__ACCEPTED_SECRET_KEY",
+                KEY,
+                "SUKKAL_SIGNED_URL__SECRET_KEY",
+                "signed_url.accepted_secret_key has no effect",
+            ),
+        ] {
+            let alone = warnings(&[(option, value)]);
+
+            assert!(alone.len() == 1 && alone[0].starts_with(warning), "{alone:?}");
+            assert_eq!(warnings(&[(option, value), (needed, KEY)]), [""; 0]);
+        }
+    }
+}
