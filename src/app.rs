@@ -26,10 +26,11 @@ use crate::auth::signed_url::Signer;
 use crate::authentication::jwt::Jwt;
 use crate::authentication::keystone::Keystone;
 use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
+pub use crate::broker::Rekeyed;
 use crate::broker::{self, Broker, Cipher};
 use crate::config::{self, Auth, Bind, Config};
 use crate::descriptors;
-use crate::domain::{AuthStrategy, PushConfig, Token};
+use crate::domain::{AuthStrategy, PushConfig, Secret, Token};
 use crate::janitor;
 use crate::metrics::{LiveCount, Metrics};
 use crate::push::client::{Resolver, SystemResolver};
@@ -56,6 +57,9 @@ pub enum Error {
     /// The store has no file, so it cannot be compacted.
     #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
+    /// There is no key to encrypt messages with.
+    #[error("message_encryption_key in [transport] is empty; set it to the passphrase that is to encrypt messages")]
+    NoKey,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] storage::Error),
@@ -108,12 +112,11 @@ pub fn runtime(config: &Config) -> io::Result<Runtime> {
 
 /// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
-    let cipher = config.transport.message_encryption_key.reveal().map(Cipher::new);
     let metrics = Arc::new(Metrics::new());
     let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
     let push = push_config(config);
     let policy = config.policy.clone();
-    let broker = Broker::with_policy(store, policy, limits, push, cipher, metrics.clone(), queues);
+    let broker = Broker::with_policy(store, policy, limits, push, cipher(config), metrics.clone(), queues);
     let settings = Settings {
         admin_mode: config.admin_mode,
         authenticator: Arc::new(authenticator(config, &broker)?),
@@ -186,6 +189,13 @@ fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
 #[must_use]
 pub fn new_token() -> Zeroizing<String> {
     Token::random().reveal()
+}
+
+/// Returns the keys that encrypt and decrypt messages, if there is one that encrypts.
+fn cipher(config: &Config) -> Option<Cipher> {
+    let first = config.transport.message_encryption_key.reveal()?;
+    let others = config.transport.message_decryption_keys.iter();
+    Some(Cipher::new(first).accepting(others.filter_map(Secret::reveal)))
 }
 
 /// Returns the signer of URLs, if there is a key.
@@ -262,10 +272,7 @@ fn redis_tls_files(files: &config::Redis) -> redis::TlsFiles {
 /// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be
 /// fixed. An embedded store must exist, and no other process may have it open.
 pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
-    let store = match &config.store {
-        StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open_verified(folder)?),
-        StoreUri::Memory | StoreUri::Redis(_) => open(config)?,
-    };
+    let store = open_existing(config)?;
     let checked = tokio::select! {
         biased;
         reason = store.becomes_unusable() => return Err(Error::Refused(reason)),
@@ -275,6 +282,27 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
         // The check may fail before the store reports that it is refused.
         (Err(_), Some(reason)) => Err(Error::Refused(reason)),
         (checked, _) => Ok(checked?),
+    }
+}
+
+/// Encrypts the messages in the configured store with the first of the configured keys. Calls `report`
+/// after each pass over the store. An embedded store must exist, and no other process may have it
+/// open.
+pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync) -> Result<Rekeyed, Error> {
+    let cipher = cipher(config).ok_or(Error::NoKey)?;
+    let store = open_existing(config)?;
+    tokio::select! {
+        biased;
+        reason = store.becomes_unusable() => Err(Error::Refused(reason)),
+        rekeyed = broker::rekey(&*store, &cipher, report) => Ok(rekeyed?),
+    }
+}
+
+/// Opens the configured store. An embedded store must exist.
+fn open_existing(config: &Config) -> Result<Arc<dyn Driver>, Error> {
+    match &config.store {
+        StoreUri::Embedded(folder) => Ok(Arc::new(EmbeddedStore::open_verified(folder)?)),
+        StoreUri::Memory | StoreUri::Redis(_) => open(config),
     }
 }
 

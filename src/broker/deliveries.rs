@@ -80,7 +80,25 @@ impl QueueDeliveries {
 
     /// See [`crate::storage::DeliveryStore::save_deliveries`].
     pub async fn save(&self, fence: LeaseFence, changes: &[DeliveryChange]) -> Result<Option<FeedState>, Error> {
+        let resealed = self.resealed(changes);
+        let changes = resealed.as_deref().unwrap_or(changes);
         Ok(self.access.admit().await?.save_deliveries(&self.queue, fence, changes).await?)
+    }
+
+    /// Returns the changes with new retries sealed with the first key, if any of them is sealed with
+    /// another key.
+    fn resealed(&self, changes: &[DeliveryChange]) -> Option<Vec<DeliveryChange>> {
+        let reseal = |retry: &Retry| self.broker.encryption.reseal(&self.queue, &retry.message.body);
+        if !changes.iter().flat_map(|change| &change.new_retries).any(|retry| reseal(retry).is_some()) {
+            return None;
+        }
+        let mut changes = changes.to_vec();
+        for retry in changes.iter_mut().flat_map(|change| &mut change.new_retries) {
+            if let Some(body) = reseal(retry) {
+                retry.message.body = body;
+            }
+        }
+        Some(changes)
     }
 
     /// See [`crate::storage::DeliveryStore::end_delivery_lease`].
@@ -159,7 +177,8 @@ impl QueueDeliveries {
         let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
         let client = Client { project: queue.project().clone(), id: client_id(), roles: Vec::new(), identity: None };
         let caller = Caller::SystemAs(client);
-        let idempotency = IdempotencyKey::new(key.as_bytes(), body.as_msgpack()).ok();
+        // The body is not part of the key, because it may be sealed anew before it is posted again.
+        let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
         let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)

@@ -43,6 +43,7 @@ use tokio_util::task::TaskTracker;
 
 pub use action::Action;
 pub use encryption::Cipher;
+pub use encryption::rekey::{Rekeyed, rekey};
 pub use error::{Error, StoreError};
 
 use self::access::{GuardedStore, Resource, require_client};

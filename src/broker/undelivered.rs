@@ -125,7 +125,12 @@ impl Broker {
 
     /// Restores popped messages, and retries until they are stored, because the process has the
     /// only copy.
-    pub(super) async fn restore_until_stored(self, queue: QueueId, popped: Vec<Popped>) {
+    pub(super) async fn restore_until_stored(self, queue: QueueId, mut popped: Vec<Popped>) {
+        for one in &mut popped {
+            if let Some(body) = self.encryption.reseal(&queue, &one.message.body) {
+                one.reseal(&body);
+            }
+        }
         while let Err(error) = self.restore_messages(&Caller::System, &queue, &popped).await {
             error!(%error, %queue, messages = popped.len(), "cannot restore undelivered messages yet");
             sleep(RETRY_PAUSE).await;

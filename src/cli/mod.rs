@@ -11,6 +11,7 @@ mod log;
 mod manual;
 mod new_token;
 mod ready;
+mod rekey;
 mod serve;
 mod store;
 
@@ -55,6 +56,14 @@ enum Command {
     Check(check::Options),
     /// Shrinks the file of an embedded store. Stop Sukkal first
     Compact(store::Options),
+    /// Encrypts stored messages with a new key
+    ///
+    /// After a change of message_encryption_key, encrypts all encrypted messages with the new key, so
+    /// that the old one can be removed from message_decryption_keys. A Redis may be in use meanwhile;
+    /// stop Sukkal first for an embedded store. The command may be interrupted and repeated. The exit
+    /// code is 0 if the old keys are not needed any more, and 1 otherwise. It is 2 if an option is
+    /// wrong or the store cannot be opened.
+    Rekey(store::Options),
     /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),
     #[command(flatten)]
@@ -82,6 +91,7 @@ pub fn run() -> ExitCode {
         Some(Command::Ready(options)) => ready::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
+        Some(Command::Rekey(options)) => rekey::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Client(command)) => client::run(&command),
         Some(Command::Config) => manual::text(config::EXPLAINED_DEFAULTS),

@@ -113,6 +113,8 @@ pub struct Transport {
     pub cors_origins: Option<WebOrigins>,
     /// The passphrase for the encryption of messages.
     pub message_encryption_key: Secret,
+    /// Further passphrases, which only decrypt messages.
+    pub message_decryption_keys: Vec<Secret>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -444,6 +446,28 @@ mod tests {
         let error = load(&both, &[], None).unwrap_err().to_string();
         assert!(load("[tokens]\nadmin_token_file = \"t\"", &[], None).unwrap().warnings[0].contains("no effect"));
         assert!(error.starts_with("tokens.admin_token and tokens.admin_token_file are both set"), "{error}");
+    }
+
+    #[test]
+    fn further_encryption_keys_are_a_list_of_secrets() {
+        let long = "x".repeat(32);
+        let file = format!("[transport]\nmessage_encryption_key = \"{long}\"\nmessage_decryption_keys = [\"hush\"]");
+        let environment = [("SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS", "one, two")];
+        let keys = |config: &Config| {
+            let keys = config.transport.message_decryption_keys.iter();
+            keys.filter_map(Secret::reveal).map(str::to_owned).collect::<Vec<_>>()
+        };
+
+        let config = load(&file, &[], None).unwrap();
+        assert_eq!(keys(&config), ["hush"]);
+        assert_eq!(keys(&load(&file, &environment, None).unwrap()), ["one", "two"]);
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+        assert!(config.warnings[0].starts_with("transport.message_decryption_keys is short (4 bytes"), "{config:?}");
+        for mistyped in ["[4242]", "\"hush\"", "[\"\"]"] {
+            let error = load(&format!("[transport]\nmessage_decryption_keys = {mistyped}"), &[], None).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("a list of texts") && !error.contains("4242") && !error.contains("hush"), "{error}");
+        }
     }
 
     #[test]

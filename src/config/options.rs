@@ -122,9 +122,12 @@ impl Options {
 
     /// Returns a warning for each secret that is short enough to be guessed.
     pub(super) fn short_secret_warnings(&self) -> Vec<String> {
-        let secrets = self.0.iter().filter(|(_, setting)| matches!(setting.rule, ValueRule::Secret));
+        let secrets =
+            self.0.iter().filter(|(_, setting)| matches!(setting.rule, ValueRule::Secret | ValueRule::Secrets));
         let short = secrets.filter_map(|(name, setting)| {
-            let bytes = setting.value.as_str().map_or(0, str::len);
+            let lengths = |value: &Value| value.as_str().map_or(0, str::len);
+            let shortest = setting.value.as_array().map(|secrets| secrets.iter().map(lengths).min().unwrap_or(0));
+            let bytes = shortest.unwrap_or_else(|| lengths(&setting.value));
             (1..SECRET_BYTES_MIN).contains(&bytes).then(|| {
                 format!(
                     "{} is short ({bytes} bytes, {}): use at least {SECRET_BYTES_MIN} random bytes, for example the output of \

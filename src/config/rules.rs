@@ -65,6 +65,8 @@ pub(super) enum ValueRule {
     OptionalFile,
     /// A secret, which is never shown.
     Secret,
+    /// A list of secrets.
+    Secrets,
     /// A token of the service, which is never shown, or an empty text.
     OptionalToken,
 }
@@ -142,6 +144,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_messages_per_post", ValueRule::Integer(1, POST_MESSAGES_MAX, "")),
     ("transport.idempotency_key_ttl", DURATION),
     ("transport.message_encryption_key", ValueRule::Secret),
+    ("transport.message_decryption_keys", ValueRule::Secrets),
     ("transport.client_id_uuid_safe", ValueRule::OneOf(&["strict", "off"])),
     ("transport.min_length_client_id", CHARACTERS),
     ("transport.max_length_client_id", CHARACTERS),
@@ -220,7 +223,8 @@ impl ValueRule {
             | Self::Strategies
             | Self::PolicyRules
             | Self::SomeOf(_)
-            | Self::Names => {
+            | Self::Names
+            | Self::Secrets => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
@@ -269,6 +273,7 @@ impl ValueRule {
             }
             (Self::Networks, Value::Array(networks)) => all(networks, |text| text.parse::<Network>().is_ok()),
             (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
+            (Self::Secrets, Value::Array(secrets)) => all(secrets, |text| !text.is_empty()),
             (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
             (Self::Strategies, Value::Array(names)) => all(names, |text| AuthStrategy::NAMES.contains(&text)),
             (Self::PolicyRules, value) => return policy::overrides(value).map(drop),
@@ -319,6 +324,7 @@ impl ValueRule {
             Self::Filter => "error, warn, info, debug or trace, or a list with levels for modules".to_owned(),
             Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
             Self::OptionalToken => "a token that `sukkal token generate` has printed, or empty".to_owned(),
+            Self::Secrets => "a list of texts in quotes, none of which is empty".to_owned(),
             Self::Secret | Self::Password | Self::Text => "text in quotes".to_owned(),
         }
     }
@@ -333,6 +339,7 @@ impl ValueRule {
                 | Self::OptionalWebUrl
                 | Self::OptionalToken
                 | Self::Secret
+                | Self::Secrets
                 | Self::Password
         )
     }

@@ -1,11 +1,12 @@
 //! Options that have no effect because another one is missing. The service runs, and logs them.
 
-use super::{Config, SignedUrl};
+use super::{Config, SignedUrl, Transport};
 
 impl Config {
     /// Returns a warning for each option that has no effect.
     pub(super) fn useless_options(&self) -> impl Iterator<Item = String> {
         let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
+        let Transport { message_encryption_key, message_decryption_keys, .. } = &self.transport;
         let cannot_sign = secret_key.reveal().is_none();
         let warnings = [
             (
@@ -16,6 +17,10 @@ impl Config {
             (
                 accepted_secret_key.reveal().is_some() && cannot_sign,
                 "signed_url.accepted_secret_key has no effect, because signed_url.secret_key is empty",
+            ),
+            (
+                !message_decryption_keys.is_empty() && message_encryption_key.reveal().is_none(),
+                "transport.message_decryption_keys has no effect, because transport.message_encryption_key is empty",
             ),
         ];
         warnings.into_iter().filter(|(is_useless, _)| *is_useless).map(|(_, warning)| warning.to_owned())
@@ -47,6 +52,12 @@ mod tests {
                 KEY,
                 "SUKKAL_SIGNED_URL__SECRET_KEY",
                 "signed_url.accepted_secret_key has no effect",
+            ),
+            (
+                "SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS",
+                KEY,
+                "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY",
+                "transport.message_decryption_keys has no effect",
             ),
         ] {
             let alone = warnings(&[(option, value)]);

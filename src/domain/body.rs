@@ -48,6 +48,15 @@ impl Body {
         Some(Self(bytes.into()))
     }
 
+    /// Returns the length in bytes of the sealed body at the beginning of these bytes, or `None` if
+    /// they do not begin with a complete one.
+    #[must_use]
+    pub fn sealed_length(bytes: &[u8]) -> Option<usize> {
+        let (head, rest) = bytes.split_first_chunk::<SEALED_HEAD>()?;
+        let content = usize::try_from(u32::from_be_bytes([head[1], head[2], head[3], head[4]])).ok()?;
+        (head[0] == SEALED && content <= rest.len()).then_some(SEALED_HEAD + content)
+    }
+
     /// Returns the content of a sealed body, or `None` if the body is not sealed.
     #[must_use]
     pub fn as_sealed(&self) -> Option<&[u8]> {
@@ -65,6 +74,8 @@ mod tests {
 
         assert_eq!(body.as_msgpack(), [0xc9, 0, 0, 0, 2, 1, 0xde, 0xad]);
         assert_eq!(body.as_sealed(), Some(&[0xde, 0xad][..]));
+        assert_eq!(Body::sealed_length(&[body.as_msgpack(), &[1, 2]].concat()), Some(8));
+        assert_eq!(Body::sealed_length(&body.as_msgpack()[..7]), None);
     }
 
     #[test]

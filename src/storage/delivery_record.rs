@@ -26,7 +26,7 @@ pub(super) const SUBSCRIPTION_HEAD_BYTES: usize = 24;
 /// Number of bytes before the keys of the messages in flight.
 pub(super) const PROGRESS_HEAD_BYTES: usize = 14 * 8;
 /// Number of bytes before the record of the message of a retry.
-const RETRY_HEAD_BYTES: usize = 4 + 8 + 8 + 8 + KEY_BYTES;
+pub(super) const RETRY_HEAD_BYTES: usize = 4 + 8 + 8 + 8 + KEY_BYTES;
 /// Number of bytes of the id of a subscription.
 pub(super) const ID_BYTES: usize = 16;
 const RETRY_NAME_BYTES: usize = ID_BYTES + KEY_BYTES;
@@ -162,6 +162,11 @@ pub(super) fn retry_name(subscription: SubscriptionId, message: MessageId) -> [u
     name[..ID_BYTES].copy_from_slice(subscription.as_bytes());
     name[ID_BYTES..].copy_from_slice(&key_of(message));
     name
+}
+
+/// Returns the key of the message in the name of a retry.
+pub(super) fn message_of_retry_name(name: &[u8]) -> &[u8] {
+    name.get(ID_BYTES..).unwrap_or_default()
 }
 
 /// Returns the index entry of a retry. The entries of a subscription sort by the time (µs) when

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::record;
 use crate::domain::{
-    ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, Rank, Revision, Scope,
-    Stats, Taken, TraceContext,
+    Body, ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, Rank, Revision,
+    Scope, Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -220,6 +221,17 @@ pub struct Popped {
 }
 
 impl Popped {
+    /// Replaces the sealed body of the message by another one of the same length.
+    pub fn reseal(&mut self, body: &Body) {
+        if let Some(range) = record::sealed_body(&self.record)
+            && range.len() == body.as_msgpack().len()
+        {
+            let mut record = self.record.to_vec();
+            record[range].copy_from_slice(body.as_msgpack());
+            (self.record, self.message.body) = (record.into(), body.clone());
+        }
+    }
+
     /// Returns the messages without the data that is needed to restore them.
     #[must_use]
     pub fn messages(popped: Vec<Self>) -> Vec<Message> {

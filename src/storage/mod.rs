@@ -25,6 +25,7 @@ mod queues;
 mod record;
 pub mod redis;
 mod redrive;
+mod sealed_bodies;
 mod service_rate;
 mod subscriptions;
 mod task_lease;
@@ -50,6 +51,7 @@ pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use redrive::run_redrive;
+pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
 pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
@@ -66,6 +68,7 @@ pub trait Driver:
     + TaskLeases
     + SubscriptionStore
     + DeliveryStore
+    + SealedBodies
     + TokenStore
     + WatchStore
     + Maintenance
@@ -82,6 +85,7 @@ impl<T> Driver for T where
         + TaskLeases
         + SubscriptionStore
         + DeliveryStore
+        + SealedBodies
         + TokenStore
         + WatchStore
         + Maintenance

@@ -159,6 +159,11 @@ pub(super) fn ttl_s(id: MessageId, record: &Bytes) -> Result<u32, Error> {
     Ok(Parts::read(id, record)?.ttl_s)
 }
 
+/// Returns where a record has its body, if the body is sealed.
+pub(super) fn sealed_body(record: &[u8]) -> Option<std::ops::Range<usize>> {
+    Some(BODY..BODY + Body::sealed_length(record.get(BODY..)?)?)
+}
+
 /// The parts of a record. `origin` is the origin of a dead letter, with its creation time in
 /// seconds.
 struct Parts {

@@ -355,6 +355,11 @@ suite! {
             a_claim_has_no_rights_to_a_message_that_it_returned,
             returning_a_message_does_not_extend_its_life,
         ],
+        sealed_bodies: [
+            sealed_bodies_are_found_and_replaced_wherever_they_are,
+            a_body_that_was_removed_or_changed_is_not_replaced,
+            a_walk_over_sealed_bodies_is_complete,
+        ],
         concurrent_posts: [
             each_request_gets_the_ids_of_its_own_messages,
             a_rejected_post_does_not_affect_the_others,

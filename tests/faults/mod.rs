@@ -25,6 +25,7 @@ pub(crate) mod process;
 mod redis_tls;
 mod redrive;
 mod registration;
+mod rekey;
 mod requests;
 mod sentinel;
 mod service_manager;

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::endpoint::Endpoint;
 use super::{Bench, failing_first, id};
+use crate::support::redis::child_command;
 
 const KEY: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const MARK: &str = "a text that no other value contains";
@@ -50,6 +51,27 @@ async fn bodies_are_sealed_in_retries_and_open_in_notifications() {
     assert_eq!(endpoint.bodies(2).await, [body.clone(), body]);
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 1 && figures["retrying"] == 0).await;
     assert_eq!(stored_retries(&bench, ""), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_encrypted_anew_with_the_messages() {
+    let mut bench = with_key("one").await;
+    let endpoint = failing_first(vec![500]);
+    let policy: serde_json::Value = serde_json::from_str(LATE).unwrap();
+    let created = bench.subscribe(&endpoint.url("/"), json!({"_retry_policy": policy})).await;
+    bench.post(&[json!("a")]).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+
+    let store = bench.redis.as_ref().unwrap().url();
+    let mut rekey = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    rekey.args(["rekey", "--store", &store]).envs([(KEY, "two"), ("SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS", "one")]);
+    let output = rekey.output().unwrap();
+    bench.restart(&[(KEY, "two")]);
+
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("queues: 1, encrypted messages: 2, encrypted anew: 2\n"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(endpoint.bodies(2).await, ["a", "a"].map(|body| json!(body)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,10 @@
-//! Subscriptions and deliveries use the normal store.
+//! Subscriptions, deliveries and sealed bodies use the normal store.
 
 use async_trait::async_trait;
 use sukkal::domain::{Attempt, NewSubscription, Progress, QueueId, Retry, Subscription, SubscriptionId};
 use sukkal::storage::{
-    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, SubscriptionChange,
-    SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
+    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, SealedBodies, SealedPage,
+    SealedPosition, SealedReplacement, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
 };
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -111,5 +111,16 @@ impl<P: Poster> DeliveryStore for StoreVariant<P> {
 
     fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
         self.store.delivery_signals()
+    }
+}
+
+#[async_trait]
+impl<P: Poster> SealedBodies for StoreVariant<P> {
+    async fn list_sealed(&self, queue: &QueueId, after: Option<&SealedPosition>) -> Result<SealedPage, Error> {
+        self.store.list_sealed(queue, after).await
+    }
+
+    async fn replace_sealed(&self, queue: &QueueId, replacements: &[SealedReplacement]) -> Result<u64, Error> {
+        self.store.replace_sealed(queue, replacements).await
     }
 }

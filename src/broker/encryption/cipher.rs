@@ -5,6 +5,9 @@
 //! ciphertext. The tag makes the ciphertext 16 bytes longer than the plaintext. The project is
 //! authenticated with it, so a body that was encrypted for one project cannot be decrypted for
 //! another. If a nonce ever repeats, this mode reveals only whether two plaintexts are equal.
+//!
+//! The id of its key tells which of several keys decrypts a body. All encrypted forms of a plaintext
+//! have the same length.
 
 use aes_gcm_siv::aead::{Aead, Generate, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
@@ -17,16 +20,23 @@ const NONCE_BYTES: usize = 12;
 /// Separates the hash that is a key's id from every other use of the key.
 const KEY_ID_PURPOSE: &[u8] = b"sukkal: the id of a message key";
 
-/// A key that encrypts and decrypts. It has no `Debug`, so that it cannot be logged.
+/// The keys that encrypt and decrypt. It has no `Debug`, so that they cannot be logged.
 pub struct Cipher {
+    /// The key that encrypts, and decrypts too.
+    first: CipherKey,
+    /// Further keys that decrypt.
+    others: Vec<CipherKey>,
+}
+
+struct CipherKey {
     aead: Aes256GcmSiv,
-    key_id: [u8; KEY_ID_BYTES],
+    id: [u8; KEY_ID_BYTES],
 }
 
 /// The reason why a body cannot be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The body was encrypted with another key.
+    /// The body was encrypted with a key that is not among these.
     OtherKey,
     /// The body was changed, or was encrypted for another project.
     Damaged,
@@ -36,11 +46,13 @@ impl Cipher {
     /// Creates the cipher of this passphrase.
     #[must_use]
     pub fn new(passphrase: &str) -> Self {
-        let key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
-        let mut key_id = [0; KEY_ID_BYTES];
-        key_id
-            .copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(key).finalize()[..KEY_ID_BYTES]);
-        Self { aead: Aes256GcmSiv::new(&key), key_id }
+        Self { first: CipherKey::new(passphrase), others: Vec::new() }
+    }
+
+    /// Also decrypts what was encrypted with these passphrases.
+    #[must_use]
+    pub fn accepting<'p>(self, passphrases: impl IntoIterator<Item = &'p str>) -> Self {
+        Self { others: passphrases.into_iter().map(CipherKey::new).collect(), ..self }
     }
 
     /// Encrypts a body of this project.
@@ -48,20 +60,36 @@ impl Cipher {
     pub fn encrypt(&self, project: &ProjectId, plaintext: &[u8]) -> Vec<u8> {
         let nonce = Nonce::generate();
         let payload = Payload { msg: plaintext, aad: project.as_str().as_bytes() };
-        let ciphertext = self.aead.encrypt(&nonce, payload).expect("no body is longer than 64 GiB");
-        [&self.key_id[..], &nonce, &ciphertext].concat()
+        let ciphertext = self.first.aead.encrypt(&nonce, payload).expect("no body is longer than 64 GiB");
+        [&self.first.id[..], &nonce, &ciphertext].concat()
     }
 
     /// Decrypts a body of this project.
     pub fn decrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
         let (key_id, rest) = encrypted.split_at_checked(KEY_ID_BYTES).ok_or(Failure::Damaged)?;
-        if key_id != self.key_id {
-            return Err(Failure::OtherKey);
-        }
+        let mut keys = [&self.first].into_iter().chain(&self.others);
+        let key = keys.find(|key| key.id == key_id).ok_or(Failure::OtherKey)?;
         let (nonce, ciphertext) = rest.split_at_checked(NONCE_BYTES).ok_or(Failure::Damaged)?;
         let nonce = Nonce::try_from(nonce).map_err(|_| Failure::Damaged)?;
         let payload = Payload { msg: ciphertext, aad: project.as_str().as_bytes() };
-        self.aead.decrypt(&nonce, payload).map_err(|_| Failure::Damaged)
+        key.aead.decrypt(&nonce, payload).map_err(|_| Failure::Damaged)
+    }
+
+    /// Returns the body encrypted with the first key, or `None` if it is already.
+    pub(super) fn reencrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        if encrypted.starts_with(&self.first.id) {
+            return Ok(None);
+        }
+        Ok(Some(self.encrypt(project, &self.decrypt(project, encrypted)?)))
+    }
+}
+
+impl CipherKey {
+    fn new(passphrase: &str) -> Self {
+        let key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
+        let mut id = [0; KEY_ID_BYTES];
+        id.copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(key).finalize()[..KEY_ID_BYTES]);
+        Self { aead: Aes256GcmSiv::new(&key), id }
     }
 }
 
@@ -102,6 +130,21 @@ mod tests {
         let encrypted = Cipher::new("secret").encrypt(&project("p"), b"hello");
 
         assert_eq!(Cipher::new("Secret").decrypt(&project("p"), &encrypted), Err(Failure::OtherKey));
+    }
+
+    #[test]
+    fn several_keys_decrypt_and_the_first_encrypts() {
+        let [old, new] = ["old", "new"].map(Cipher::new);
+        let both = Cipher::new("new").accepting(["older", "old"]);
+        let encrypted = old.encrypt(&project("p"), b"hello");
+
+        assert_eq!(both.decrypt(&project("p"), &encrypted).as_deref(), Ok(&b"hello"[..]));
+        assert_eq!(new.decrypt(&project("p"), &both.encrypt(&project("p"), b"hello")).as_deref(), Ok(&b"hello"[..]));
+        let again = both.reencrypt(&project("p"), &encrypted).unwrap().unwrap();
+        assert_eq!(new.decrypt(&project("p"), &again).as_deref(), Ok(&b"hello"[..]));
+        assert_eq!(again.len(), encrypted.len());
+        assert_eq!(both.reencrypt(&project("p"), &again), Ok(None));
+        assert_eq!(new.reencrypt(&project("p"), &encrypted), Err(Failure::OtherKey));
     }
 
     #[test]

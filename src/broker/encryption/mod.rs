@@ -6,8 +6,12 @@
 //! page ends before it, and a page that would begin with it is an error that names it. A claim that
 //! would contain it is withdrawn. A pop has deleted it before it can be decrypted, so it is
 //! restored to the queue.
+//!
+//! Several keys can decrypt, so that the key can be changed. What this process stores again, such as
+//! a popped message, it encrypts with the first key; `rekey.rs` does the same for all that is stored.
 
 mod cipher;
+pub(super) mod rekey;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,13 +54,18 @@ impl Encryption {
     }
 
     /// Returns the messages as a queue with this metadata stores them. A body that is sealed already
-    /// stays as it is.
+    /// stays sealed.
     pub(super) fn encrypt(
         &self,
         queue: &QueueId,
         metadata: &Metadata,
         mut messages: Vec<NewMessage>,
     ) -> Result<Vec<NewMessage>, Error> {
+        for message in &mut messages {
+            if let Some(body) = self.reseal(queue, &message.body) {
+                message.body = body;
+            }
+        }
         if metadata.encrypts() {
             let cipher = self.cipher.as_ref().ok_or_else(|| no_key(&format!("queue {} encrypts", queue.name())))?;
             for message in messages.iter_mut().filter(|message| message.body.as_sealed().is_none()) {
@@ -65,6 +74,12 @@ impl Encryption {
             }
         }
         Ok(messages)
+    }
+
+    /// Returns the body sealed with the first key, if it is sealed with another key of this process.
+    pub(super) fn reseal(&self, queue: &QueueId, body: &Body) -> Option<Body> {
+        let encrypted = self.cipher.as_ref()?.reencrypt(queue.project(), body.as_sealed()?).ok()??;
+        Body::sealed(&encrypted)
     }
 
     /// Returns the message with its body decrypted. All messages leave the broker here, so this also
@@ -153,8 +168,8 @@ impl Encryption {
         match cipher.decrypt(queue.project(), encrypted) {
             Ok(plaintext) => Ok(Body::from_msgpack(plaintext.into())),
             Err(Failure::OtherKey) => Err(Error::Key(format!(
-                "message {id} is encrypted with another key than this server's; its operator must set the \
-                 message_encryption_key that the message was posted with"
+                "message {id} is encrypted with another key than this server's; its operator must add the key that \
+                 the message was posted with to message_decryption_keys"
             ))),
             Err(Failure::Damaged) => Err(Error::Damaged(format!(
                 "message {id} is encrypted and was damaged in the store, so it cannot be read any more; \

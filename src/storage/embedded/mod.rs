@@ -19,6 +19,7 @@ mod maintenance;
 mod messages;
 mod queues;
 mod rows;
+mod sealed_bodies;
 mod store;
 mod tasks;
 #[cfg(test)]

@@ -176,17 +176,26 @@ fn read_sharding(reply: &mut Reply) -> Result<Option<Sharding>, Error> {
     Ok(Sharding::new(shards, per_tenant))
 }
 
+/// Returns where the record of the message begins in a value of the outbox.
+pub(super) fn record_at(dead_letter: &[u8]) -> Result<usize, Error> {
+    let name_bytes = dead_letter.get(TARGET_AT).ok_or_else(too_short)?;
+    Ok(TARGET_AT + 1 + usize::from(name_bytes & !REDRIVEN))
+}
+
+fn too_short() -> Error {
+    Error::Corrupt("a dead letter is too short".to_owned())
+}
+
 fn read_dead_letter(dead_letter: &Bytes) -> Result<DeadLetter, Error> {
-    let corrupt = || Error::Corrupt("a dead letter is too short".to_owned());
-    let name_bytes = *dead_letter.get(TARGET_AT).ok_or_else(corrupt)?;
-    let record = TARGET_AT + 1 + usize::from(name_bytes & !REDRIVEN);
-    let target = str::from_utf8(dead_letter.get(TARGET_AT + 1..record).ok_or_else(corrupt)?);
+    let record = record_at(dead_letter)?;
+    let is_redriven = dead_letter[TARGET_AT] & REDRIVEN != 0;
+    let target = str::from_utf8(dead_letter.get(TARGET_AT + 1..record).ok_or_else(too_short)?);
     Ok(DeadLetter {
         number: u64::from_be_bytes(dead_letter[..NUMBER_BYTES].try_into().expect("eight bytes")),
         delivery: Delivery::decode(&dead_letter[DELIVERY_AT..ENTRY_AT]),
         entry: Entry::decode(&dead_letter[ENTRY_AT..TARGET_AT])?,
-        target: target.ok().and_then(|name| name.parse().ok()).ok_or_else(corrupt)?,
-        is_redriven: name_bytes & REDRIVEN != 0,
+        target: target.ok().and_then(|name| name.parse().ok()).ok_or_else(too_short)?,
+        is_redriven,
         record: dead_letter.slice(record..),
     })
 }

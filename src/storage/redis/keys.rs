@@ -147,6 +147,11 @@ impl QueueKeys {
         self.key(KeyName::Retries.name())
     }
 
+    /// Returns the key of the list of messages that move to another queue.
+    pub(super) fn outbox(&self) -> String {
+        self.key(KeyName::Outbox.name())
+    }
+
     /// Returns the key of the last reply of a retry slot.
     pub(super) fn last_reply(&self, retry_slot: &str) -> String {
         self.key(&format!("answer:{retry_slot}"))

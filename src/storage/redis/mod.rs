@@ -21,6 +21,7 @@ mod queues;
 mod registrations;
 mod reply;
 mod script;
+mod sealed_bodies;
 mod shard_digits;
 mod signals;
 mod slot_tags;

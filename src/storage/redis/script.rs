@@ -302,6 +302,8 @@ scripts! {
     REDRIVE_RETURN = "redrive_return" [Queue Messages Ready Expirations Outbox Shards Tasks Due];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
+    SEALED_LIST = "sealed_list" [Messages Ready InFlight Delayed Retries RetryTimes];
+    SEALED_REPLACE = "sealed_replace" [Messages Outbox Retries];
     QUEUE_APPLY_DUE = "queue_apply_due"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards TaskLeases
             Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Idempotency

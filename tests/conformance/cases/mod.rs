@@ -42,6 +42,7 @@ pub(super) mod queues;
 mod redis;
 pub(super) mod redrives;
 pub(super) mod returning;
+pub(super) mod sealed_bodies;
 pub(super) mod states;
 pub(super) mod subscriptions;
 pub(super) mod summaries;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{MessageId, QueueId, Redrive, Selection, TaskId, TaskState};
+use sukkal::domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
 use sukkal::storage::{LeaseFence, RedriveStep};
 use uuid::Uuid;
 
 use super::keys::{existing_parts, key};
 use crate::conformance::cases::redrives::{all_to, progress};
 use crate::conformance::support::drivers::{redis, redis_at};
-use crate::conformance::support::subject::{LONG_S, Subject, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, message, messages, metadata};
 use crate::support::redis::RedisServer;
 
 /// Creates a queue that delivers no message, with `count` messages.
@@ -41,6 +41,31 @@ fn unblock_arrivals(server: &RedisServer, subject: &Subject) {
     let noted = key(&subject.id("letters"), "received");
     server.command(&["DEL", &noted]);
     server.command(&["RENAME", &format!("{noted}:aside"), &noted]);
+}
+
+#[tokio::test]
+async fn sealed_bodies_of_dead_letters_on_their_way_are_replaced() {
+    let (server, subject) = (RedisServer::shared(), redis());
+    let (queue, _) = queue_that_moves_all(&subject, 1).await;
+    subject.pop(&queue, 1).await;
+    let sealed = |content: u8| Body::sealed(&[content; 40]).unwrap();
+    let posted: Vec<_> = (0..10).map(|number| NewMessage { body: sealed(number), ..message(LONG_S, 0) }).collect();
+    subject.post(&queue, &posted).await;
+    block_arrivals(&server, &subject);
+    subject.pop(&queue, 10).await;
+    assert_eq!(server.command(&["LLEN", &key(&queue, "outbox")]).as_int(), 10);
+
+    let found = subject.sealed_bodies(&queue).await;
+    // One of them leaves the outbox in the meantime.
+    server.command(&["LPOP", &key(&queue, "outbox")]);
+    let replacements: Vec<_> = found.iter().map(|stored| stored.clone().replaced_by(&sealed(77)).unwrap()).collect();
+    assert_eq!(found.len(), 10);
+    assert_eq!(subject.store().replace_sealed(&queue, &replacements).await, Ok(9));
+
+    unblock_arrivals(&server, &subject);
+    subject.run_maintenance().await;
+    let arrived = subject.list(&subject.id("letters"), None, 1_000).await;
+    assert_eq!(bodies_of(&arrived)[1..], vec![sealed(77); 9]);
 }
 
 #[tokio::test]

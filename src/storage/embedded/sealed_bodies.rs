@@ -1,0 +1,108 @@
+//! Lists and replaces sealed bodies in the embedded store. A message that moves to another queue moves
+//! in one transaction, so there is no outbox.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redb::ReadableTable;
+
+use crate::domain::QueueId;
+use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::rows::keys::{self, Part};
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::transaction::read::View;
+use crate::storage::embedded::transaction::write::WriteTransaction;
+use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::sealed_bodies::{
+    SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody,
+};
+use crate::storage::{Error, REPLY_BYTES_MAX};
+
+/// Number of values in one step.
+const LISTED_PER_STEP: usize = 100;
+
+#[async_trait]
+impl SealedBodies for EmbeddedStore {
+    async fn list_sealed(&self, queue: &QueueId, after: Option<&SealedPosition>) -> Result<SealedPage, Error> {
+        let (of, after) = (queue.clone(), after.cloned());
+        self.read(move |view| {
+            let Some(row) = view.row(&of)? else {
+                return Ok(SealedPage { bodies: Vec::new(), next: None });
+            };
+            let (part, place) = match &after {
+                None => (SealedPart::Messages, Bytes::new()),
+                Some(position) => (position.part, position.place.clone()),
+            };
+            let subscriptions = view.stored_state(row.number)?.subscriptions;
+            let (bodies, place) = match part {
+                SealedPart::Messages => view.sealed_after(row.number, Part::Message, &place, StoredBody::in_message)?,
+                _ if subscriptions == 0 => (Vec::new(), None),
+                _ => view.sealed_after(subscriptions, Part::Retry, &place, StoredBody::in_retry)?,
+            };
+            let next = match (part, place) {
+                (part, Some(place)) => Some(SealedPosition { part, place }),
+                (SealedPart::Messages, None) => Some(SealedPosition { part: SealedPart::Retries, place: Bytes::new() }),
+                (_, None) => None,
+            };
+            Ok(SealedPage { bodies, next })
+        })
+        .await
+    }
+
+    async fn replace_sealed(&self, queue: &QueueId, replacements: &[SealedReplacement]) -> Result<u64, Error> {
+        let bytes = replacements.iter().map(|replacement| replacement.value.len()).sum();
+        let (of, replacements) = (queue.clone(), replacements.to_vec());
+        self.write(bytes, move |store| store.replace_sealed(&of, &replacements).map(Step::Done)).await
+    }
+}
+
+impl<T: Table> View<T> {
+    /// Returns the sealed bodies of some rows of a part after a place, and the last place that was
+    /// visited, or `None` at the end.
+    fn sealed_after(
+        &self,
+        number: u64,
+        part: Part,
+        place: &[u8],
+        find: fn(Bytes, Bytes) -> Option<StoredBody>,
+    ) -> Result<(Vec<StoredBody>, Option<Bytes>), Error> {
+        let all = keys::part_prefix(number, part);
+        let (after, end) = (keys::content(number, part, place), keys::prefix_end(&all));
+        let range = (Bound::Excluded(&*after), Bound::Excluded(&*end));
+        let (mut bodies, mut bytes, mut last) = (Vec::new(), 0, None);
+        for (visited, entry) in self.contents.range::<&[u8]>(range)?.enumerate() {
+            let (key, value) = entry?;
+            bytes += value.value().len();
+            if visited == LISTED_PER_STEP || bytes > REPLY_BYTES_MAX && visited > 0 {
+                return Ok((bodies, last));
+            }
+            let name = Bytes::copy_from_slice(keys::rest(key.value()));
+            last = Some(name.clone());
+            bodies.extend(find(name, Bytes::copy_from_slice(value.value())));
+        }
+        Ok((bodies, None))
+    }
+}
+
+impl WriteTransaction<'_> {
+    fn replace_sealed(&mut self, queue: &QueueId, replacements: &[SealedReplacement]) -> Result<u64, Error> {
+        let Some(row) = self.row(queue)? else {
+            return Ok(0);
+        };
+        let subscriptions = self.state(row.number)?.subscriptions;
+        let mut replaced = 0;
+        for SealedReplacement { stored, value } in replacements {
+            let key = match stored.part {
+                SealedPart::Messages => keys::content(row.number, Part::Message, &stored.name),
+                SealedPart::Retries | SealedPart::Outbox => keys::content(subscriptions, Part::Retry, &stored.name),
+            };
+            let is_same = self.view.contents.get(&*key)?.is_some_and(|current| current.value() == &*stored.value);
+            if is_same {
+                self.put(&key, value)?;
+                replaced += 1;
+            }
+        }
+        Ok(replaced)
+    }
+}
