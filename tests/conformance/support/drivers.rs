@@ -23,6 +23,11 @@ pub(in crate::conformance) fn redis_at(server: Arc<RedisServer>) -> Subject {
     Subject::new(RedisBackend { store: open(&server.url()), _servers: server })
 }
 
+/// Opens a store at this address of these servers.
+pub(in crate::conformance) fn redis_with_url<S: Send + Sync + 'static>(url: &str, servers: Arc<S>) -> Subject {
+    Subject::new(RedisBackend { store: open(url), _servers: servers })
+}
+
 /// Opens a store over a Redis Cluster of three masters.
 pub(in crate::conformance) fn redis_cluster() -> Subject {
     let cluster = RedisCluster::shared();

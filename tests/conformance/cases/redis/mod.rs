@@ -1,5 +1,6 @@
 //! Tests of the Redis store that inspect its keys and commands.
 
+mod access_control;
 mod check;
 mod claim_keys;
 mod concurrent_posts;
