@@ -1,20 +1,22 @@
-//! Secrets that operators set. They are never shown: not by `Debug`, in errors or in logs.
+//! Secrets that operators set. They are never shown: not by `Debug`, in errors or in logs. Their memory
+//! is overwritten when they are dropped.
 
 use std::fmt;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
 
 /// Text that is never shown. An empty text, the default of secret options, means that no secret is
 /// set.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Returns a secret with this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self(text.to_owned())
+        Self(text.to_owned().into())
     }
 
     /// Returns the text for its use, or `None` if no secret is set.
@@ -33,6 +35,8 @@ impl fmt::Debug for Secret {
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of serde would show the value.
-        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a secret is text, in quotes"))
+        String::deserialize(deserializer)
+            .map(|text| Self(text.into()))
+            .map_err(|_| D::Error::custom("a secret is text, in quotes"))
     }
 }

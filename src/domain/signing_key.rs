@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use super::{SignatureAlgorithm, SigningKey};
 
@@ -55,7 +56,7 @@ impl SigningKey {
     /// Returns a new random key without an end.
     #[must_use]
     pub fn random(algorithm: SignatureAlgorithm) -> Self {
-        let mut bytes = vec![0; KEY_BYTES];
+        let mut bytes = Zeroizing::new(vec![0; KEY_BYTES]);
         SystemRandom::new().fill(&mut bytes).expect("the operating system has random bytes");
         Self { algorithm, bytes, until_s: None }
     }
@@ -66,7 +67,8 @@ impl SigningKey {
             SignatureAlgorithm::HmacSha256 => HMAC_BYTES_MIN..=HMAC_BYTES_MAX,
             SignatureAlgorithm::Ed25519 => KEY_BYTES..=KEY_BYTES,
         };
-        let bytes = text.strip_prefix(algorithm.prefix()).and_then(|text| STANDARD.decode(text).ok());
+        let bytes =
+            text.strip_prefix(algorithm.prefix()).and_then(|text| STANDARD.decode(text).ok()).map(Zeroizing::new);
         let bytes = bytes.filter(|bytes| lengths.contains(&bytes.len())).ok_or(InvalidSecret(algorithm))?;
         Ok(Self { algorithm, bytes, until_s: None })
     }
@@ -74,7 +76,7 @@ impl SigningKey {
     /// Returns the text of the secret key.
     #[must_use]
     pub fn secret(&self) -> String {
-        format!("{}{}", self.algorithm.prefix(), STANDARD.encode(&self.bytes))
+        format!("{}{}", self.algorithm.prefix(), STANDARD.encode(&*self.bytes))
     }
 
     /// Returns the text of the public key, with which a subscriber verifies signatures. Returns

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use super::random_id::random_id;
 use super::{MessageId, Rank, Revision};
@@ -65,10 +66,19 @@ pub enum SubscriptionState {
 pub struct SigningKey {
     /// What the key is for.
     pub algorithm: SignatureAlgorithm,
-    /// The secret bytes.
-    pub bytes: Vec<u8>,
+    /// The secret bytes. Their memory is overwritten when they are dropped.
+    #[serde(serialize_with = "bytes_of", deserialize_with = "erased_bytes")]
+    pub bytes: Zeroizing<Vec<u8>>,
     /// The time until which the key signs, in seconds since 1970; `None` for the newest key.
     pub until_s: Option<u64>,
+}
+
+fn bytes_of<S: Serializer>(bytes: &Zeroizing<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+    (**bytes).serialize(serializer)
+}
+
+fn erased_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Zeroizing<Vec<u8>>, D::Error> {
+    Vec::deserialize(deserializer).map(Zeroizing::new)
 }
 
 /// A signature algorithm of the Standard Webhooks specification.

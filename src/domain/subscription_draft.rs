@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use super::delivery_options::InvalidOptions;
 use super::integer::integer;
@@ -28,7 +29,7 @@ pub struct SubscriptionDraft {
 
 /// The text of a key that the client has given. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-struct Secret(String);
+struct Secret(Zeroizing<String>);
 
 /// Reasons for which a subscription is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -154,7 +155,7 @@ fn parse_options(value: &Value) -> Result<Map<String, Value>, InvalidSubscriptio
 
 fn parse_secret(value: &Value) -> Result<Secret, InvalidSubscription> {
     let text = value.as_str().ok_or(InvalidSubscription::Type { field: "secret", expected: "a string" })?;
-    Ok(Secret(text.to_owned()))
+    Ok(Secret(text.to_owned().into()))
 }
 
 impl std::fmt::Debug for Secret {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     fn key(text: &str, until_s: Option<u64>) -> SigningKey {
-        SigningKey { algorithm: SignatureAlgorithm::HmacSha256, bytes: STANDARD.decode(text).unwrap(), until_s }
+        SigningKey { algorithm: SignatureAlgorithm::HmacSha256, bytes: STANDARD.decode(text).unwrap().into(), until_s }
     }
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         use ring::signature::{ED25519, KeyPair, UnparsedPublicKey};
         let seed = vec![7; 32];
         let public = *Ed25519KeyPair::from_seed_unchecked(&seed).unwrap().public_key();
-        let key = SigningKey { algorithm: SignatureAlgorithm::Ed25519, bytes: seed, until_s: None };
+        let key = SigningKey { algorithm: SignatureAlgorithm::Ed25519, bytes: seed.into(), until_s: None };
 
         let text = sign(&[key], "m", 5, b"{}");
 

@@ -12,6 +12,7 @@
 use aes_gcm_siv::aead::{Aead, Generate, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
 use sha2::{Digest, Sha256};
+use zeroize::Zeroize;
 
 use crate::domain::ProjectId;
 
@@ -20,7 +21,8 @@ const NONCE_BYTES: usize = 12;
 /// Separates the hash that is a key's id from every other use of the key.
 const KEY_ID_PURPOSE: &[u8] = b"sukkal: the id of a message key";
 
-/// The keys that encrypt and decrypt. It has no `Debug`, so that they cannot be logged.
+/// The keys that encrypt and decrypt. It has no `Debug`, so that they cannot be logged. Their memory is
+/// overwritten when it is dropped.
 pub struct Cipher {
     /// The key that encrypts, and decrypts too.
     first: CipherKey,
@@ -86,10 +88,12 @@ impl Cipher {
 
 impl CipherKey {
     fn new(passphrase: &str) -> Self {
-        let key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
+        let mut key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
         let mut id = [0; KEY_ID_BYTES];
-        id.copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(key).finalize()[..KEY_ID_BYTES]);
-        Self { aead: Aes256GcmSiv::new(&key), id }
+        id.copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(&key).finalize()[..KEY_ID_BYTES]);
+        let aead = Aes256GcmSiv::new(&key);
+        key.as_mut_slice().zeroize();
+        Self { aead, id }
     }
 }
 

@@ -26,8 +26,8 @@ fn full_settings(subscriber: &str) -> SubscriptionSettings {
         options: Map::from_iter([("a".to_owned(), json!([1, null, {"b": "ä"}])), ("c".to_owned(), json!(0.5))]),
         confirmed: false,
         keys: vec![
-            SigningKey { algorithm: SignatureAlgorithm::Ed25519, bytes: vec![0, 255, 7], until_s: None },
-            SigningKey { algorithm: SignatureAlgorithm::HmacSha256, bytes: vec![1], until_s: Some(u64::MAX) },
+            SigningKey { algorithm: SignatureAlgorithm::Ed25519, bytes: vec![0, 255, 7].into(), until_s: None },
+            SigningKey { algorithm: SignatureAlgorithm::HmacSha256, bytes: vec![1].into(), until_s: Some(u64::MAX) },
         ],
         state: SubscriptionState::Disabled("gone".to_owned()),
         requests: vec![
