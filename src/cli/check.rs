@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             Ok(()) => ExitCode::FAILURE,
             Err(error) => fail(1, &error.to_string()),
         },
-        Err(error @ (app::Error::OpenStore(_) | app::Error::Tls(_) | app::Error::Refused(_))) => {
+        Err(error @ (app::Error::OpenStore(_) | app::Error::RedisTls(_) | app::Error::Refused(_))) => {
             fail(BAD_OPTION, &error.to_string())
         }
         Err(error) => fail(1, &error.to_string()),

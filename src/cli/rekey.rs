@@ -22,9 +22,9 @@ pub(super) fn run(options: &store::Options) -> ExitCode {
             Ok(()) => ExitCode::from(FAILED),
             Err(error) => fail(FAILED, &error.to_string()),
         },
-        Err(error @ (app::Error::OpenStore(_) | app::Error::Tls(_) | app::Error::Refused(_) | app::Error::NoKey)) => {
-            fail(BAD_OPTION, &error.to_string())
-        }
+        Err(
+            error @ (app::Error::OpenStore(_) | app::Error::RedisTls(_) | app::Error::Refused(_) | app::Error::NoKey),
+        ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(FAILED, &format!("{error}; what was encrypted stays so, and the command can be repeated")),
     }
 }

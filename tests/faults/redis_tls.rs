@@ -162,7 +162,8 @@ async fn certificates_can_be_replaced_without_a_restart() {
     let api = sukkal.project("p");
     assert_eq!(post(&api, "before").await, 201);
 
-    for (certificate, file) in [(new.issue_for("server", LOCAL), &files), (new.issue_for("client", "DNS:sukkal"), &own)] {
+    for (certificate, file) in [(new.issue_for("server", LOCAL), &files), (new.issue_for("client", "DNS:sukkal"), &own)]
+    {
         fs::copy(certificate.certificate, &file.certificate).unwrap();
         fs::copy(certificate.key, &file.key).unwrap();
     }
