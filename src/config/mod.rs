@@ -14,11 +14,12 @@ mod options;
 mod policy;
 mod rules;
 mod tls;
+mod values;
 mod warnings;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 pub use self::bind::Bind;
 pub use self::error::Error;
@@ -38,7 +39,7 @@ pub struct Config {
     /// Address of the HTTP API.
     pub bind: Bind,
     /// The store that keeps the messages.
-    #[serde(deserialize_with = "store")]
+    #[serde(deserialize_with = "values::store")]
     pub store: StoreUri,
     /// Whether the routes for operators are enabled.
     pub admin_mode: bool,
@@ -106,10 +107,10 @@ pub struct Transport {
     min_length_client_id: usize,
     max_length_client_id: usize,
     /// The project of requests that name none; `None` if each request must name one.
-    #[serde(deserialize_with = "optional_project")]
+    #[serde(deserialize_with = "values::optional_project")]
     pub default_project: Option<ProjectId>,
     /// The origins of web pages that may use the API; `None` for only that of the API itself.
-    #[serde(deserialize_with = "web_origins")]
+    #[serde(deserialize_with = "values::web_origins")]
     pub cors_origins: Option<WebOrigins>,
     /// The passphrase for the encryption of messages.
     pub message_encryption_key: Secret,
@@ -156,7 +157,7 @@ pub struct Tokens {
     /// The token of an admin, which is valid without being stored.
     pub admin_token: Secret,
     /// A file with that token; `None` if there is none.
-    #[serde(deserialize_with = "optional_text")]
+    #[serde(deserialize_with = "values::optional_text")]
     pub admin_token_file: Option<String>,
 }
 
@@ -164,13 +165,13 @@ pub struct Tokens {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Redis {
     /// The certificates of the trusted authorities; `None` for those of the operating system.
-    #[serde(deserialize_with = "optional_file")]
+    #[serde(deserialize_with = "values::optional_file")]
     pub ca_file: Option<PathBuf>,
     /// The certificate that identifies this process.
-    #[serde(deserialize_with = "optional_file")]
+    #[serde(deserialize_with = "values::optional_file")]
     pub certificate_file: Option<PathBuf>,
     /// The private key of the certificate.
-    #[serde(deserialize_with = "optional_file")]
+    #[serde(deserialize_with = "values::optional_file")]
     pub key_file: Option<PathBuf>,
 }
 
@@ -209,7 +210,7 @@ pub struct Janitor {
 pub struct Operations {
     /// Address of the separate listener for health checks and metrics; `None` for no separate
     /// listener.
-    #[serde(deserialize_with = "optional_bind")]
+    #[serde(deserialize_with = "values::optional_bind")]
     pub bind: Option<Bind>,
 }
 
@@ -217,7 +218,7 @@ pub struct Operations {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Metrics {
     /// The queues that have metrics of their own.
-    #[serde(deserialize_with = "queues")]
+    #[serde(deserialize_with = "values::queues")]
     pub queues: Vec<QueueId>,
 }
 
@@ -225,7 +226,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Telemetry {
     /// The URL of the collector that receives traces; `None` for no traces.
-    #[serde(deserialize_with = "optional_text")]
+    #[serde(deserialize_with = "values::optional_text")]
     pub otlp_endpoint: Option<String>,
 }
 
@@ -313,41 +314,6 @@ impl Auth {
             _ => Ok(None),
         }
     }
-}
-
-fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
-}
-
-fn optional_project<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ProjectId>, D::Error> {
-    String::deserialize(deserializer).map(|text| ProjectId::new(&text))
-}
-
-fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
-    cors::origins(&toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
-}
-
-fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-    Ok(optional_text(deserializer)?.map(PathBuf::from))
-}
-
-fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {
-    let mut queues = Vec::<String>::deserialize(deserializer)?
-        .iter()
-        .map(|text| rules::queue(text).ok_or_else(|| serde::de::Error::custom(format!("{text} is not a queue"))))
-        .collect::<Result<Vec<_>, _>>()?;
-    queues.sort_unstable();
-    queues.dedup();
-    Ok(queues)
-}
-
-fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl Transport {

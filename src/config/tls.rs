@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::optional_file;
+use super::values::optional_file;
 
 /// The files that TLS needs.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
