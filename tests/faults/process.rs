@@ -1,15 +1,18 @@
 //! The program itself: its options, its signals, and how it exits.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread;
 
 use serde_json::Value;
 
 use crate::support::redis::{block_until, child_command, spawn};
+use crate::support::secrets;
 
-/// A running server with the options of the test, which is killed on drop.
+/// A running server with the options of the test, which is killed on drop. The test fails if its log
+/// has a secret.
 pub(crate) struct Program {
     process: Child,
     log: BufReader<ChildStderr>,
@@ -55,6 +58,10 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _dead_already = self.process.kill();
         let _reaped = self.process.wait();
+        let rest: Vec<String> = self.log.by_ref().lines().map_while(Result::ok).collect();
+        if !thread::panicking() {
+            assert_eq!(secrets::find(&rest), None, "the log has a secret");
+        }
     }
 }
 
@@ -65,10 +72,14 @@ pub(crate) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &s
     let mut process = spawn(command).expect("the binary under test starts");
     block_until("it ends by itself", || process.try_wait().expect("it is our child").is_some());
     let output = process.wait_with_output().expect("it ends");
-    (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    let message = String::from_utf8(output.stderr).expect("text");
+    let lines: Vec<String> = message.lines().map(str::to_owned).collect();
+    assert_eq!(secrets::find(&lines), None, "the message has a secret");
+    (output.status.code(), message)
 }
 
 fn command<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Command {
+    secrets::note_environment(environment);
     let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
     command.args(arguments).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -83,6 +94,7 @@ fn wait_for(log: &mut impl BufRead, message: &str) -> (Value, Vec<String>) {
         let mut line = String::new();
         let length = log.read_line(&mut line).expect("stderr can be read");
         assert!(length > 0, "it never said {message:?}: {said:#?}");
+        assert_eq!(secrets::find(std::slice::from_ref(&line)), None, "the log has a secret");
         let event: Value = serde_json::from_str(&line).unwrap_or_default();
         if event["fields"]["message"] == message {
             return (event, said);

@@ -162,7 +162,7 @@ impl Servers {
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
-            with_another_key: on(&[(KEY_OPTION, "another key")]),
+            with_another_key: on(&[(KEY_OPTION, "the second key of these tests")]),
             with_text_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off")]),
             with_optional_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID", "optional")]),
             of_another_proxy: on(&[

@@ -4,21 +4,24 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::redis::{RedisServer, child_command, spawn};
+use super::secrets;
 
 /// The client id of requests that do not set another one.
 pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
 
-/// A running server, which is killed on drop.
+/// A running server, which is killed on drop. The test fails if its log has a secret.
 pub(crate) struct Sukkal {
     process: Child,
     address: String,
     log: Arc<Mutex<Vec<String>>>,
+    /// The thread that reads the log. It ends with the server.
+    follower: Option<JoinHandle<()>>,
 }
 
 impl Sukkal {
@@ -45,6 +48,8 @@ impl Sukkal {
 
     /// Starts a server that listens on this address, with environment variables set.
     pub(crate) fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
+        secrets::note_environment(environment);
+        secrets::note_store(store);
         let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
         command.args(["serve", "--bind", bind, "--store", store]);
         command.envs(environment.iter().copied());
@@ -62,8 +67,8 @@ impl Sukkal {
             }
         };
         let log = Arc::new(Mutex::new(log));
-        follow(lines, log.clone());
-        Self { process, address, log }
+        let follower = Some(follow(lines, log.clone()));
+        Self { process, address, log, follower }
     }
 
     /// Returns the URL of a path: `http://127.0.0.1:PORT` and the path.
@@ -112,6 +117,12 @@ impl Sukkal {
 impl Drop for Sukkal {
     fn drop(&mut self) {
         self.kill();
+        if let Some(follower) = self.follower.take() {
+            let _panicked = follower.join();
+        }
+        if !thread::panicking() {
+            assert_eq!(secrets::find(&self.log()), None, "the log has a secret");
+        }
     }
 }
 
@@ -120,12 +131,12 @@ fn spawn_logging(mut command: Command) -> Child {
     spawn(command).expect("the binary under test starts")
 }
 
-fn follow(lines: std::io::Lines<BufReader<ChildStderr>>, log: Arc<Mutex<Vec<String>>>) {
+fn follow(lines: std::io::Lines<BufReader<ChildStderr>>, log: Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
-    });
+    })
 }
 
 /// A client for one project: adds the headers that every request needs.
