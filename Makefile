@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs bench steady soak conformance conformance-update compose docker redis python node chromium operations wrk rabbitmq shell-tools components
+.PHONY: help run test lint unit docs deny bench steady soak conformance conformance-update compose docker redis python node chromium operations wrk rabbitmq shell-tools components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -18,6 +18,7 @@ help:
 	@echo "make lint                check the format and lint"
 	@echo "make unit                run all tests"
 	@echo "make docs                build the documentation of the code"
+	@echo "make deny                check the dependencies for advisories and licenses with cargo-deny"
 	@echo "make conformance         run the published Zaqar conformance suite in SUITE=$(SUITE)"
 	@echo "make conformance-update  run it, and update the list of the tests that pass"
 	@echo "make compose             test the Docker image and docker-compose.yml with a private Docker daemon"
@@ -54,6 +55,11 @@ unit: redis python node chromium operations shell-tools
 
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
+
+# Needs the network, for the advisories.
+deny:
+	@command -v cargo-deny > /dev/null || cargo install --locked cargo-deny
+	cargo deny check
 
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
 # with delayed messages, and five minutes of claims. Also a hundred power cuts (500 for the embedded
