@@ -142,7 +142,7 @@ fn authenticator(config: &Config, broker: &Broker) -> Result<Authenticator, Erro
     }
     strategies.iter().try_fold(Authenticator::default(), |chosen, strategy| match strategy {
         AuthStrategy::None => Ok(chosen.with_none(Openness::Everybody)),
-        AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies.clone()))),
+        AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies))),
         AuthStrategy::Keystone => {
             let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
             let uri = keystone.public_uri().to_owned();

@@ -13,6 +13,7 @@ mod token;
 mod tokens;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use self::proxy::{Peer, TrustedProxies};
 pub use self::token::{OwnedToken, Token, TokenForm, TokenStrategy};
@@ -47,8 +48,9 @@ pub enum Openness {
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Anybody. The headers of the request say who it is, and they are believed.
-    Anybody(Openness),
+    /// Anybody, with the subject of their client certificate if they have one. The headers of the
+    /// request say for which project and with which roles, and they are believed.
+    Anybody(Openness, Option<Arc<str>>),
     /// A client of this trusted proxy. The headers of the request say which one.
     ProxyClient(Peer),
     /// The owner of a credential.
@@ -134,14 +136,14 @@ impl Authenticator {
     /// # Errors
     ///
     /// [`AuthenticationError::Refused`] if such requests are not accepted.
-    pub fn sender_of_plain_request(&self, peer: Option<&Peer>) -> Result<Sender, AuthenticationError> {
-        if let (Some(proxies), Some(peer)) = (&self.proxies, peer)
+    pub fn sender_of_plain_request(&self, peer: Option<Peer>) -> Result<Sender, AuthenticationError> {
+        if let (Some(proxies), Some(peer)) = (&self.proxies, &peer)
             && proxies.trust(peer)
         {
             return Ok(Sender::ProxyClient(peer.clone()));
         }
         if let Some(openness) = self.none {
-            return Ok(Sender::Anybody(openness));
+            return Ok(Sender::Anybody(openness, peer.and_then(|peer| peer.subject())));
         }
         let reason = if self.verifies_tokens() {
             format!("The request you have made requires authentication, by {}.", self.accepted_tokens())

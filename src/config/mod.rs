@@ -27,7 +27,7 @@ pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
 pub use self::tls::{ClientCertificate, Tls};
 use crate::auth::policy::Policy;
-use crate::domain::network::Network;
+use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{
     AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins,
 };
@@ -138,8 +138,8 @@ pub struct Auth {
     /// The strategies that find out who sends a request. Without any, everybody on this machine is
     /// believed.
     pub strategies: Vec<AuthStrategy>,
-    /// The networks of the proxies that authenticate callers.
-    pub trusted_proxies: Vec<Network>,
+    /// The proxies that authenticate callers.
+    pub trusted_proxies: Vec<TrustedProxy>,
 }
 
 /// `[signed_url]`, as in Zaqar.
@@ -276,7 +276,7 @@ impl Config {
         config.tls.check().map_err(Error::Invalid)?;
         warnings.extend(config.useless_options());
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
-        warnings.extend(config.auth.check()?);
+        warnings.extend(config.auth.check(&config.tls)?);
         Ok(Self { warnings, ..config })
     }
 }
@@ -300,7 +300,13 @@ impl Tokens {
 impl Auth {
     /// Checks that the strategies and the proxies belong together. Returns a warning if one of the
     /// options has no effect.
-    fn check(&self) -> Result<Option<String>, Error> {
+    fn check(&self, tls: &Tls) -> Result<Option<String>, Error> {
+        let has_certificate = self.trusted_proxies.iter().any(|proxy| matches!(proxy, TrustedProxy::Certificate(_)));
+        if has_certificate && tls.client_ca.is_none() {
+            let reason = "auth.trusted_proxies names a client certificate, but tls.client_ca is empty, so no client has \
+                          one; set tls.client_ca";
+            return Err(Error::Invalid(reason.to_owned()));
+        }
         match (self.strategies.contains(&AuthStrategy::Proxy), self.trusted_proxies.is_empty()) {
             (true, true) => {
                 let reason = "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses \

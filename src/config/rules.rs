@@ -11,6 +11,7 @@ use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
+use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId, Token};
 use crate::storage::StoreUri;
 
@@ -37,6 +38,8 @@ pub(super) enum ValueRule {
     Queues,
     /// A list of IP networks.
     Networks,
+    /// A list of IP networks and client certificates of proxies.
+    Proxies,
     /// A list of ports and ranges of ports.
     Ports,
     /// A list of schemes of subscribers.
@@ -152,7 +155,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.default_project", ValueRule::OptionalProject),
     ("transport.cors_origins", ValueRule::WebOrigins),
     ("auth.strategies", ValueRule::Strategies),
-    ("auth.trusted_proxies", ValueRule::Networks),
+    ("auth.trusted_proxies", ValueRule::Proxies),
     ("signed_url.secret_key", ValueRule::Secret),
     ("policy.preset", ValueRule::OneOf(&["zaqar", "roles"])),
     ("policy.rules", ValueRule::PolicyRules),
@@ -218,6 +221,7 @@ impl ValueRule {
             Self::WebOrigins => Some(cors::parse(text)),
             Self::Queues
             | Self::Networks
+            | Self::Proxies
             | Self::Ports
             | Self::Schemes
             | Self::Strategies
@@ -272,6 +276,7 @@ impl ValueRule {
                 queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(|text| text.as_str().and_then(queue).is_some())
             }
             (Self::Networks, Value::Array(networks)) => all(networks, |text| text.parse::<Network>().is_ok()),
+            (Self::Proxies, Value::Array(proxies)) => all(proxies, |text| text.parse::<TrustedProxy>().is_ok()),
             (Self::Ports, Value::Array(ranges)) => all(ranges, |text| text.parse::<PortRange>().is_ok()),
             (Self::Secrets, Value::Array(secrets)) => all(secrets, |text| !text.is_empty()),
             (Self::Schemes, Value::Array(schemes)) => all(schemes, |text| SCHEMES.contains(&text)),
@@ -303,6 +308,11 @@ impl ValueRule {
             Self::Queues => format!("a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\""),
             Self::Networks => {
                 "a list of IP networks and addresses such as \"10.0.0.0/8\", without bits after the prefix".to_owned()
+            }
+            Self::Proxies => {
+                "a list of IP networks and addresses such as \"10.0.0.0/8\", without bits after the prefix, \
+                              and of client certificates such as \"certificate:CN=proxy\""
+                    .to_owned()
             }
             Self::Ports => "a list of ports from 1 to 65535 and ranges such as \"1024-65535\"".to_owned(),
             Self::Schemes => "a list of \"http\" and \"https\"".to_owned(),

@@ -39,6 +39,7 @@ pub mod token;
 pub mod token_draft;
 pub mod trace_context;
 pub mod warning;
+pub mod trusted_proxy;
 pub mod web_origins;
 
 pub use address_rules::AddressRules;

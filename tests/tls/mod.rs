@@ -4,6 +4,7 @@ mod client;
 mod disconnects;
 mod handshakes;
 mod http2_limits;
+mod identity;
 mod reload;
 mod resets;
 mod shutdown;

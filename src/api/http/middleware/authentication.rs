@@ -15,7 +15,7 @@ use super::signature::Carrier;
 use crate::api::Error;
 use crate::api::http::server::connections::Connection;
 use crate::api::http::service::Settings;
-use crate::auth::AuthenticationError;
+use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -37,7 +37,9 @@ pub(super) fn authenticate(
     request: &Request,
     settings: &Settings,
 ) -> impl Future<Output = Result<Proof, Error>> + Send {
-    let peer = request.extensions().get::<Arc<Connection>>().map(|connection| &connection.peer);
+    let certificate = request.extensions().get::<ClientCertificate>().cloned();
+    let peer = request.extensions().get::<Arc<Connection>>();
+    let peer = peer.map(|connection| connection.peer.clone().with_certificate(certificate));
     let carrier = Carrier::of(request.headers(), request.uri().query());
     let headers = request.headers();
     async move { prove(headers, peer, carrier?, settings).await }
@@ -45,7 +47,7 @@ pub(super) fn authenticate(
 
 async fn prove(
     headers: &HeaderMap,
-    peer: Option<&Peer>,
+    peer: Option<Peer>,
     signature: Option<Carrier>,
     settings: &Settings,
 ) -> Result<Proof, Error> {
@@ -69,7 +71,7 @@ async fn prove(
         AuthenticationError::NoProject => Error::TokenWithoutProject,
         AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
     })?;
-    if sender == Sender::Anybody(Openness::ThisMachine) {
+    if matches!(sender, Sender::Anybody(Openness::ThisMachine, _)) {
         own_host::check(headers, settings)?;
     }
     Ok(Proof::Sender(sender))

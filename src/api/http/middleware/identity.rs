@@ -46,19 +46,21 @@ pub(super) fn caller(
     let id = client(headers, query, settings, may_be_unnamed)?;
     let missing = || Error::ProjectMissing { query_counts: query.is_some() };
     match sender {
-        Sender::Anybody(_) => {
+        Sender::Anybody(_, certificate) => {
             let default =
                 || settings.default_project.clone().filter(|_| may_be_unnamed()).map(|project| (project, None));
             let (project, warning) = project(headers, query)?.or_else(default).ok_or_else(missing)?;
-            Ok((Client { project, id, roles: roles(headers)?, identity: None }, warning))
+            let roles = roles(headers)?;
+            let identity = certificate.map(|subject| stated_identity(subject.to_string(), &project, &roles));
+            Ok((Client { project, id, roles, identity }, warning))
         }
         Sender::ProxyClient(proxy) => {
             // The query is that of the client, whatever the proxy allows it.
             let missing = Error::ProjectMissing { query_counts: false };
             let (project, warning) = project(headers, None)?.ok_or(missing)?;
             let (subject, roles) = (proxy_subject(headers, &proxy)?, roles(headers)?);
-            let identity = Identity { subject, project: Some(project.clone()), roles: roles.clone(), expires_at: None };
-            Ok((Client { project, id, roles, identity: Some(Arc::new(identity)) }, warning))
+            let identity = Some(stated_identity(subject, &project, &roles));
+            Ok((Client { project, id, roles, identity }, warning))
         }
         Sender::Identified(identity) => {
             let (project, warning) = match &identity.project {
@@ -76,12 +78,20 @@ fn roles(headers: &HeaderMap) -> Result<Vec<String>, Error> {
     Ok(roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect())
 }
 
-/// Returns the user that a proxy names, or the address of the proxy.
+/// Returns the identity of a sender whose project and roles are in the headers, which are believed.
+fn stated_identity(subject: String, project: &ProjectId, roles: &[String]) -> Arc<Identity> {
+    Arc::new(Identity { subject, project: Some(project.clone()), roles: roles.to_owned(), expires_at: None })
+}
+
+/// Returns the user that a proxy names, or the proxy by its certificate or its address.
 fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> Result<String, Error> {
     let user = single_header(headers, &USER_ID, "X-User-Id")?.filter(|user| !user.is_empty());
     Ok(match user {
         Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
-        None => format!("a client of the proxy {}", proxy.address),
+        None => match proxy.subject() {
+            Some(certificate) => format!("a client of the proxy {certificate}"),
+            None => format!("a client of the proxy {}", proxy.address),
+        },
     })
 }
 
@@ -204,7 +214,7 @@ mod tests {
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0].clone(), header(project)), (CLIENT_ID.clone(), header(client))];
-            caller(&HeaderMap::from_iter(headers), None, &settings, Sender::Anybody(Openness::Everybody))
+            caller(&HeaderMap::from_iter(headers), None, &settings, Sender::Anybody(Openness::Everybody, None))
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");

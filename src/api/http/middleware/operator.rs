@@ -38,6 +38,7 @@ pub(super) fn named_project(
         project = project.as_str(),
         own_project = client.project.as_str(),
         client = client.id.as_str(),
+        subject = client.identity.as_ref().map(|identity| identity.subject.as_str()),
         "an operator acts on a project"
     );
     Ok(Some((project, without_project(request.uri()))))
