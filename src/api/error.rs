@@ -352,7 +352,8 @@ impl IntoResponse for Error {
     }
 }
 
-/// Returns a `401` response. Clients of Keystone expect the document of its middleware.
+/// Returns a `401` response. Clients of Keystone expect the document of its middleware, and nothing
+/// else in it.
 fn unauthenticated(reason: &str, challenges: &Challenges) -> Response {
     let status = StatusCode::UNAUTHORIZED;
     let mut response = match challenges.keystone_uri {

@@ -15,10 +15,15 @@ mod tokens;
 use std::fmt;
 use std::sync::Arc;
 
+use tracing::debug;
+
 pub use self::proxy::{Peer, TrustedProxies};
 pub use self::token::{OwnedToken, Token, TokenForm, TokenStrategy};
 pub use self::tokens::Tokens;
 use crate::auth::{AuthenticationError, Identity};
+
+/// The sentence with which the middleware of Keystone refuses a request. Its clients may expect it.
+const REFUSED_BY_KEYSTONE: &str = "The request you have made requires authentication.";
 
 /// The strategies that are on. Without any, no request has a known sender.
 #[derive(Default)]
@@ -110,12 +115,25 @@ impl Authenticator {
         self.api_keys.is_some()
     }
 
-    /// Returns what a token proves.
+    /// Returns what a token proves. With the strategy `keystone`, tokens in `X-Auth-Token` are refused
+    /// with the sentence of its middleware, and the log has the reason.
     ///
     /// # Errors
     ///
     /// [`AuthenticationError::Refused`] also if the strategy for such tokens is not on.
     pub async fn identify(&self, token: Token<'_>) -> Result<Sender, AuthenticationError> {
+        match self.verify(token).await {
+            Err(AuthenticationError::Refused(reason))
+                if self.keystone.is_some() && token.form() == TokenForm::AuthToken =>
+            {
+                debug!(reason, "a token of Keystone is refused");
+                Err(AuthenticationError::Refused(REFUSED_BY_KEYSTONE.to_owned()))
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn verify(&self, token: Token<'_>) -> Result<Sender, AuthenticationError> {
         let strategy = match token.form() {
             TokenForm::ApiKey => self.api_keys.as_deref(),
             TokenForm::AuthToken => self.keystone.as_ref().map(|keystone| &*keystone.strategy),
@@ -145,7 +163,9 @@ impl Authenticator {
         if let Some(openness) = self.none {
             return Ok(Sender::Anybody(openness, peer.and_then(|peer| peer.subject())));
         }
-        let reason = if self.verifies_tokens() {
+        let reason = if self.keystone.is_some() {
+            REFUSED_BY_KEYSTONE.to_owned()
+        } else if self.verifies_tokens() {
             format!("The request you have made requires authentication, by {}.", self.accepted_tokens())
         } else {
             "The request did not come from a proxy that this service trusts.".to_owned()
@@ -156,9 +176,8 @@ impl Authenticator {
     /// Names the tokens that are accepted.
     fn accepted_tokens(&self) -> String {
         let api_key = self.api_keys.is_some().then_some(TokenForm::ApiKey);
-        let auth_token = self.keystone.is_some().then_some(TokenForm::AuthToken);
         let bearer = self.jwt.is_some().then_some(TokenForm::Bearer);
-        let accepted = [api_key, auth_token, bearer].into_iter().flatten();
+        let accepted = [api_key, bearer].into_iter().flatten();
         accepted.map(|form| form.to_string()).collect::<Vec<_>>().join(" or by ")
     }
 

@@ -157,11 +157,23 @@ async fn a_request_without_a_valid_credential_is_told_how_to_get_one() {
     }
 
     let api = serve(all()).await;
-    let answer = answered(api.get("/v2/nothing").header("X-Auth-Token", "unknown"), 401).await;
-    let document = json!({"error": {"code": 401, "title": "Unauthorized", "message": "The token is unknown."}});
-    assert_eq!(answer.json(), document);
-    let both = ["Keystone uri=\"https://keystone.example/v3\"", "Bearer realm=\"sukkal\""];
-    assert_eq!(challenges(&answer.headers), both);
+    // The middleware of Keystone gives no reason.
+    let fixed = "The request you have made requires authentication.";
+    for (header, message) in [
+        (None, fixed),
+        (Some(("X-Auth-Token", "unknown")), fixed),
+        (Some(("X-Auth-Token", "")), fixed),
+        (Some(("X-Auth-Token", "skt_unknown")), "The token is unknown."),
+        (Some(("Authorization", "Bearer unknown")), "The token is unknown."),
+    ] {
+        let request = api.get("/v2/nothing");
+        let request = header.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let answer = answered(request, 401).await;
+        let document = json!({"error": {"code": 401, "title": "Unauthorized", "message": message}});
+        assert_eq!(answer.json(), document, "{header:?}");
+        let both = ["Keystone uri=\"https://keystone.example/v3\"", "Bearer realm=\"sukkal\""];
+        assert_eq!(challenges(&answer.headers), both);
+    }
 }
 
 fn challenges(headers: &HeaderMap) -> Vec<&str> {

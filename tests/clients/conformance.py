@@ -30,8 +30,8 @@ COMMON = {
     "SUKKAL_PUSH__ALLOWED_NETWORKS": "0.0.0.0/8,127.0.0.0/8",
     "SUKKAL_PUSH__ALLOWED_PORTS": "1-65535",
 }
-# Additional environment for each profile. The profiles claim_delete_pooled, keystone, websocket and
-# ws_keystone are missing, because the service has no pools, Keystone or WebSockets yet.
+# Additional environment for each profile. The profiles claim_delete_pooled, websocket and ws_keystone
+# are missing, because the service has no pools or WebSockets.
 PROFILES = {
     # Its tests of pools and flavors fail, because there are none. All others are as in nopool.
     "default": {},
@@ -42,6 +42,13 @@ PROFILES = {
     },
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
+    # The suite itself has the Keystone, which accepts any password.
+    "keystone": {
+        "SUKKAL_AUTH__STRATEGIES": "keystone",
+        "SUKKAL_KEYSTONE__AUTH_URL": "http://127.0.0.1:{keystone_port}/v3",
+        "SUKKAL_KEYSTONE__USERNAME": "sukkal",
+        "SUKKAL_KEYSTONE__PASSWORD": "any",
+    },
     # Its store is stopped after the server has started.
     "faulty": {},
 }
@@ -84,6 +91,14 @@ def start_redis(stack):
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     command = ["redis-server", "--port", str(port), "--dir", folder, "--save", "", "--bind", "127.0.0.1"]
     return start(stack, command, port), f"redis://127.0.0.1:{port}"
+
+
+def start_keystone(stack, suite_folder):
+    """Starts the Keystone of the suite, and returns its port."""
+    port = free_port()
+    script = pathlib.Path(suite_folder) / "conform.py"
+    start(stack, [sys.executable, "-B", script, "--fake-keystone", str(port)], port)
+    return port
 
 
 def start_store(stack, kind):
@@ -155,8 +170,10 @@ def run(suite_folder, sukkal, list_file, flags, kind):
     print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
+        keystone_port = start_keystone(stack, suite_folder)
         urls = {}
         for name, environment in PROFILES.items():
+            environment = {key: value.format(keystone_port=keystone_port) for key, value in environment.items()}
             # The faulty profile always uses Redis, because other stores cannot be stopped.
             own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store())
             urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
