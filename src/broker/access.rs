@@ -232,8 +232,8 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::policy::{Overrides, Preset, SIGNED_URL};
-    use crate::domain::ClientIdRule;
+    use crate::auth::policy::{Overrides, Preset};
+    use crate::domain::{ClientIdRule, role};
     use crate::storage::embedded::EmbeddedStore;
 
     /// Each action, and the roles that may perform it: in the preset `roles`, and in `zaqar`.
@@ -360,6 +360,6 @@ mod tests {
     fn the_role_of_signed_requests_is_that_of_the_presets() {
         let store = store(Policy::new(Preset::Roles, Overrides::default()));
 
-        assert!(store.allows(&Caller::Client(client(&[SIGNED_URL])), Action::ListMessages));
+        assert!(store.allows(&Caller::Client(client(&[role::SIGNED_URL])), Action::ListMessages));
     }
 }

@@ -25,6 +25,7 @@ pub mod queue;
 pub mod queue_id;
 mod random_id;
 pub mod retry_policy;
+pub mod role;
 pub mod scope;
 pub mod secret;
 pub mod sharding;
@@ -38,8 +39,8 @@ pub mod task;
 pub mod token;
 pub mod token_draft;
 pub mod trace_context;
-pub mod warning;
 pub mod trusted_proxy;
+pub mod warning;
 pub mod web_origins;
 
 pub use address_rules::AddressRules;

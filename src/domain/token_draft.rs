@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::queue_id::PROJECT_ID_CHARS_MAX;
+use super::role;
 use super::{NewToken, ProjectId, Token, TokenGrant};
 
 /// Maximum length of the name of a token, in characters.
@@ -42,6 +43,9 @@ pub enum InvalidToken {
     /// A role is empty, too long, or has other characters.
     #[error("roles contains {0:?}; a role must have 1 to {ROLE_CHARS_MAX} characters of A-Z a-z 0-9 _ - . :")]
     Role(String),
+    /// A role is not for tokens.
+    #[error("roles contains {0:?}, which only requests with a pre-signed URL have")]
+    SignedUrl(String),
     /// The time to live is outside its limits.
     #[error("ttl is {0}; it must be between 1 and {TTL_S_MAX} seconds")]
     Ttl(i64),
@@ -63,6 +67,9 @@ impl TokenDraft {
         }
         if let Some(role) = roles.iter().find(|role| !is_role(role)) {
             return Err(InvalidToken::Role(role.chars().take(ROLE_CHARS_MAX).collect()));
+        }
+        if let Some(role) = roles.iter().find(|role| !role::is_role_of_credentials(role)) {
+            return Err(InvalidToken::SignedUrl(role.clone()));
         }
         if let Some(ttl_s) = ttl_s.filter(|ttl_s| !(1..=TTL_S_MAX).contains(ttl_s)) {
             return Err(InvalidToken::Ttl(ttl_s));
@@ -132,5 +139,6 @@ mod tests {
         for role in ["", "a b", "a,b", "é", &"r".repeat(ROLE_CHARS_MAX + 1)] {
             assert!(matches!(with_roles(&["r", role]), Err(InvalidToken::Role(_))), "{role:?}");
         }
+        assert_eq!(with_roles(&["r", "Signed_URL"]).unwrap_err(), InvalidToken::SignedUrl("Signed_URL".to_owned()));
     }
 }

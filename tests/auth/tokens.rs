@@ -11,7 +11,7 @@ use serde_json::json;
 use sukkal::api::http::{self, Settings};
 use sukkal::app;
 use sukkal::auth::{AuthenticationError, Identity};
-use sukkal::authentication::{Authenticator, Openness, TokenStrategy};
+use sukkal::authentication::{Authenticator, Openness, TokenStrategy, TrustedProxies};
 use sukkal::config::Config;
 use sukkal::domain::ProjectId;
 use sukkal::metrics::LiveCount;
@@ -50,7 +50,13 @@ impl TokenStrategy for Stub {
 
 /// Serves with these strategies in this process, until the runtime of the test ends.
 async fn serve(authenticator: Authenticator) -> Api {
-    let environment = [("SUKKAL_ADMIN_MODE", "true"), (SECRET_KEY, "the secret of these tests")];
+    serve_under("zaqar", authenticator).await
+}
+
+/// The same with this preset of policies.
+async fn serve_under(preset: &str, authenticator: Authenticator) -> Api {
+    let secret_key = (SECRET_KEY, "the secret of these tests");
+    let environment = [("SUKKAL_ADMIN_MODE", "true"), secret_key, ("SUKKAL_POLICY__PRESET", preset)];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let config = Config::load(None, environment, &[]).unwrap();
     let mut service = app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
@@ -173,6 +179,28 @@ async fn a_request_without_a_valid_credential_is_told_how_to_get_one() {
         assert_eq!(answer.json(), document, "{header:?}");
         let both = ["Keystone uri=\"https://keystone.example/v3\"", "Bearer realm=\"sukkal\""];
         assert_eq!(challenges(&answer.headers), both);
+    }
+}
+
+/// Otherwise its owner could do whatever URLs can be signed for, on all paths.
+#[tokio::test]
+async fn no_credential_has_the_role_of_a_signed_request() {
+    let named = || Box::new(Stub("Signed_URL"));
+    let (x_roles, auth_token) = (("X-Roles", "other, Signed_URL"), ("X-Auth-Token", "x-p"));
+    let proxies = TrustedProxies::new(&["127.0.0.1".parse().unwrap()]);
+    for (strategy, (name, credential)) in [
+        (Authenticator::default().with_none(Openness::Everybody), x_roles),
+        (Authenticator::default().with_proxies(proxies), x_roles),
+        (Authenticator::default().with_keystone(named(), String::new()), auth_token),
+        (Authenticator::default().with_jwt(named()), ("Authorization", "Bearer x-p")),
+        (Authenticator::default().with_tokens(named()), ("X-Auth-Token", "skt_x-p")),
+    ] {
+        let api = serve_under("roles", strategy).await;
+
+        answered(api.get("/v2/ping").header(name, credential), 204).await;
+        for path in ["/v2/queues/q/messages", "/v2/queues/q/subscriptions"] {
+            refused(api.get(path).header(name, credential), 403, FORBIDDEN).await;
+        }
     }
 }
 

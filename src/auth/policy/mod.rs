@@ -15,9 +15,6 @@ pub use self::rule::{Preset, Rule};
 use self::check::Check;
 use super::Client;
 
-/// The role of a request with a pre-signed URL. It has no other role.
-pub const SIGNED_URL: &str = "signed_url";
-
 /// Decides about the operations that clients ask for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {

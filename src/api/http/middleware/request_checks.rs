@@ -18,10 +18,10 @@ use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
 use crate::api::http::service::{Service, Settings};
 use crate::api::http::warnings::Warnings;
-use crate::auth::policy::SIGNED_URL;
 use crate::auth::signed_url::SignedUrl;
 use crate::auth::{Client, Identity};
 use crate::authentication::Sender;
+use crate::domain::role;
 use crate::domain::{QueueId, Warning};
 
 /// Size in bytes of the colon, the space and the line break of a header.
@@ -111,6 +111,9 @@ fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked
         content_negotiation::check(request.headers())?;
     }
     let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings, sender)?;
+    if !is_signed {
+        client.roles.retain(|role| role::is_role_of_credentials(role));
+    }
     let handled_uri = match operator::named_project(request, &client, settings)? {
         Some((project, uri)) => {
             client.project = project;
@@ -130,7 +133,7 @@ fn holder(url: &SignedUrl) -> Identity {
     Identity {
         subject: "the holder of a pre-signed URL".to_owned(),
         project: Some(url.project().clone()),
-        roles: vec![SIGNED_URL.to_owned()],
+        roles: vec![role::SIGNED_URL.to_owned()],
         expires_at: Some(url.expiry().into()),
     }
 }
