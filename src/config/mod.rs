@@ -14,6 +14,7 @@ mod options;
 mod policy;
 mod rules;
 mod tls;
+mod unencrypted;
 mod values;
 mod warnings;
 
@@ -277,6 +278,7 @@ impl Config {
         warnings.extend(config.useless_options());
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);
+        warnings.extend(unencrypted::warnings(&config));
         Ok(Self { warnings, ..config })
     }
 }

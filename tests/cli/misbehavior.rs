@@ -23,6 +23,27 @@ fn a_command_does_not_wait_longer_than_it_may_repeat_its_request() {
     assert_eq!(text(&output.stderr), "sukkal: the service is unavailable (503): Service Unavailable\n");
 }
 
+/// Its document has no title, and its sentence does not say what to do.
+#[test]
+fn the_401_of_keystone_says_where_to_get_a_token() {
+    let error = json!({ "code": 401, "title": "Unauthorized", "message": "The request you have made ..." });
+    let document = json!({ "error": error }).to_string();
+    let stand_in = StandIn::start(move |_, _| Answer {
+        status: 401,
+        headers: "WWW-Authenticate: Keystone uri=\"https://keystone.example/v3\"\r\n",
+        body: document.clone(),
+        ..Answer::default()
+    });
+
+    let output = run(stand_in.url(), "ping");
+
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let expected = "sukkal: not allowed (401): the service wants a valid token of Keystone at https://keystone.example/v3; \
+                    get one with `openstack token issue -f value -c id`, and send it as X-Auth-Token in a \
+                    --credentials-file\n";
+    assert_eq!(text(&output.stderr), expected);
+}
+
 #[test]
 fn durations_may_be_longer_than_any_clock() {
     let stand_in = StandIn::start(|_, _| Answer { status: 204, ..Answer::default() });

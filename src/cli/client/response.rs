@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ const SHOWN_CHARS_MAX: usize = 200;
 /// The title of the error for a path that does not exist. For an item that does not exist, it is
 /// `Not found`.
 const NO_PATH: &str = "404 Not Found";
+/// The start of a challenge that names the URL of Keystone.
+const KEYSTONE_CHALLENGE: &str = "Keystone uri=\"";
 const WARNING: &str = "sukkal-warning";
 
 /// A complete response.
@@ -77,6 +79,13 @@ impl Response {
         let title = part("title");
         let text = part("description").or_else(|| title.clone()).unwrap_or_else(|| self.start_of_body());
         let code = self.status.as_u16();
+        if let (401, Some(keystone)) = (code, self.keystone()) {
+            let text = format!(
+                "not allowed (401): the service wants a valid token of Keystone at {keystone}; get one with \
+                 `openstack token issue -f value -c id`, and send it as X-Auth-Token in a --credentials-file"
+            );
+            return Error::Refused { status: code, text };
+        }
         match code {
             _ if self.is_unavailable() => Error::Unavailable(format!("the service is unavailable ({code}): {text}")),
             404 if title.as_deref() != Some(NO_PATH) => Error::NotFound(text),
@@ -92,6 +101,13 @@ impl Response {
             }
             _ => Error::Failed(format!("the service has failed ({code}): {text}")),
         }
+    }
+
+    /// Returns the URL of the Keystone whose tokens the service accepts, if a response names it.
+    fn keystone(&self) -> Option<String> {
+        let challenges = self.headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        let urls = challenges.filter_map(|challenge| challenge.strip_prefix(KEYSTONE_CHALLENGE)?.split('"').next());
+        urls.map(printable).next()
     }
 
     fn start_of_body(&self) -> String {
