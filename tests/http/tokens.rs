@@ -44,6 +44,10 @@ impl Scene {
         Self::over(self.redis.clone(), &self.admin)
     }
 
+    async fn metrics(&self) -> String {
+        answered(self.api("any").get("/metrics"), 200).await.text
+    }
+
     fn api(&self, project: &str) -> Api {
         self.sukkal.project(project)
     }
@@ -184,17 +188,30 @@ async fn a_deleted_token_is_refused_by_all_processes_within_five_seconds() {
     }
     let messages = "/v2/queues/q/messages";
     let mut stream = Events::open(with(second.api(&project).get(messages), token)).await;
+    let waits = [
+        second.api(&project).get(&format!("{messages}?wait=20")),
+        second.api(&project).delete(&format!("{messages}?pop=1&wait=20")),
+        second.api(&project).post("/v2/queues/q/claims?wait=20", &json!({})),
+    ];
+    let waits = waits.map(|request| tokio::spawn(send(with(request, token))));
+    let all_wait = async { while !second.metrics().await.contains("\nsukkal_waiting_requests 3\n") {} };
+    timeout(REVOKED_WITHIN, all_wait).await.expect("all requests wait");
 
     first.delete(&created).await;
 
     let start = Instant::now();
-    let ended = timeout(REVOKED_WITHIN, async { while stream.next().await.is_some() {} });
+    let ended = timeout(REVOKED_WITHIN, async {
+        while stream.next().await.is_some() {}
+        for wait in waits {
+            wait.await.unwrap().refusal(401, "Unauthorized");
+        }
+    });
     let (of_first, of_second, ended) = tokio::join!(
         time_until_refused(first.api(&project), token),
         time_until_refused(second.api(&project), token),
         ended
     );
-    assert!(ended.is_ok(), "the stream goes on");
+    assert!(ended.is_ok(), "the stream or a request that waits goes on");
     println!("refused after {of_first:?} and {of_second:?}, and the stream ended within {:?}", start.elapsed());
     first.delete(&created).await;
     refused(with(first.api(&project).get(&path(&created)), &first.admin), 404, NOT_FOUND).await;

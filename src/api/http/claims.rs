@@ -11,6 +11,8 @@ use super::extract::{ClaimedMessage, LastSegment};
 use super::response;
 use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
+use super::service::Service;
+use super::stream_credential::while_valid;
 use crate::api::Error;
 use crate::api::wire::body;
 use crate::api::wire::claims::{self, ClaimDocument, ClaimListDocument, ListedClaimDocument, NewClaimDocument};
@@ -54,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// Claims messages: `201` with the messages, `204` if none is available and none becomes available
 /// while the client waits. The `204` has `Retry-After` if the queue is paused.
 async fn create(
-    State(broker): State<Broker>,
+    State(Service { broker, settings, .. }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,
@@ -70,7 +72,8 @@ async fn create(
         Some(body) => claims::parse_term(&body)?,
         None => TermDraft::default(),
     };
-    Ok(match broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer }).await? {
+    let claim = broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer });
+    Ok(match while_valid(&parts.headers, &settings, wait_s, claim).await? {
         Taken::Messages(Undelivered { value: claim, return_guard }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = NewClaimDocument::new(&queue, &claim, view, includes_fence);

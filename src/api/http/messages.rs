@@ -4,7 +4,7 @@ use std::slice;
 
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
@@ -15,7 +15,7 @@ use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
 use super::stream::LAST_EVENT_ID;
-use super::stream_credential::StreamCredential;
+use super::stream_credential::{StreamCredential, while_valid};
 use super::warnings::Warnings;
 use super::{response, stream};
 use crate::api::Error;
@@ -118,7 +118,8 @@ async fn list(
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
         return Ok(stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events));
     }
-    let Listed { page, position } = broker.list_messages(&caller, &queue, &message_query).await?;
+    let list = broker.list_messages(&caller, &queue, &message_query);
+    let Listed { page, position } = while_valid(request.headers(), &settings, message_query.wait_s, list).await?;
     let parameters = [
         ("limit", message_query.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),
@@ -190,11 +191,12 @@ async fn delete(
 
 /// Deletes the messages of `ids` that exist, or pops up to `pop` messages.
 async fn pop_or_delete(
-    State(broker): State<Broker>,
+    State(Service { broker, settings, .. }): State<Service>,
     view: View,
     caller: Caller,
     queue: QueueId,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     deliveries: PendingDeliveries,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
@@ -209,7 +211,9 @@ async fn pop_or_delete(
                 let document = ListDocument { messages: messages::popped(popped, view), links: None };
                 response::json(&document, messages::documents_bytes(popped))
             };
-            Ok(match broker.pop_messages(&caller, queue, count, query.integer("wait")?).await? {
+            let wait_s = query.integer("wait")?;
+            let pop = broker.pop_messages(&caller, queue, count, wait_s);
+            Ok(match while_valid(&headers, &settings, wait_s, pop).await? {
                 Taken::Messages(Undelivered { value: popped, return_guard }) => {
                     with_return_guard(respond(&popped), return_guard, deliveries)
                 }

@@ -1,7 +1,7 @@
-//! The credential of the reader of a stream, which ends with it. A token may also be revoked, so it is
-//! presented again from time to time.
+//! The credential of a stream or of a request that waits, which ends with it. A token may also be
+//! revoked, so it is presented again from time to time.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +10,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::middleware::authentication::presented_token;
 use super::service::Settings;
+use crate::api::Error;
 use crate::auth::AuthenticationError;
 use crate::authentication::{Authenticator, OwnedToken};
+use crate::broker;
 
 /// Pause between two checks of a token. A strategy may cache a token for two seconds, and a stream
 /// must end within five seconds after its credential.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The credential of the reader of a stream.
+/// The credential of the reader of a stream, or of a client that waits.
 pub(super) struct StreamCredential {
     /// When it expires; `None` if it does not expire.
     expiry: Option<Instant>,
@@ -49,27 +51,51 @@ impl StreamCredential {
                 None => pending().await,
             }
         };
-        let revoked = async {
-            match &mut self.token {
-                Some(token) => token.refused().await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             () = expired => {}
-            () = revoked => {}
+            _reason = refused(&mut self.token) => {}
         }
     }
 }
 
+/// Returns what an operation returns that waits for this number of seconds. If the token of the
+/// request is revoked, the operation ends as if the client had disconnected, and the request gets a
+/// `401`. Operations themselves end when a credential expires.
+pub(super) async fn while_valid<T>(
+    headers: &HeaderMap,
+    settings: &Settings,
+    wait_s: Option<i64>,
+    operation: impl Future<Output = Result<T, broker::Error>>,
+) -> Result<T, Error> {
+    if wait_s.unwrap_or_default() <= 0 {
+        return Ok(operation.await?);
+    }
+    let mut token = StreamCredential::of(headers, settings, None).token;
+    tokio::select! {
+        outcome = operation => Ok(outcome?),
+        reason = refused(&mut token) => {
+            Err(Error::Unauthenticated { reason, challenges: settings.authenticator.challenges() })
+        }
+    }
+}
+
+/// Completes when the token is refused, and returns why.
+async fn refused(token: &mut Option<PresentedToken>) -> String {
+    match token {
+        Some(token) => token.refused().await,
+        None => pending().await,
+    }
+}
+
 impl PresentedToken {
-    /// Completes when the token is refused. While it cannot be verified, it counts as valid.
-    async fn refused(&mut self) {
+    /// Completes when the token is refused, and returns why. While it cannot be verified, it counts as
+    /// valid.
+    async fn refused(&mut self) -> String {
         loop {
             sleep_until(self.next_check).await;
             let outcome = self.authenticator.identify(self.token.as_token()).await;
-            if matches!(outcome, Err(AuthenticationError::Refused(_))) {
-                return;
+            if let Err(AuthenticationError::Refused(reason)) = outcome {
+                return reason;
             }
             self.next_check = Instant::now() + CHECK_INTERVAL;
         }
