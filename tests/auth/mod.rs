@@ -10,7 +10,7 @@ mod policy;
 mod proxy;
 mod start;
 mod stub;
-mod stub_keystone;
+pub(crate) mod stub_keystone;
 mod stub_provider;
 mod tokens;
 mod verified;

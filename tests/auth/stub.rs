@@ -38,8 +38,8 @@ pub(super) enum Reply {
 }
 
 /// A running stub. It stops when this is dropped.
-pub(super) struct Stub {
-    pub(super) url: String,
+pub(crate) struct Stub {
+    pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
     server: JoinHandle<()>,
 }

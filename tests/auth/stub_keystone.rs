@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::stub::{Reply, Request, Stub};
 
-pub(super) const PASSWORD: &str = "a password of the service user";
+pub(crate) const PASSWORD: &str = "a password of the service user";
 
 /// How Keystone answers questions about tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(super) enum Mood {
 }
 
 /// A running Keystone.
-pub(super) struct StubKeystone {
-    pub(super) stub: Stub,
+pub(crate) struct StubKeystone {
+    pub(crate) stub: Stub,
     state: Arc<Mutex<State>>,
 }
 
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl StubKeystone {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let state = State {
             mood: Mood::Well,
             password: PASSWORD.to_owned(),
@@ -87,7 +87,7 @@ impl StubKeystone {
     }
 
     /// Issues a token with this description.
-    pub(super) fn issue(&self, token: &str, description: Value) {
+    pub(crate) fn issue(&self, token: &str, description: Value) {
         self.state().tokens.insert(token.to_owned(), description);
     }
 
@@ -181,7 +181,7 @@ impl State {
 }
 
 /// Returns the description of a token that is valid for this time.
-pub(super) fn described(user: &str, project: Option<&str>, roles: &[&str], valid_for: Duration) -> Value {
+pub(crate) fn described(user: &str, project: Option<&str>, roles: &[&str], valid_for: Duration) -> Value {
     described_until(user, project, roles, SystemTime::now() + valid_for)
 }
 
