@@ -1,7 +1,8 @@
 //! `matrix.txt`: one status for every route and every sender of a request.
 //!
 //! A new route needs a row. A new kind of sender is a column and an arm of [`Bench::request`]. Each
-//! request finds resources of its own, so that no request depends on another one.
+//! request finds resources of its own, so that no request depends on another one. Only the tokens
+//! that are not valid are the same for all.
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,8 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
 ];
 
+const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
+
 /// A row of the table.
 struct Row {
     method: Method,
@@ -57,8 +60,45 @@ fn read_table() -> (Vec<&'static str>, Vec<Row>) {
     (columns.split(' ').collect(), rows.collect())
 }
 
+/// The servers with both presets, and tokens of admins of the first that are not valid any more.
+struct Servers {
+    zaqar: Sukkal,
+    roles: Sukkal,
+    expired: String,
+    revoked: String,
+}
+
+impl Servers {
+    async fn start() -> Self {
+        let zaqar = Sukkal::start_with("memory:", &ENVIRONMENT);
+        let roles = Sukkal::start_with("memory:", &[&ENVIRONMENT[..], &[("SUKKAL_POLICY__PRESET", "roles")]].concat());
+        let api = zaqar.project("p");
+        let create = async |fields: Value| {
+            let mut body = json!({"name": "n", "roles": ["admin"], "project_id": null});
+            body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let created = answered(api.post("/v2/tokens", &body).header("X-Roles", "admin"), 201).await.json();
+            (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
+        };
+        let ((_, expired), (id, revoked)) = (create(json!({"ttl": 1})).await, create(json!({})).await);
+        for token in [&expired, &revoked] {
+            answered(api.get("/v2/health").header("X-Auth-Token", token), 200).await;
+        }
+        answered(api.delete(&format!("/v2/tokens/{id}")).header("X-Roles", "admin"), 204).await;
+        for token in [&expired, &revoked] {
+            while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {}
+        }
+        Self { zaqar, roles, expired, revoked }
+    }
+
+    /// Returns the server to which this sender sends its requests.
+    fn server_for(&self, column: &str) -> &Sukkal {
+        if ROLES.contains(&column) { &self.roles } else { &self.zaqar }
+    }
+}
+
 /// A project with a queue that has everything, for one request.
 struct Bench<'s> {
+    servers: &'s Servers,
     sukkal: &'s Sukkal,
     project: String,
     owner: Api,
@@ -66,23 +106,25 @@ struct Bench<'s> {
 }
 
 impl<'s> Bench<'s> {
-    async fn prepare(sukkal: &'s Sukkal) -> Self {
+    /// Prepares the resources for a request of this sender.
+    async fn prepare(servers: &'s Servers, column: &str) -> Self {
+        let sukkal = servers.server_for(column);
         let project = format!("project-{}", Uuid::new_v4());
         let owner = sukkal.project(&project);
-        let create = async |path: &str, body: &Value, status| answered(owner.post(path, body), status).await;
+        let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
+        let create = async |path: &str, body: &Value, status| answered(as_admin(owner.post(path, body)), status).await;
         let last = |path: &str| path.rsplit('/').next().unwrap().to_owned();
 
-        answered(owner.put("/v2/queues/r"), 201).await;
+        answered(as_admin(owner.put("/v2/queues/r")), 201).await;
         let subscriber = json!({"subscriber": "http://127.0.0.1:1024/"});
         let subscription = create("/v2/queues/q/subscriptions", &subscriber, 201).await.json();
         let task = create("/v2/queues/q/redrive", &json!({"to": "r"}), 202).await.json();
         let task_path = format!("/v2/queues/q/tasks/{}", task["id"].as_str().unwrap());
-        while answered(owner.get(&task_path), 200).await.json()["state"] == "running" {}
+        while answered(as_admin(owner.get(&task_path)), 200).await.json()["state"] == "running" {}
         let messages = json!({"messages": [{"body": 1}, {"body": 2}, {"body": 3}]});
         let messages = create("/v2/queues/q/messages", &messages, 201).await.json()["resources"].take();
         let claim = create("/v2/queues/q/claims?limit=1", &json!({}), 201).await;
-        let token = owner.post("/v2/tokens", &json!({"name": "n", "roles": ["worker"]})).header("X-Roles", "admin");
-        let token = answered(token, 201).await.json();
+        let token = create("/v2/tokens", &json!({"name": "n", "roles": ["worker"]}), 201).await.json();
         let placeholders = vec![
             ("{queue_name}", "q".to_owned()),
             ("{claimed_id}", last(messages[0].as_str().unwrap())),
@@ -92,7 +134,7 @@ impl<'s> Bench<'s> {
             ("{task_id}", task["id"].as_str().unwrap().to_owned()),
             ("{token_id}", token["id"].as_str().unwrap().to_owned()),
         ];
-        Self { sukkal, project, owner, placeholders }
+        Self { servers, sukkal, project, owner, placeholders }
     }
 
     /// Returns the request of this sender.
@@ -108,11 +150,14 @@ impl<'s> Bench<'s> {
             "stranger" => request(&self.owner.from(STRANGER)).header("X-Roles", "admin"),
             "unnamed" => self.owner.bare(method, &target).header("Client-ID", CLIENT),
             "other" => request(&self.sukkal.project(&format!("other-{}", self.project))),
-            "member" => request(&self.owner).header("X-Roles", "member"),
-            "admin" => request(&self.owner).header("X-Roles", "admin"),
+            "expired" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.servers.expired),
+            "revoked" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.servers.revoked),
             "signed" => signed(path, "2099-01-01"),
             "elsewhere" => signed("/v2/queues/q/elsewhere", "2099-01-01").header("X-Roles", "admin"),
-            "expired" => signed(path, "2020-01-01"),
+            "signed-late" => signed(path, "2020-01-01"),
+            role if role == "member" || role == "admin" || ROLES.contains(&role) => {
+                request(&self.owner).header("X-Roles", role)
+            }
             _ => panic!("there is no sender {column:?}"),
         }
     }
@@ -133,14 +178,14 @@ impl<'s> Bench<'s> {
 
 #[tokio::test]
 async fn every_route_has_the_status_of_the_table_for_every_sender() {
-    let sukkal = Sukkal::start_with("memory:", &ENVIRONMENT);
+    let servers = Servers::start().await;
     let (columns, rows) = read_table();
     let mut wrong = Vec::new();
 
     for row in &rows {
         assert_eq!(row.statuses.len(), columns.len(), "{} {}", row.method, row.target);
         for (column, expected) in columns.iter().zip(&row.statuses) {
-            let request = Bench::prepare(&sukkal).await.request(column, row.method.clone(), row.target);
+            let request = Bench::prepare(&servers, column).await.request(column, row.method.clone(), row.target);
             let request = match &row.body {
                 Some(body) if row.method == Method::PATCH => {
                     let media_type = "application/openstack-messaging-v2.0-json-patch";
@@ -180,19 +225,22 @@ async fn every_route_has_a_row() {
 /// Every path has `OPTIONS`, which is for everybody who may send requests.
 #[tokio::test]
 async fn options_need_a_sender_on_every_route() {
-    let sukkal = Sukkal::start_with("memory:", &ENVIRONMENT);
-    let bench = Bench::prepare(&sukkal).await;
+    let servers = Servers::start().await;
     let (columns, rows) = read_table();
+    let mut benches = Vec::new();
+    for column in &columns {
+        benches.push((column, Bench::prepare(&servers, column).await));
+    }
 
     for row in rows
         .iter()
         .filter(|row| row.target.starts_with("/v2") && row.target != "/v2/nothing" && row.target != "/v2/queues/")
     {
-        for column in &columns {
-            let expected = match *column {
-                "stranger" => 401,
+        for (column, bench) in &benches {
+            let expected = match **column {
+                "stranger" | "expired" | "revoked" => 401,
                 "unnamed" => 400,
-                "elsewhere" | "expired" => 404,
+                "elsewhere" | "signed-late" => 404,
                 _ => 200,
             };
             let answer = send(bench.request(column, Method::OPTIONS, row.target)).await;
