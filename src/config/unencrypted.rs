@@ -19,8 +19,8 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
         .filter(|(strategy, (_, url))| config.auth.strategies.contains(strategy) && is_unencrypted(url));
     unsafe_servers.map(|(_, (option, url))| {
         format!(
-            "{option} is {url}, which is not encrypted: everybody between Sukkal and this server can act as any caller; \
-             use https"
+            "{option} is {url}, which is not encrypted: everybody between Sukkal and this server can act as any \
+             caller, so use https"
         )
     })
 }
