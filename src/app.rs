@@ -146,6 +146,7 @@ fn authenticator(config: &Config, broker: &Broker) -> Result<Authenticator, Erro
         AuthStrategy::Keystone => {
             let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
             let uri = keystone.public_uri().to_owned();
+            broker.set_trusts(Arc::new(keystone.trusts()));
             Ok(chosen.with_keystone(Box::new(keystone), uri))
         }
         AuthStrategy::Jwt => {

@@ -4,9 +4,11 @@ mod client_certificate;
 mod identity;
 pub mod policy;
 pub mod signed_url;
+mod trusts;
 
 pub use self::client_certificate::ClientCertificate;
 pub use self::identity::{AuthenticationError, Identity};
+pub use self::trusts::Trusts;
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use zeroize::Zeroizing;
 
 use crate::auth::{AuthenticationError, Identity};
+use crate::domain::Secret;
 
 /// The start of every API key.
 const API_KEY_PREFIX: &[u8] = b"skt_";
@@ -97,6 +98,12 @@ impl<'r> Token<'r> {
 }
 
 impl OwnedToken {
+    /// Returns the text of a token of Keystone. Of another token, it returns no text.
+    #[must_use]
+    pub fn of_keystone(&self) -> Secret {
+        if self.form == TokenForm::AuthToken { Secret::new(&self.text) } else { Secret::default() }
+    }
+
     /// Returns the token.
     #[must_use]
     pub fn as_token(&self) -> Token<'_> {

@@ -34,7 +34,7 @@ mod waiting;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
@@ -54,8 +54,8 @@ use self::filter_turns::FilterTurns;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
 use self::waiting::{ProjectQuota, SharedReads, Waiting};
-use crate::auth::Caller;
 use crate::auth::policy::Policy;
+use crate::auth::{Caller, Trusts};
 use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
@@ -74,6 +74,8 @@ pub struct Parts {
     limits: Limits,
     push: PushConfig,
     name_check: NameCheck,
+    /// Creates trusts for subscriptions, if there is a Keystone.
+    trusts: OnceLock<Arc<dyn Trusts>>,
     confirmations: Confirmations,
     metrics: Arc<Metrics>,
     /// Queues at their last known revisions. A post names the revision that it was prepared for, and
@@ -140,6 +142,7 @@ impl Broker {
             limits,
             push,
             name_check: NameCheck::default(),
+            trusts: OnceLock::new(),
             confirmations: Confirmations::default(),
             metrics,
             known_queues: Cache::new(KNOWN_QUEUES_MAX),
@@ -150,6 +153,17 @@ impl Broker {
             last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(queues),
         }))
+    }
+
+    /// Lets subscriptions use trusts. Only the first call has an effect.
+    pub fn set_trusts(&self, trusts: Arc<dyn Trusts>) {
+        self.trusts.get_or_init(|| trusts);
+    }
+
+    /// Returns the trusts that subscriptions use, if they can.
+    #[must_use]
+    pub fn trusts(&self) -> Option<Arc<dyn Trusts>> {
+        self.trusts.get().cloned()
     }
 
     /// Returns the limits in force.

@@ -26,6 +26,13 @@ impl Secret {
     }
 }
 
+impl Default for Secret {
+    /// Returns no secret.
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "Secret(none)" } else { "Secret(hidden)" })

@@ -14,14 +14,16 @@ const URI_BYTES_MAX: usize = 2_048;
 /// Maximum length of a DNS name and of a label in it, in bytes.
 const NAME_BYTES_MAX: usize = 254;
 const LABEL_BYTES_MAX: usize = 63;
-/// Schemes that are known from Zaqar and need Keystone.
-const TRUST_SCHEMES: [&str; 2] = ["trust+http", "trust+https"];
+/// The start of the schemes `trust+http` and `trust+https`, which are known from Zaqar: the request
+/// to the subscriber has a token of the user who has created the subscription.
+const TRUST: &str = "trust+";
 
 /// The URI of a subscriber. It follows the rules for schemes and ports, and for addresses if it has
 /// an address and not a name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Subscriber {
     text: String,
+    /// The URL that is called.
     url: Url,
 }
 
@@ -40,8 +42,10 @@ pub enum InvalidSubscriber {
         allowed: Vec<String>,
     },
     /// The scheme needs Keystone.
-    #[error("subscriber has the scheme {0:?}, which is not supported until there is Keystone; use http or https")]
-    Keystone(String),
+    #[error(
+        "subscriber has a scheme with trust+, which only a request with a token of Keystone can use; use http or https"
+    )]
+    Keystone,
     /// The text is not a URI.
     #[error("subscriber is not a URI: {0}")]
     Syntax(&'static str),
@@ -82,7 +86,8 @@ impl Subscriber {
         if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
             return Err(InvalidSubscriber::Syntax("it contains a space or a control character"));
         }
-        let url = Url::parse(text).map_err(|error| InvalidSubscriber::Syntax(reason(error)))?;
+        let called = if Self::is_text_for_trust(text) { &text[TRUST.len()..] } else { text };
+        let url = Url::parse(called).map_err(|error| InvalidSubscriber::Syntax(reason(error)))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidSubscriber::Credentials);
         }
@@ -105,7 +110,19 @@ impl Subscriber {
         &self.text
     }
 
-    /// Returns the parsed URI.
+    /// Returns whether requests to the subscriber need a trust.
+    #[must_use]
+    pub fn needs_trust(&self) -> bool {
+        Self::is_text_for_trust(&self.text)
+    }
+
+    /// Returns whether a URI has a scheme that needs a trust.
+    #[must_use]
+    pub fn is_text_for_trust(text: &str) -> bool {
+        text.get(..TRUST.len()).is_some_and(|start| start.eq_ignore_ascii_case(TRUST))
+    }
+
+    /// Returns the URL that is called.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
@@ -150,8 +167,7 @@ fn check_scheme(text: &str, rules: &AddressRules) -> Result<(), InvalidSubscribe
     };
     let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).filter(|text| is_scheme(text));
     match scheme {
-        Some(scheme) if rules.scheme_is_allowed(&scheme) => Ok(()),
-        Some(scheme) if TRUST_SCHEMES.contains(&&*scheme) => Err(InvalidSubscriber::Keystone(scheme)),
+        Some(scheme) if rules.scheme_is_allowed(scheme.strip_prefix(TRUST).unwrap_or(&scheme)) => Ok(()),
         scheme => Err(InvalidSubscriber::Scheme { scheme, allowed: rules.schemes().to_vec() }),
     }
 }
@@ -205,16 +221,28 @@ mod tests {
         assert!(!format!("{literal:?}").contains("secret"));
     }
 
-    /// Rows 8.3-4, 8.7-1, 8.7-2.
+    /// Rows 8.3-4, 8.7-1.
     #[test]
     fn an_unsupported_scheme_is_refused_with_the_supported_ones() {
         for text in ["mailto:a@b.example", "email://fake", "ftp://a", "fake", "", "//a", "://a", "1http://a"] {
             let error = error_of(text);
             assert!(error.ends_with("must be supported in the list [\"http\", \"https\"]"), "{text}: {error}");
         }
-        for text in ["trust+http://a", "TRUST+HTTPS://a"] {
-            assert!(error_of(text).contains("not supported until there is Keystone"), "{text}");
+        for text in ["trust+ftp://a", "trust+://a", "trust+trust+http://a", "trust+"] {
+            assert!(error_of(text).contains("must be supported in the list"), "{text}");
         }
+    }
+
+    /// Row 8.7-2.
+    #[test]
+    fn a_uri_with_trust_names_the_url_that_is_called() {
+        for (text, url) in [("trust+http://a:8080/b", "http://a:8080/b"), ("TRUST+HTTPS://a/b", "https://a/b")] {
+            let subscriber = Subscriber::parse(text, &rules()).unwrap();
+            assert_eq!((subscriber.url().as_str(), subscriber.as_str()), (url, text));
+            assert!(subscriber.needs_trust());
+        }
+        assert!(!Subscriber::parse("http://trust+http", &rules()).is_ok_and(|subscriber| subscriber.needs_trust()));
+        assert!(error_of("trust+http://127.0.0.1").contains("is a loopback address"));
     }
 
     #[test]

@@ -7,12 +7,15 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::random_id::random_id;
-use super::{MessageId, Rank, Revision};
+use super::{MessageId, Rank, Revision, Subscriber};
 
 random_id! {
     /// Id of a subscription: a random UUID. Subscriptions are listed in the order of their ids.
     SubscriptionId
 }
+
+/// The option with the id of the trust that a subscription uses. Only the service sets it.
+pub const TRUST_ID: &str = "trust_id";
 
 /// A subscription as a store returns it.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +129,14 @@ pub struct NewSubscription {
     pub after: Option<Rank>,
     /// What the owner has set.
     pub settings: SubscriptionSettings,
+}
+
+impl SubscriptionSettings {
+    /// Returns the id of the trust with which the subscriber is called, if it needs one.
+    #[must_use]
+    pub fn trust(&self) -> Option<&str> {
+        self.options.get(TRUST_ID)?.as_str().filter(|_| Subscriber::is_text_for_trust(&self.subscriber))
+    }
 }
 
 impl DeliveryRequest {

@@ -62,6 +62,15 @@ pub enum InvalidSubscription {
     /// An option is not accepted.
     #[error(transparent)]
     Options(#[from] InvalidOptions),
+    /// The client names a trust.
+    #[error("the option trust_id cannot be set; the service creates a trust with the token of the request")]
+    TrustId,
+    /// Keystone creates no trust.
+    #[error("the subscriber needs a trust: {0}")]
+    Trust(String),
+    /// A subscription with a trust changes, or one without it gets a subscriber that needs one.
+    #[error("a subscription with a trust+ subscriber cannot be changed; delete it and create another one")]
+    TrustChange,
     /// The secret is not a key for the algorithm.
     #[error(transparent)]
     Secret(#[from] InvalidSecret),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -12,11 +13,14 @@ use super::subscription::{AttemptResult, Delivery, Outcome};
 use super::target::Target;
 use super::{follow_ups, notification};
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Attempt, DeliveryOptions, Message, SubscriptionId};
+use crate::domain::{Attempt, DeliveryOptions, Message, Subscriber, SubscriptionId};
 use crate::storage::ATTEMPT_DURATION_MAX;
 
 /// The status that ends a subscription.
 const GONE: u16 = 410;
+/// The status of a subscriber that does not accept the token of a trust.
+const UNAUTHORIZED: u16 = 401;
+const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// An attempt that has ended. It has no outcome if it did not begin.
 pub(super) struct Finished {
@@ -35,6 +39,11 @@ pub(super) async fn run(
     delivery: &Delivery,
     mut lease_until: watch::Receiver<Instant>,
 ) -> Option<Outcome> {
+    // With its own time limit, so that it takes no time of a connection or of the lease.
+    let token = tokio::select! {
+        token = trust_token(context, target) => token,
+        () = context.stopping.cancelled() => return None,
+    };
     let permit = match &target.subscriber {
         Ok(subscriber) => tokio::select! {
             permit = context.client.permit(deliveries.queue().project(), subscriber) => Some(permit),
@@ -56,9 +65,15 @@ pub(super) async fn run(
     let body = notification::body(deliveries.queue().name(), &message, &target.options);
     let mut headers = notification::headers(&target.options, &target.keys, &message.id.to_string(), at_s, &body);
     notification::add_trace(&mut headers, &message);
-    let answer = match &target.subscriber {
-        Ok(subscriber) => context.client.post(deliveries.queue().project(), subscriber, headers, body).await,
-        Err(reason) => Err(Failure::Refused(reason.clone())),
+    let answer = match (&target.subscriber, token) {
+        (Ok(subscriber), Ok(token)) => {
+            if let Some(token) = token {
+                headers.insert(AUTH_TOKEN, token);
+            }
+            context.client.post(deliveries.queue().project(), subscriber, headers, body).await
+        }
+        (Err(reason), _) => Err(Failure::Refused(reason.clone())),
+        (_, Err(reason)) => Err(Failure::Refused(reason)),
     };
 
     let mut attempt = Attempt {
@@ -74,7 +89,14 @@ pub(super) async fn run(
     let mut result = match answer {
         Ok(response) => {
             attempt.status = Some(response.status);
-            attempt.response = response.start;
+            if let Some(trust) = &target.trust {
+                // The response may repeat the token, and everybody in the project may read it.
+                if response.status == UNAUTHORIZED {
+                    context.trusts.iter().for_each(|trusts| trusts.forget_token(trust));
+                }
+            } else {
+                attempt.response = response.start;
+            }
             match response.status {
                 200..=299 => AttemptResult::Delivered,
                 GONE => AttemptResult::Gone,
@@ -105,6 +127,19 @@ pub(super) async fn run(
         AttemptResult::Gone | AttemptResult::Failed { .. } => context.metrics.push().count_failed(),
     }
     Some(Outcome { message: message.id, subscriber: target.text.clone(), attempt, result })
+}
+
+/// Returns the token for a subscriber that needs one, or why there is none.
+async fn trust_token(context: &Context, target: &Target) -> Result<Option<HeaderValue>, String> {
+    let Some(trust) = &target.trust else {
+        let needs_trust = target.subscriber.as_ref().is_ok_and(Subscriber::needs_trust);
+        return if needs_trust { Err("the subscription has no trust".to_owned()) } else { Ok(None) };
+    };
+    let trusts = context.trusts.as_ref().ok_or("this process does not use Keystone, so it has no trusts")?;
+    let token = trusts.token(trust).await.map_err(|error| error.to_string())?;
+    let mut token = HeaderValue::try_from(token.reveal().unwrap_or_default()).map_err(|error| error.to_string())?;
+    token.set_sensitive(true);
+    Ok(Some(token))
 }
 
 /// Returns whether the subscription wants this message, whose body is open.

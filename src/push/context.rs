@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::client::SubscriberClient;
+use crate::auth::Trusts;
 use crate::domain::AddressRules;
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
@@ -14,6 +15,8 @@ use crate::metrics::Metrics;
 pub(super) struct Context {
     pub(super) client: SubscriberClient,
     pub(super) rules: AddressRules,
+    /// Returns tokens for subscribers that need a trust.
+    pub(super) trusts: Option<Arc<dyn Trusts>>,
     /// Memory for the messages whose attempts have begun, also for those that wait for a connection.
     pub(super) memory: MemoryBudget,
     /// Time after which a subscription is disabled if every attempt has failed.

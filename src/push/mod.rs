@@ -103,6 +103,7 @@ impl Push {
             requires_confirmation: config.require_confirmation && confirmations.is_some(),
             disable_after: Duration::from_secs(config.disable_after_s),
             rules: config.addresses,
+            trusts: broker.trusts(),
             memory: MemoryBudget::new(MESSAGE_BYTES_MAX),
             metrics,
             stopping: CancellationToken::new(),

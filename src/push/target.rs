@@ -10,6 +10,8 @@ use crate::domain::{AddressRules, DeliveryOptions, SigningKey, Subscriber, Subsc
 pub(super) struct Target {
     /// The subscriber, or why it may not be called. The rules may be stricter than when it was set.
     pub(super) subscriber: Result<Subscriber, String>,
+    /// The trust with which the subscriber is called, if it needs one.
+    pub(super) trust: Option<String>,
     /// The subscriber as its owner has written it.
     pub(super) text: String,
     pub(super) options: Arc<DeliveryOptions>,
@@ -24,6 +26,7 @@ impl Target {
         let subscriber = Subscriber::parse(&settings.subscriber, rules).map_err(|reason| reason.to_string());
         Self {
             subscriber,
+            trust: settings.trust().map(str::to_owned),
             text: settings.subscriber.clone(),
             options,
             keys: settings.keys.clone(),

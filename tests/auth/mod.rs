@@ -13,6 +13,7 @@ mod stub;
 pub(crate) mod stub_keystone;
 mod stub_provider;
 mod tokens;
+mod trusts;
 mod verified;
 
 use std::net::{IpAddr, Ipv4Addr};

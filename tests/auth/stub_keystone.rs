@@ -47,6 +47,10 @@ struct State {
     own: HashSet<String>,
     /// The descriptions of tokens of clients.
     tokens: HashMap<String, Value>,
+    /// The trusts by their id, as they were requested.
+    trusts: HashMap<String, Value>,
+    /// The tokens for trusts, and the trust of each.
+    trust_tokens: HashMap<String, String>,
 }
 
 impl StubKeystone {
@@ -57,6 +61,8 @@ impl StubKeystone {
             logins: 0,
             own: HashSet::new(),
             tokens: HashMap::new(),
+            trusts: HashMap::new(),
+            trust_tokens: HashMap::new(),
         };
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
@@ -84,6 +90,18 @@ impl StubKeystone {
     /// Makes the token of a client invalid.
     pub(super) fn revoke(&self, token: &str) {
         self.state().tokens.remove(token);
+    }
+
+    /// Returns the trusts by their id, as they were requested.
+    pub(super) fn trusts(&self) -> HashMap<String, Value> {
+        self.state().trusts.clone()
+    }
+
+    /// Makes a trust and its tokens invalid, as its owner can.
+    pub(super) fn delete_trusts(&self) {
+        let mut state = self.state();
+        state.trusts.clear();
+        state.trust_tokens.clear();
     }
 
     /// Issues a token with this description.
@@ -123,6 +141,8 @@ impl State {
                 self.log_in(request)
             }
             (&Method::GET, "/v3/auth/tokens") => self.describe(request, query),
+            (&Method::POST, "/v3/OS-TRUST/trusts") if self.mood == Mood::Well => self.create_trust(request),
+            (&Method::DELETE, path) if self.mood == Mood::Well => self.delete_trust(request, path),
             _ if self.mood == Mood::Hangs => Reply::Hang,
             _ => Reply::Reset,
         }
@@ -130,12 +150,23 @@ impl State {
 
     fn log_in(&mut self, request: &Request) -> Reply {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        let expected = json!({ "auth": {
-            "identity": { "methods": ["password"], "password": { "user": {
-                "name": "sukkal", "domain": { "name": "users" }, "password": self.password,
-            } } },
-            "scope": { "project": { "name": "service", "domain": { "name": "projects" } } },
-        } });
+        let with_scope = |scope: &Value| {
+            json!({ "auth": {
+                "identity": { "methods": ["password"], "password": { "user": {
+                    "name": "sukkal", "domain": { "name": "users" }, "password": self.password,
+                } } },
+                "scope": scope,
+            } })
+        };
+        let trust = &body["auth"]["scope"]["OS-TRUST:trust"]["id"];
+        if let Some(trust) = trust.as_str().filter(|id| self.trusts.contains_key(*id)) {
+            if body == with_scope(&json!({ "OS-TRUST:trust": { "id": trust } })) {
+                let token = format!("trust-token-{}", self.trust_tokens.len());
+                self.trust_tokens.insert(token.clone(), trust.to_owned());
+                return Reply::Token(201, token, described("u", Some("shop"), &["member"], Duration::from_secs(3_600)));
+            }
+        }
+        let expected = with_scope(&json!({ "project": { "name": "service", "domain": { "name": "projects" } } }));
         if body != expected {
             return Reply::Json(401, json!({ "error": { "code": 401 } }));
         }
@@ -143,6 +174,28 @@ impl State {
         let token = format!("own-{}", self.logins);
         self.own.insert(token.clone());
         Reply::Token(201, token, described("service-user", Some("service"), &["service"], Duration::from_secs(3_600)))
+    }
+
+    fn create_trust(&mut self, request: &Request) -> Reply {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let owner =
+            self.tokens.get(request.header("x-auth-token")).map(|document| document["token"]["user"]["id"].clone());
+        // Keystone lets users create only trusts of their own, and only with roles that they have.
+        if owner != Some(body["trust"]["trustor_user_id"].clone()) || body["trust"]["roles"] == json!([]) {
+            return Reply::Json(403, json!({ "error": { "code": 403 } }));
+        }
+        let id = format!("trust-{}", self.trusts.len());
+        self.trusts.insert(id.clone(), body["trust"].clone());
+        Reply::Json(201, json!({ "trust": { "id": id } }))
+    }
+
+    fn delete_trust(&mut self, request: &Request, path: &str) -> Reply {
+        let id = path.strip_prefix("/v3/OS-TRUST/trusts/").unwrap_or_default();
+        if self.trust_tokens.get(request.header("x-auth-token")).map(String::as_str) != Some(id) {
+            return Reply::Json(403, json!({ "error": { "code": 403 } }));
+        }
+        self.trusts.remove(id);
+        Reply::Json(204, json!({}))
     }
 
     fn describe(&self, request: &Request, query: &str) -> Reply {

@@ -16,7 +16,7 @@ const QUEUES: &str = "/v2/queues";
 const PUBLIC_URI: &str = "https://keystone.example.com/v3";
 
 /// Starts a server that asks this Keystone, and returns a client whose headers name another project.
-fn with_keystone(keystone: &StubKeystone) -> (Sukkal, Api) {
+pub(super) fn with_keystone(keystone: &StubKeystone) -> (Sukkal, Api) {
     let sukkal = Sukkal::start_with(
         "memory:",
         &[
@@ -28,13 +28,14 @@ fn with_keystone(keystone: &StubKeystone) -> (Sukkal, Api) {
             ("SUKKAL_KEYSTONE__PASSWORD", PASSWORD),
             ("SUKKAL_KEYSTONE__USER_DOMAIN_NAME", "users"),
             ("SUKKAL_KEYSTONE__PROJECT_DOMAIN_NAME", "projects"),
+            ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
         ],
     );
     let api = sukkal.project("of-the-header");
     (sukkal, api)
 }
 
-fn with_token(request: RequestBuilder, token: &str) -> RequestBuilder {
+pub(super) fn with_token(request: RequestBuilder, token: &str) -> RequestBuilder {
     request.header("X-Auth-Token", token)
 }
 

@@ -11,8 +11,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::extract::{LastSegment, SecondToLastSegment};
+use super::middleware::authentication::presented_token;
 use super::response;
 use super::route::{Route, route};
+use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::query::Query;
 use crate::api::wire::subscriptions::{self, SubscriptionListDocument};
@@ -87,13 +89,15 @@ async fn list(
 
 /// Creates a subscription: `201`, also if the subscriber has one that it has not confirmed.
 async fn create(
-    State(broker): State<Broker>,
+    State(Service { broker, settings, .. }): State<Service>,
     caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
-    let request = subscriptions::parse_new(read(&headers, body).await?.as_deref())?;
+    let mut request = subscriptions::parse_new(read(&headers, body).await?.as_deref())?;
+    let token = presented_token(&headers, &settings.authenticator);
+    request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
     let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, subscriptions::path(&queue))];
     Ok(match subscriptions::subscribed_document(&subscribed) {

@@ -110,7 +110,7 @@ pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
     let fields =
         body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
     let since = fields.get("since").filter(|value| !value.is_null()).map(parse_since).transpose()?;
-    Ok(SubscriptionRequest { fields, since })
+    Ok(SubscriptionRequest { fields, since, ..SubscriptionRequest::default() })
 }
 
 /// Parses the body of a request to change a subscription. The broker checks the fields.

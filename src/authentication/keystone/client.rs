@@ -13,25 +13,25 @@ use tokio::time::Instant;
 use super::document::{TokenDocument, login};
 use crate::auth::AuthenticationError;
 use crate::domain::KeystoneConfig;
-use crate::outbound::json_client::{Failure, JsonClient};
+use crate::outbound::json_client::{Answer, Failure, JsonClient};
 
 /// Maximum number of descriptions that are requested at the same time.
 const REQUESTS_MAX: usize = 64;
 /// Minimum time between two requests for a token of the service user, which Keystone may lock after
 /// wrong passwords.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
-/// Time before its end at which the token of the service user is replaced.
-const RENEWAL_TIME: Duration = Duration::from_secs(30);
-const OWN_TOKEN: &str = "X-Auth-Token";
+/// Time before its end at which a token that the service uses is replaced.
+pub(super) const RENEWAL_TIME: Duration = Duration::from_secs(30);
+pub(super) const OWN_TOKEN: &str = "X-Auth-Token";
 const SUBJECT_TOKEN: &str = "X-Subject-Token";
-const NOT_A_URL: &str = "keystone.auth_url is not a URL";
+pub(super) const NOT_A_URL: &str = "keystone.auth_url is not a URL";
 const NEW_TOKEN_REFUSED: &str = "Keystone refuses the new token of the service user";
 
 /// A client of Keystone.
 pub(super) struct KeystoneClient {
     config: KeystoneConfig,
-    /// The URL of tokens.
-    url: String,
+    /// The URL of Keystone with its version, without a slash at the end.
+    base: String,
     http: JsonClient,
     login: Mutex<Login>,
     requests: Semaphore,
@@ -55,15 +55,36 @@ struct OwnToken {
     value: HeaderValue,
     login_number: u64,
     expires_at: SystemTime,
+    user_id: String,
 }
 
 impl KeystoneClient {
     pub(super) fn new(config: KeystoneConfig) -> Self {
         let base = config.auth_url.trim_end_matches('/');
         let base = base.strip_suffix("/v3").unwrap_or(base);
-        let url = format!("{base}/v3/auth/tokens");
+        let base = format!("{base}/v3");
         let requests = Semaphore::new(REQUESTS_MAX);
-        Self { config, url, http: JsonClient::default(), login: Mutex::default(), requests }
+        Self { config, base, http: JsonClient::default(), login: Mutex::default(), requests }
+    }
+
+    pub(super) fn config(&self) -> &KeystoneConfig {
+        &self.config
+    }
+
+    /// Returns the URL of a path below the version.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// Sends a request in its turn.
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, AuthenticationError> {
+        let _permit = self.requests.acquire().await.expect("the semaphore is never closed");
+        Ok(self.http.send(request).await?)
+    }
+
+    /// Returns the id of the service user.
+    pub(super) async fn own_user_id(&self) -> Result<String, AuthenticationError> {
+        Ok(self.own_token(None).await?.user_id)
     }
 
     /// Returns the description of a token.
@@ -75,7 +96,7 @@ impl KeystoneClient {
         let answer = loop {
             let mut subject = HeaderValue::try_from(token).map_err(|_| refused())?;
             subject.set_sensitive(true);
-            let request = Request::get(format!("{}?nocatalog{allow_expired}", self.url))
+            let request = Request::get(self.url(&format!("/auth/tokens?nocatalog{allow_expired}")))
                 .header(OWN_TOKEN, own_token.value.clone())
                 .header(SUBJECT_TOKEN, subject)
                 .body(Full::default())
@@ -130,7 +151,7 @@ impl KeystoneClient {
 
     async fn log_in(&self, login_number: u64) -> Result<OwnToken, AuthenticationError> {
         let body = Bytes::from(login(&self.config).to_string());
-        let request = Request::post(&self.url)
+        let request = Request::post(self.url("/auth/tokens"))
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|_| unavailable(NOT_A_URL))?;
@@ -142,15 +163,19 @@ impl KeystoneClient {
                 return Err(unavailable(format!("Keystone answers a login with the status {}", status.as_u16())));
             }
         }
-        let mut value = answer
-            .headers
-            .get(SUBJECT_TOKEN)
-            .cloned()
-            .ok_or_else(|| unavailable("Keystone answers a login without a token"))?;
-        value.set_sensitive(true);
+        let (value, expires_at) = issued_token(&answer)?;
         let document: TokenDocument = answer.json()?;
-        Ok(OwnToken { value, login_number, expires_at: document.expires_at()? })
+        Ok(OwnToken { value, login_number, expires_at, user_id: document.user_id().to_owned() })
     }
+}
+
+/// Returns the token that Keystone has issued, and when it expires.
+pub(super) fn issued_token(answer: &Answer) -> Result<(HeaderValue, SystemTime), AuthenticationError> {
+    let token = answer.headers.get(SUBJECT_TOKEN).cloned();
+    let mut token = token.ok_or_else(|| unavailable("Keystone answers a login without a token"))?;
+    token.set_sensitive(true);
+    let document: TokenDocument = answer.json()?;
+    Ok((token, document.expires_at()?))
 }
 
 /// Whether an expired token is described.
@@ -170,6 +195,6 @@ fn refused() -> AuthenticationError {
     AuthenticationError::Refused("Keystone does not accept the token; request a new one".to_owned())
 }
 
-fn unavailable(reason: impl Into<String>) -> AuthenticationError {
+pub(super) fn unavailable(reason: impl Into<String>) -> AuthenticationError {
     AuthenticationError::Unavailable(reason.into())
 }

@@ -58,6 +58,11 @@ impl TokenDocument {
         })
     }
 
+    /// Returns the id of the owner of the token.
+    pub(super) fn user_id(&self) -> &str {
+        &self.token.user.id
+    }
+
     /// Returns whether the token has one of these roles.
     pub(super) fn has_role_of(&self, roles: &[String]) -> bool {
         self.token.roles.iter().any(|role| roles.contains(&role.name))
@@ -87,17 +92,23 @@ impl TokenDocument {
     }
 }
 
-/// Returns the body of a request for a token of the service user.
+/// Returns the body of a request for a token of the service user, for its own project.
 pub(super) fn login(config: &KeystoneConfig) -> Value {
+    let scope = json!({ "project": {
+        "name": config.project_name,
+        "domain": { "name": config.project_domain_name },
+    } });
+    user_login(config, &scope)
+}
+
+/// Returns the body of a request for a token of the service user with this scope.
+pub(super) fn user_login(config: &KeystoneConfig, scope: &Value) -> Value {
     json!({ "auth": {
         "identity": { "methods": ["password"], "password": { "user": {
             "name": config.username,
             "domain": { "name": config.user_domain_name },
             "password": config.password.reveal().unwrap_or_default(),
         } } },
-        "scope": { "project": {
-            "name": config.project_name,
-            "domain": { "name": config.project_domain_name },
-        } },
+        "scope": scope,
     } })
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod document;
+mod trusts;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, timeout};
 
 use self::client::{Expired, KeystoneClient};
+pub use self::trusts::KeystoneTrusts;
 use super::outage::Outage;
 use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Identity};
@@ -45,7 +47,7 @@ pub struct Keystone(Arc<Inner>);
 struct Inner {
     public_uri: String,
     service_token_roles: Vec<String>,
-    client: KeystoneClient,
+    client: Arc<KeystoneClient>,
     valid: Cache<Key, Arc<Remembered>>,
     refused: Cache<Key, Arc<Remembered>>,
     validations: Mutex<HashMap<Key, Shared<BoxFuture<'static, Outcome>>>>,
@@ -88,7 +90,7 @@ impl Keystone {
             public_uri: public_url.clone(),
             service_token_roles: config.service_token_roles.clone(),
             outage: Outage::new(config.auth_url.clone()),
-            client: KeystoneClient::new(config),
+            client: Arc::new(KeystoneClient::new(config)),
             valid: Cache::new(VALID_TOKENS_MAX),
             refused: Cache::new(REFUSED_TOKENS_MAX),
             validations: Mutex::default(),
@@ -99,6 +101,12 @@ impl Keystone {
     #[must_use]
     pub fn public_uri(&self) -> &str {
         &self.0.public_uri
+    }
+
+    /// Returns the trusts of users for the service user.
+    #[must_use]
+    pub fn trusts(&self) -> KeystoneTrusts {
+        KeystoneTrusts::new(self.0.client.clone())
     }
 
     /// Returns the identity that a token proves. A service that calls on behalf of a user sends a

@@ -9,8 +9,8 @@ use crate::broker::access::Access;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
-    ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscription,
-    SubscriptionDraft, SubscriptionSettings, SubscriptionState,
+    ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
+    Subscription, SubscriptionDraft, SubscriptionSettings, SubscriptionState,
 };
 use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
 
@@ -54,6 +54,9 @@ impl Broker {
             let parsed = DeliveryOptions::parse(options).map_err(InvalidSubscription::from)?;
             parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
         }
+        if draft.subscriber.as_ref().is_some_and(Subscriber::needs_trust) {
+            return Err(InvalidSubscription::TrustChange.into());
+        }
         if let Some(subscriber) = &draft.subscriber {
             self.name_check.check(subscriber, &self.push.addresses).await?;
         }
@@ -61,6 +64,10 @@ impl Broker {
         let has_subscriber = draft.subscriber.is_some();
         let change = move |current: &Subscription, progress: &Progress| {
             let mut settings = current.settings.clone();
+            // The owner of the trust has chosen whom the service calls with it, and how.
+            if settings.trust().is_some() {
+                return Err(InvalidSubscription::TrustChange.into());
+            }
             if let Some(subscriber) = &draft.subscriber {
                 if subscriber.as_str() != settings.subscriber {
                     add_request(&mut settings, progress, DeliveryRequest::Restart)?;

@@ -9,7 +9,7 @@ use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
-    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Rank, SigningKey, Subscription,
+    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Rank, Secret, SigningKey, Subscription,
     SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use crate::storage::{self, SubscriptionCreation};
@@ -21,6 +21,8 @@ pub struct SubscriptionRequest {
     pub fields: Map<String, Value>,
     /// Only messages from this time on are delivered; `None` for those after the request.
     pub since: Option<Since>,
+    /// The token of Keystone that the request has, for a trust.
+    pub user_token: Secret,
 }
 
 /// The outcome of a request for a subscription.
@@ -51,13 +53,15 @@ impl Broker {
         let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
         let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
         self.name_check.check(subscriber, &self.push.addresses).await?;
-        let options = draft.options.clone().unwrap_or_default();
+        let mut options = draft.options.clone().unwrap_or_default();
         let parsed = DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?;
         parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
         let key = draft.key(&options)?.unwrap_or_else(|| SigningKey::random(parsed.signature));
+        let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
+        let trust = self.create_trust(caller, &request.user_token, subscriber, &mut options, ttl_s).await?;
         let new = NewSubscription {
             id: SubscriptionId::random(),
-            ttl_s: draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into()),
+            ttl_s,
             after: match request.since {
                 None | Some(Since::Now) => None,
                 Some(Since::Time(micros)) => Some(Rank::new(micros).unwrap_or(Rank::MAX).previous()),
@@ -71,9 +75,20 @@ impl Broker {
                 requests: Vec::new(),
             },
         };
-        let store = access.admit().await?;
         let this = self.clone();
-        self.run_to_completion(async move { this.store_subscription(&store, &queue, new).await }).await
+        self.run_to_completion(async move {
+            let subscribed = match access.admit().await {
+                Ok(store) => this.store_subscription(&store, &queue, new).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Some(trust) = trust
+                && !matches!(subscribed, Ok(Subscribed::Created(..)))
+            {
+                this.delete_trust(trust);
+            }
+            subscribed
+        })
+        .await
     }
 
     async fn store_subscription(
@@ -144,7 +159,10 @@ mod tests {
         let Value::Object(fields) = json!({"subscriber": "http://1.1.1.1", "ttl": 600, "options": {"a": 1}}) else {
             panic!("not an object");
         };
-        broker.create_subscription(&caller(), queue(), SubscriptionRequest { fields, since: None }).await.unwrap()
+        broker
+            .create_subscription(&caller(), queue(), SubscriptionRequest { fields, ..SubscriptionRequest::default() })
+            .await
+            .unwrap()
     }
 
     async fn new_subscription(broker: &Broker) -> SubscriptionId {

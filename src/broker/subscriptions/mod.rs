@@ -5,6 +5,7 @@ mod creation;
 mod lookup;
 mod reading;
 mod redelivery;
+mod trust;
 
 pub use self::creation::{Subscribed, SubscriptionRequest};
 pub use self::redelivery::RedeliveryRequest;

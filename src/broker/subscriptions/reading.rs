@@ -41,7 +41,18 @@ impl Broker {
         let Some(id) = SubscriptionId::parse(id) else {
             return Ok(store.ping().await?);
         };
-        self.run_to_completion(async move { Ok(store.delete_subscription(&queue, id).await?) }).await
+        let trust = match self.trusts.get() {
+            Some(_) => store
+                .get_subscription(&queue, id)
+                .await?
+                .and_then(|(found, _)| Some(found.settings.trust()?.to_owned())),
+            None => None,
+        };
+        self.run_to_completion(async move { store.delete_subscription(&queue, id).await }).await?;
+        if let Some(trust) = trust {
+            self.delete_trust(trust);
+        }
+        Ok(())
     }
 
     /// Deletes all subscriptions of the queue, as a part of a purge.

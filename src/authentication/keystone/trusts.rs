@@ -1,0 +1,181 @@
+//! Trusts of Keystone (its extension `OS-TRUST`): users let the service user act for them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures::future::BoxFuture;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use quick_cache::sync::Cache;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::time::timeout;
+
+use super::client::{KeystoneClient, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
+use super::document::user_login;
+use crate::auth::{AuthenticationError, Identity, Trusts};
+use crate::domain::Secret;
+use crate::outbound::json_client::Answer;
+
+/// Maximum time to create, use or delete a trust, with all requests to Keystone.
+const DURATION_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of tokens for trusts that are remembered.
+const TOKENS_MAX: usize = 10_000;
+
+/// The trusts of a Keystone.
+pub struct KeystoneTrusts {
+    client: Arc<KeystoneClient>,
+    /// Tokens by the id of their trust.
+    tokens: Cache<String, TrustToken>,
+}
+
+/// A token for a trust.
+#[derive(Clone)]
+struct TrustToken {
+    token: Secret,
+    expires_at: SystemTime,
+}
+
+#[derive(Deserialize)]
+struct TrustDocument {
+    trust: Trust,
+}
+
+#[derive(Deserialize)]
+struct Trust {
+    id: String,
+}
+
+impl KeystoneTrusts {
+    pub(super) fn new(client: Arc<KeystoneClient>) -> Self {
+        Self { client, tokens: Cache::new(TOKENS_MAX) }
+    }
+
+    async fn create_trust(
+        &self,
+        token: &Secret,
+        user: &Identity,
+        ttl: Duration,
+    ) -> Result<String, AuthenticationError> {
+        let expires_at = SystemTime::now().checked_add(ttl).map(OffsetDateTime::from);
+        let expires_at = expires_at.and_then(|time| time.replace_nanosecond(0).ok()?.format(&Rfc3339).ok());
+        let body = json!({ "trust": {
+            "trustor_user_id": user.subject,
+            "trustee_user_id": self.client.own_user_id().await?,
+            "project_id": user.project.as_ref().map(|project| project.as_str()),
+            "roles": user.roles.iter().map(|role| json!({ "name": role })).collect::<Vec<_>>(),
+            "impersonation": true,
+            "expires_at": expires_at,
+        } });
+        let answer = self.request(Method::POST, "/OS-TRUST/trusts", Some(token), Some(&body)).await?;
+        match answer.status {
+            StatusCode::CREATED => {
+                let TrustDocument { trust: Trust { id } } = answer.json()?;
+                // It becomes a part of URLs.
+                let is_id =
+                    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+                if is_id { Ok(id) } else { Err(unavailable("Keystone returned a trust without a valid id")) }
+            }
+            status if status.is_client_error() => Err(AuthenticationError::Refused(format!(
+                "Keystone does not let the owner of the token create a trust (status {})",
+                status.as_u16()
+            ))),
+            status => Err(unavailable(format!("Keystone answers to a trust with the status {}", status.as_u16()))),
+        }
+    }
+
+    async fn trust_token(&self, trust: &str) -> Result<Secret, AuthenticationError> {
+        let now = SystemTime::now();
+        let lasts = |token: &TrustToken| now + RENEWAL_TIME < token.expires_at;
+        if let Some(known) = self.tokens.get(trust).filter(lasts) {
+            return Ok(known.token);
+        }
+        self.tokens.remove(trust);
+        let fetched = self.tokens.get_or_insert_async(trust, self.fetch_trust_token(trust)).await?;
+        // A token that expires soon is used once.
+        if !lasts(&fetched) {
+            self.tokens.remove(trust);
+        }
+        Ok(fetched.token)
+    }
+
+    async fn fetch_trust_token(&self, trust: &str) -> Result<TrustToken, AuthenticationError> {
+        let scope = json!({ "OS-TRUST:trust": { "id": trust } });
+        let body = user_login(self.client.config(), &scope);
+        let answer = self.request(Method::POST, "/auth/tokens", None, Some(&body)).await?;
+        match answer.status {
+            StatusCode::CREATED => {
+                let (token, expires_at) = issued_token(&answer)?;
+                let token = token.to_str().map_err(|_| unavailable("Keystone returned a token that is not ASCII"))?;
+                Ok(TrustToken { token: Secret::new(token), expires_at })
+            }
+            status if status.is_client_error() => Err(AuthenticationError::Refused(format!(
+                "Keystone issues no token for the trust of the subscription (status {}); the trust may have expired or \
+                 have been deleted",
+                status.as_u16()
+            ))),
+            status => Err(unavailable(format!("Keystone answers a login with the status {}", status.as_u16()))),
+        }
+    }
+
+    async fn delete_trust(&self, trust: &str) -> Result<(), AuthenticationError> {
+        // Only its owner may delete a trust, and the service acts for the owner.
+        let token = self.trust_token(trust).await?;
+        self.forget_token(trust);
+        let answer = self.request(Method::DELETE, &format!("/OS-TRUST/trusts/{trust}"), Some(&token), None).await?;
+        match answer.status {
+            status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
+            status => Err(unavailable(format!("Keystone does not delete a trust (status {})", status.as_u16()))),
+        }
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&Secret>,
+        body: Option<&Value>,
+    ) -> Result<Answer, AuthenticationError> {
+        let mut request = Request::builder().method(method).uri(self.client.url(path));
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(token.reveal().unwrap_or_default())
+                .map_err(|_| AuthenticationError::Refused("the token is not a valid header".to_owned()))?;
+            value.set_sensitive(true);
+            request = request.header(OWN_TOKEN, value);
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = request.header(CONTENT_TYPE, "application/json").body(body.into());
+        self.client.send(request.map_err(|_| unavailable(NOT_A_URL))?).await
+    }
+}
+
+impl Trusts for KeystoneTrusts {
+    fn create<'a>(
+        &'a self,
+        token: &'a Secret,
+        user: &'a Identity,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<String, AuthenticationError>> {
+        Box::pin(in_time(self.create_trust(token, user, ttl)))
+    }
+
+    fn token<'a>(&'a self, trust: &'a str) -> BoxFuture<'a, Result<Secret, AuthenticationError>> {
+        Box::pin(in_time(self.trust_token(trust)))
+    }
+
+    fn forget_token(&self, trust: &str) {
+        self.tokens.remove(trust);
+    }
+
+    fn delete<'a>(&'a self, trust: &'a str) -> BoxFuture<'a, Result<(), AuthenticationError>> {
+        Box::pin(in_time(self.delete_trust(trust)))
+    }
+}
+
+async fn in_time<T>(outcome: impl Future<Output = Result<T, AuthenticationError>>) -> Result<T, AuthenticationError> {
+    let late = |_| Err(unavailable("Keystone does not answer in time"));
+    timeout(DURATION_MAX, outcome).await.unwrap_or_else(late)
+}
