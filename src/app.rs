@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Settings, Tls, TlsError, TlsFiles};
 use crate::api::wire::checksum::Checksums;
+use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
 use crate::authentication::jwt::Jwt;
 use crate::authentication::keystone::Keystone;
@@ -90,6 +91,9 @@ pub enum Error {
     /// The token of the admin cannot be read.
     #[error("admin_token_file in [tokens]: {0}")]
     AdminToken(String),
+    /// The file of the audit log cannot be used.
+    #[error("file in [audit]: cannot open {0}")]
+    AuditLog(String),
     /// The files in `[tls]` cannot be used.
     #[error("tls: {0}")]
     ListenerTls(#[from] TlsError),
@@ -129,8 +133,16 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         signer: signer(config),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
+        audit: audit_log(config, &metrics)?,
     };
     Ok(http::service(broker, settings, metrics, tracer(config)))
+}
+
+/// Opens the audit log, if the operator wants one.
+fn audit_log(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<AuditLog>, Error> {
+    let Some(file) = &config.audit.file else { return Ok(None) };
+    let unusable = |error| Error::AuditLog(format!("{file}: {error}"));
+    AuditLog::open(file, metrics.clone()).map(Some).map_err(unusable)
 }
 
 /// Creates the strategies that the operator has chosen. By default, everybody on this machine is
@@ -343,7 +355,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     };
     let store = open(config)?;
     let service = service(config, store.clone())?;
-    let (broker, tracer) = (service.broker.clone(), service.tracer.clone());
+    let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
     if config.push.require_confirmation && !push_config(config).require_confirmation {
         warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
@@ -393,6 +405,9 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     }
     if let Some(tracer) = tracer {
         tracer.stop().await;
+    }
+    if let Some(audit) = audit {
+        audit.finish().await;
     }
     janitor.abort();
     drop(operations);

@@ -1,16 +1,18 @@
-//! The id of the request that a task works for, and the request's span if it is traced. Everything
-//! that the task logs carries the id.
+//! The id of the request that a task works for, the request's span if it is traced, and its trail if
+//! there is an audit log. Everything that the task logs carries the id.
 //!
 //! A span of `tracing` would do the same as the id, but it is formatted for each request, and most
 //! requests log nothing.
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use tokio::task_local;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use crate::audit::Trail;
 use crate::telemetry::Span;
 
 const PREFIX: &str = "req-";
@@ -24,6 +26,7 @@ task_local! {
 struct CurrentRequest {
     id: RequestId,
     span: Option<Span>,
+    trail: Option<Arc<Trail>>,
 }
 
 /// The id of a request: `req-` and a random UUID, as in the APIs of `OpenStack`.
@@ -47,9 +50,15 @@ impl RequestId {
         CURRENT.try_with(|request| request.id).ok()
     }
 
-    /// Runs `work` as part of the request, which has this span if it is traced.
-    pub fn scope<F: Future>(self, span: Option<Span>, work: F) -> impl Future<Output = F::Output> {
-        CURRENT.scope(CurrentRequest { id: self, span }, work)
+    /// Runs `work` as part of the request, which has this span if it is traced, and this trail if
+    /// there is an audit log.
+    pub fn scope<F: Future>(
+        self,
+        span: Option<Span>,
+        trail: Option<Arc<Trail>>,
+        work: F,
+    ) -> impl Future<Output = F::Output> {
+        CURRENT.scope(CurrentRequest { id: self, span, trail }, work)
     }
 
     /// Returns the id in ASCII.
@@ -75,6 +84,12 @@ impl fmt::Debug for RequestId {
 /// `None` if the request is not traced.
 pub fn with_current_span<T>(read: impl FnOnce(&Span) -> T) -> Option<T> {
     CURRENT.try_with(|request| request.span.as_ref().map(read)).ok().flatten()
+}
+
+/// Returns the trail of the request that the current task works for; `None` without an audit log.
+#[must_use]
+pub fn current_trail() -> Option<Arc<Trail>> {
+    CURRENT.try_with(|request| request.trail.clone()).ok().flatten()
 }
 
 /// Returns `work` as part of the request that the current task works for, if there is one. So `work`

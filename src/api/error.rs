@@ -231,7 +231,29 @@ pub fn unavailable(reason: &str) -> Response {
     response
 }
 
+/// Marks the response to a request that was refused because of its sender, not because it is wrong.
+/// It is in the extensions of the response.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal;
+
 impl Error {
+    /// Returns whether the audit log records the error as a refusal: the sender is not known, may not
+    /// do this, or has used up what it may use.
+    fn is_refusal(&self) -> bool {
+        let (status, _) = self.status_and_title();
+        match self {
+            Self::NotSigned
+            | Self::ForeignHost
+            | Self::RepeatedHeader(_)
+            | Self::RepeatedParameter(_)
+            | Self::TwoSignatures
+            | Self::TwoCredentials => true,
+            // A claim protects the message, whoever sends the request.
+            Self::Broker(broker::Error::Claimed) => false,
+            _ => [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS].contains(&status),
+        }
+    }
+
     /// Returns the title and description for the last event of a stream, whose status was sent
     /// before. Logs the error if its status would be that of a server error.
     #[must_use]
@@ -313,6 +335,17 @@ impl Error {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
+        let is_refusal = self.is_refusal();
+        let mut response = self.response();
+        if is_refusal {
+            response.extensions_mut().insert(Refusal);
+        }
+        response
+    }
+}
+
+impl Error {
+    fn response(self) -> Response {
         let (status, title) = self.status_and_title();
         if let Self::AuthenticationUnavailable(cause) = &self {
             tracing::debug!(%cause, "cannot verify a credential");

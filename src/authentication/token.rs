@@ -7,7 +7,7 @@ use std::pin::Pin;
 use zeroize::Zeroizing;
 
 use crate::auth::{AuthenticationError, Identity};
-use crate::domain::Secret;
+use crate::domain::{AuthStrategy, Secret};
 
 /// The start of every API key.
 const API_KEY_PREFIX: &[u8] = b"skt_";
@@ -82,6 +82,16 @@ impl<'r> Token<'r> {
         let (text, service) = self.texts()?;
         let owned = |text: &str| Zeroizing::new(text.to_owned());
         Some(OwnedToken { form: self.form, text: owned(text), service: service.map(owned) })
+    }
+
+    /// Returns the strategy that verifies such tokens, if it is on.
+    #[must_use]
+    pub fn strategy(self) -> AuthStrategy {
+        match self.form {
+            TokenForm::ApiKey => AuthStrategy::Tokens,
+            TokenForm::AuthToken => AuthStrategy::Keystone,
+            TokenForm::Bearer => AuthStrategy::Jwt,
+        }
     }
 
     pub(super) fn form(self) -> TokenForm {

@@ -18,7 +18,7 @@ use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client};
 use crate::domain::{ProjectId, QueueId};
 use crate::metrics::Metrics;
-use crate::request_id::with_current_span;
+use crate::request_id::{current_trail, with_current_span};
 use crate::storage::{self, DeliverySignal, Driver, Permit, Watch};
 use crate::telemetry::{Part, Span};
 
@@ -114,7 +114,9 @@ impl GuardedStore {
         action: Action,
         resource: impl Into<Resource>,
     ) -> Result<Access, Error> {
-        if !self.allows(caller, action) {
+        let is_allowed = self.allows(caller, action);
+        note(caller, action, is_allowed);
+        if !is_allowed {
             return Err(Error::Forbidden);
         }
         let resource = resource.into();
@@ -122,6 +124,13 @@ impl GuardedStore {
         let is_background = matches!(caller, Caller::System);
         let expires_at = caller.as_client().and_then(Client::expires_at);
         Ok(Access { guarded: self.0.clone(), resource, is_background, expires_at, span })
+    }
+}
+
+/// Notes the decision about an action of a client for the audit log.
+fn note(caller: &Caller, action: Action, is_allowed: bool) {
+    if let (Caller::Client(_), Permission::Rule(rule), Some(trail)) = (caller, action.permission(), current_trail()) {
+        trail.note_action(rule.name(), action.is_audited(), is_allowed);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The actions that callers ask for, each with the permission that it requires.
+//! The actions that callers ask for, each with the permission that it requires, and whether the audit
+//! log records it.
 
 use self::Permission::{Everybody, Service};
 use crate::auth::policy::Rule;
@@ -145,4 +146,67 @@ actions! {
     FindToken => Service,
     /// Deletes the queues that earlier health checks have left.
     DeleteOldHealthQueues => Service,
+}
+
+impl Action {
+    /// Returns whether the audit log records the action when it is allowed: each change of queues,
+    /// subscriptions, tasks and tokens, and nothing that clients do with messages. Refused actions are
+    /// always recorded.
+    pub(super) const fn is_audited(self) -> bool {
+        match self {
+            Self::CreateQueue
+            | Self::UpdateQueue
+            | Self::DeleteQueue
+            | Self::ShareQueue
+            | Self::PurgeQueue
+            | Self::PauseQueue
+            | Self::ResumeQueue
+            | Self::Redrive
+            | Self::DeleteTask
+            | Self::CreateSubscription
+            | Self::UpdateSubscription
+            | Self::DeleteSubscription
+            | Self::ConfirmSubscription
+            | Self::PauseSubscription
+            | Self::ResumeSubscription
+            | Self::Redeliver
+            | Self::CreateToken
+            | Self::DeleteToken => true,
+            Self::ListQueues
+            | Self::CountQueues
+            | Self::GetQueue
+            | Self::GetStats
+            | Self::PostMessages
+            | Self::ListMessages
+            | Self::FollowMessages
+            | Self::GetMessage
+            | Self::GetMessages
+            | Self::DeleteMessage
+            | Self::DeleteMessages
+            | Self::PopMessages
+            | Self::CreateClaim
+            | Self::GetClaim
+            | Self::ListClaims
+            | Self::RenewClaim
+            | Self::ReturnMessage
+            | Self::ReleaseClaim
+            | Self::ListProjects
+            | Self::ListTasks
+            | Self::GetTask
+            | Self::ListSubscriptions
+            | Self::GetSubscription
+            | Self::ListAttempts
+            | Self::ListTokens
+            | Self::Ping
+            | Self::CheckHealth
+            | Self::ProbeStore
+            | Self::ReadMetrics
+            | Self::WithdrawClaim
+            | Self::RestoreMessages
+            | Self::RunTask
+            | Self::Deliver
+            | Self::FindToken
+            | Self::DeleteOldHealthQueues => false,
+        }
+    }
 }

@@ -60,6 +60,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             | app::Error::Exposed(_)
             | app::Error::Authentication(_)
             | app::Error::AdminToken(_)
+            | app::Error::AuditLog(_)
             | app::Error::ListenerTls(_)),
         ) => fail(BAD_OPTION, &error.to_string()),
         Err(error) => fail(1, &error.to_string()),

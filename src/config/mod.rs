@@ -87,6 +87,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Traces.
     pub telemetry: Telemetry,
+    /// The audit log.
+    pub audit: Audit,
     /// The log.
     pub log: Log,
     /// Mistakes that do not prevent the service from running, one line each.
@@ -229,6 +231,14 @@ pub struct Telemetry {
     /// The URL of the collector that receives traces; `None` for no traces.
     #[serde(deserialize_with = "values::optional_text")]
     pub otlp_endpoint: Option<String>,
+}
+
+/// `[audit]`: the audit log.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Audit {
+    /// The file, or `stderr`; `None` for no audit log.
+    #[serde(deserialize_with = "values::optional_text")]
+    pub file: Option<String>,
 }
 
 /// `[log]`: the log.

@@ -194,6 +194,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("operations.bind", ValueRule::OptionalAddress),
     ("metrics.queues", ValueRule::Queues),
     ("telemetry.otlp_endpoint", ValueRule::OptionalUrl),
+    ("audit.file", ValueRule::OptionalFile),
     ("log.filter", ValueRule::Filter),
     ("log.format", ValueRule::OneOf(&["auto", "text", "json"])),
 ];

@@ -23,10 +23,16 @@ pub enum AuthStrategy {
 impl AuthStrategy {
     /// The names of all strategies, in the order of the variants.
     pub const NAMES: [&str; 5] = ["none", "proxy", "keystone", "jwt", "tokens"];
+
+    /// Returns the name of the strategy.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 impl fmt::Display for AuthStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Self::NAMES[*self as usize])
+        f.write_str(self.name())
     }
 }

@@ -39,6 +39,7 @@ pub struct Metrics {
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     store_operations: Histogram,
     refused_requests: Total,
+    lost_audit_records: Total,
     connections: LiveCount,
     janitor_rounds: Family<RoundLabels, Total>,
     janitor_visits: Total,
@@ -86,6 +87,7 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(DURATIONS_S)),
             store_operations: Histogram::new(DURATIONS_S),
             refused_requests: Total::default(),
+            lost_audit_records: Total::default(),
             connections: LiveCount::default(),
             janitor_rounds: Family::default(),
             janitor_visits: Total::default(),
@@ -124,6 +126,11 @@ impl Metrics {
             "Requests refused because the store could not serve them in time",
             self.refused_requests.clone(),
         );
+        registry.register(
+            "sukkal_audit_records_lost_total",
+            "Records of the audit log that could not be written",
+            self.lost_audit_records.clone(),
+        );
         registry.register("sukkal_http_connections", "Open connections of the API", self.connections.0.clone());
         registry.register(
             "sukkal_janitor_rounds_total",
@@ -157,6 +164,11 @@ impl Metrics {
     /// Counts a request that was refused because the store is busy.
     pub fn count_refused_request(&self) {
         self.refused_requests.0.inc();
+    }
+
+    /// Counts a record of the audit log that could not be written.
+    pub fn count_lost_audit_record(&self) {
+        self.lost_audit_records.0.inc();
     }
 
     /// Counts a finished round of maintenance, with the number of queues visited.

@@ -23,7 +23,7 @@ use crate::support::sukkal::{Api, CLIENT, Sukkal};
 
 const TABLE: &str = include_str!("matrix.txt");
 const SECRET: &str = "the secret of these tests";
-const ENVIRONMENT: [(&str, &str); 5] = [
+pub(super) const ENVIRONMENT: [(&str, &str); 5] = [
     (STRATEGIES, "proxy,tokens"),
     (TRUSTED_PROXIES, "127.0.0.1"),
     (SECRET_KEY, SECRET),
@@ -31,19 +31,19 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
 ];
 
-const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
+pub(super) const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
 
 /// A row of the table.
-struct Row {
-    method: Method,
+pub(super) struct Row {
+    pub(super) method: Method,
     /// The path with placeholders, and the query.
-    target: &'static str,
+    pub(super) target: &'static str,
     statuses: Vec<u16>,
     body: Option<Value>,
 }
 
 /// Returns the names of the columns, and the rows.
-fn read_table() -> (Vec<&'static str>, Vec<Row>) {
+pub(super) fn read_table() -> (Vec<&'static str>, Vec<Row>) {
     let mut lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let columns = lines.next().and_then(|line| line.strip_prefix("COLUMNS ")).expect("the table has columns");
     let rows = lines.map(|line| {
@@ -60,12 +60,17 @@ fn read_table() -> (Vec<&'static str>, Vec<Row>) {
     (columns.split(' ').collect(), rows.collect())
 }
 
-/// The servers with both presets, and tokens of admins of the first that are not valid any more.
+/// Tokens of admins that are not valid any more.
+pub(super) struct EndedTokens {
+    pub(super) expired: String,
+    pub(super) revoked: String,
+}
+
+/// The servers with both presets, and tokens of the first.
 struct Servers {
     zaqar: Sukkal,
     roles: Sukkal,
-    expired: String,
-    revoked: String,
+    ended: EndedTokens,
 }
 
 impl Servers {
@@ -87,7 +92,7 @@ impl Servers {
         for token in [&expired, &revoked] {
             while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {}
         }
-        Self { zaqar, roles, expired, revoked }
+        Self { zaqar, roles, ended: EndedTokens { expired, revoked } }
     }
 
     /// Returns the server to which this sender sends its requests.
@@ -97,18 +102,16 @@ impl Servers {
 }
 
 /// A project with a queue that has everything, for one request.
-struct Bench<'s> {
-    servers: &'s Servers,
+pub(super) struct Bench<'s> {
     sukkal: &'s Sukkal,
-    project: String,
+    ended: &'s EndedTokens,
+    pub(super) project: String,
     owner: Api,
     placeholders: Vec<(&'static str, String)>,
 }
 
 impl<'s> Bench<'s> {
-    /// Prepares the resources for a request of this sender.
-    async fn prepare(servers: &'s Servers, column: &str) -> Self {
-        let sukkal = servers.server_for(column);
+    pub(super) async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens) -> Self {
         let project = format!("project-{}", Uuid::new_v4());
         let owner = sukkal.project(&project);
         let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
@@ -134,7 +137,20 @@ impl<'s> Bench<'s> {
             ("{task_id}", task["id"].as_str().unwrap().to_owned()),
             ("{token_id}", token["id"].as_str().unwrap().to_owned()),
         ];
-        Self { servers, sukkal, project, owner, placeholders }
+        Self { sukkal, ended, project, owner, placeholders }
+    }
+
+    /// Returns the request of a row by this sender.
+    pub(super) fn request_of(&self, column: &str, row: &Row) -> RequestBuilder {
+        let request = self.request(column, row.method.clone(), row.target);
+        match &row.body {
+            Some(body) if row.method == Method::PATCH => {
+                let media_type = "application/openstack-messaging-v2.0-json-patch";
+                request.header("Content-Type", media_type).body(body.to_string())
+            }
+            Some(body) => request.json(body),
+            None => request,
+        }
     }
 
     /// Returns the request of this sender.
@@ -150,8 +166,8 @@ impl<'s> Bench<'s> {
             "stranger" => request(&self.owner.from(STRANGER)).header("X-Roles", "admin"),
             "unnamed" => self.owner.bare(method, &target).header("Client-ID", CLIENT),
             "other" => request(&self.sukkal.project(&format!("other-{}", self.project))),
-            "expired" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.servers.expired),
-            "revoked" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.servers.revoked),
+            "expired" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.ended.expired),
+            "revoked" => request(&self.owner).header("X-Roles", "admin").header("X-Auth-Token", &self.ended.revoked),
             "signed" => signed(path, "2099-01-01"),
             "elsewhere" => signed("/v2/queues/q/elsewhere", "2099-01-01").header("X-Roles", "admin"),
             "signed-late" => signed(path, "2020-01-01"),
@@ -185,16 +201,8 @@ async fn every_route_has_the_status_of_the_table_for_every_sender() {
     for row in &rows {
         assert_eq!(row.statuses.len(), columns.len(), "{} {}", row.method, row.target);
         for (column, expected) in columns.iter().zip(&row.statuses) {
-            let request = Bench::prepare(&servers, column).await.request(column, row.method.clone(), row.target);
-            let request = match &row.body {
-                Some(body) if row.method == Method::PATCH => {
-                    let media_type = "application/openstack-messaging-v2.0-json-patch";
-                    request.header("Content-Type", media_type).body(body.to_string())
-                }
-                Some(body) => request.json(body),
-                None => request,
-            };
-            let answer = send(request).await;
+            let bench = Bench::prepare(servers.server_for(column), &servers.ended).await;
+            let answer = send(bench.request_of(column, row)).await;
             if answer.status != *expected {
                 wrong.push(format!("{} {}, {column}: {} {}", row.method, row.target, answer.status, answer.text));
             }

@@ -1,5 +1,6 @@
 //! Who may send requests, and what each sender may do.
 
+mod audit;
 mod check_order;
 mod credential_end;
 mod host;

@@ -51,6 +51,7 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        audit: None,
     };
 
     let served: BTreeSet<String> = routes(&settings)

@@ -150,6 +150,14 @@ fn a_bad_option_is_refused_in_one_line() {
              generate` has printed, or empty",
         ),
         (
+            variable("SUKKAL_AUDIT__FILE", "/nowhere/audit.log"),
+            "file in [audit]: cannot open /nowhere/audit.log: No such file or directory (os error 2)",
+        ),
+        (
+            variable("SUKKAL_AUDIT__FILE", "/dev/null"),
+            "file in [audit]: cannot open /dev/null: it is not a regular file",
+        ),
+        (
             file("auth.strategies = [\"tokens\"]\ntokens.admin_token_file = \"/nowhere\""),
             "admin_token_file in [tokens]: cannot read /nowhere: No such file or directory (os error 2)",
         ),

@@ -58,6 +58,7 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
         ("process_resident_memory_bytes", "gauge"),
         ("process_start_time_seconds", "gauge"),
         ("process_virtual_memory_bytes", "gauge"),
+        ("sukkal_audit_records_lost_total", "counter"),
         ("sukkal_build_info", "gauge"),
         ("sukkal_event_streams", "gauge"),
         ("sukkal_http_connections", "gauge"),

@@ -402,6 +402,7 @@ async fn every_route_checks_the_signature() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        audit: None,
     };
     let all_methods = "DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT";
     let good = sign("/v2", all_methods, &project.id, EXPIRES);

@@ -6,7 +6,7 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
     ("descriptors", &[]),
@@ -14,12 +14,16 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("outbound", &[]),
     ("service_manager", &[]),
     ("telemetry", &["outbound"]),
-    ("request_id", &["telemetry"]),
     ("auth", &["domain"]),
+    ("audit", &["auth", "domain", "metrics"]),
+    ("request_id", &["audit", "telemetry"]),
     ("storage", &["domain", "outbound"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
-    ("api", &["auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"]),
+    (
+        "api",
+        &["audit", "auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"],
+    ),
     ("config", &["auth", "domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
     ("push", &["api", "auth", "broker", "domain", "memory_budget", "metrics", "outbound", "storage"]),
@@ -27,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
         "app",
         &[
             "api",
+            "audit",
             "auth",
             "authentication",
             "broker",

@@ -36,6 +36,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     (
         "rustix",
         &[
+            "src/audit/file.rs",
             "src/cli/bench/",
             "src/cli/client/",
             "src/cli/serve.rs",

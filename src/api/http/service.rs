@@ -7,6 +7,7 @@ use axum::extract::FromRef;
 
 use super::middleware::metering::Meters;
 use crate::api::wire::checksum::Checksums;
+use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
 use crate::authentication::Authenticator;
 use crate::broker::Broker;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub checksums: Checksums,
     /// Time without events after which a stream sends a heartbeat.
     pub stream_heartbeat: Duration,
+    /// Records changes and refused requests, if the operator wants it.
+    pub audit: Option<AuditLog>,
 }
 
 impl Service {

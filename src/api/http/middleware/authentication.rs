@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::audit;
 use super::identity::single_header;
 use super::own_host;
 use super::signature::Carrier;
@@ -17,6 +18,7 @@ use crate::api::http::server::connections::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
+use crate::domain::{AuthStrategy, role};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
@@ -54,13 +56,16 @@ async fn prove(
     let authenticator = &settings.authenticator;
     let tokens = if authenticator.verifies_tokens() { Tokens::of(headers)? } else { Tokens::default() };
     let sender = match (tokens, signature) {
-        (Tokens { auth_token: None, bearer: None, .. }, None) => authenticator.sender_of_plain_request(peer),
-        (Tokens { auth_token: None, bearer: None, .. }, Some(signature)) => return Ok(Proof::Signature(signature)),
+        (Tokens { auth_token: None, bearer: None, .. }, None) => plain_sender(authenticator, peer),
+        (Tokens { auth_token: None, bearer: None, .. }, Some(signature)) => {
+            audit::note_strategy(role::SIGNED_URL);
+            return Ok(Proof::Signature(signature));
+        }
         (Tokens { auth_token: Some(token), bearer: None, service_token }, None) => {
-            authenticator.identify(Token::of_auth_token(token).with_service_token(service_token)).await
+            identify(authenticator, Token::of_auth_token(token).with_service_token(service_token)).await
         }
         (Tokens { auth_token: None, bearer: Some(token), .. }, None) => {
-            authenticator.identify(Token::of_bearer(token)).await
+            identify(authenticator, Token::of_bearer(token)).await
         }
         _ => return Err(Error::TwoCredentials),
     };
@@ -75,6 +80,19 @@ async fn prove(
         own_host::check(headers, settings)?;
     }
     Ok(Proof::Sender(sender))
+}
+
+fn plain_sender(authenticator: &Authenticator, peer: Option<&Peer>) -> Result<Sender, AuthenticationError> {
+    let sender = authenticator.sender_of_plain_request(peer)?;
+    let is_proxy_client = matches!(sender, Sender::ProxyClient(_));
+    let strategy = if is_proxy_client { AuthStrategy::Proxy } else { AuthStrategy::None };
+    audit::note_strategy(strategy.name());
+    Ok(sender)
+}
+
+async fn identify(authenticator: &Authenticator, token: Token<'_>) -> Result<Sender, AuthenticationError> {
+    audit::note_strategy(token.strategy().name());
+    authenticator.identify(token).await
 }
 
 /// Returns the token of a request that has passed the checks, if it has one.

@@ -210,6 +210,7 @@ mod tests {
             signer: None,
             checksums: Checksums::Hidden,
             stream_heartbeat: Duration::MAX,
+            audit: None,
         };
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();

@@ -9,6 +9,7 @@ use axum::http::{Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
+use super::audit;
 use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::signature::{self, Carrier};
@@ -114,6 +115,7 @@ fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked
     if !is_signed {
         client.roles.retain(|role| role::is_role_of_credentials(role));
     }
+    let own_project = client.project.clone();
     let handled_uri = match operator::named_project(request, &client, settings)? {
         Some((project, uri)) => {
             client.project = project;
@@ -125,6 +127,7 @@ fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked
         [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
         _ => None,
     };
+    audit::note_client(&client, &own_project, queue.as_ref());
     Ok(Checked { context: RequestContext { client, queue, is_signed }, warning, handled_uri })
 }
 
@@ -147,6 +150,7 @@ fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
 /// Checks a request against [`Requirement::Public`].
 pub(super) fn check_public(request: &Request) -> Result<(), Error> {
     if Carrier::of(request.headers(), request.uri().query())?.is_some() {
+        audit::note_strategy(role::SIGNED_URL);
         return Err(Error::NotSigned);
     }
     content_negotiation::check(request.headers())

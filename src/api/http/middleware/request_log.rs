@@ -1,5 +1,5 @@
-//! Gives every request an id, which its log lines and its response carry, and starts its span if
-//! requests are traced.
+//! Gives every request an id, which its log lines and its response carry. Starts its span if requests
+//! are traced, and its trail if there is an audit log.
 
 use std::future::Future;
 use std::time::Instant;
@@ -9,21 +9,24 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use tracing::{debug, error};
 
-use super::metering;
+use super::{audit, metering};
+use crate::audit::AuditLog;
 use crate::request_id::RequestId;
 use crate::telemetry::{Span, Tracer};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// Handles a request and logs its outcome, under an id of its own. With a tracer, records it in a
-/// span.
+/// span. With an audit log, begins its trail.
 pub(super) async fn log<F: Future<Output = Response>>(
     request: Request,
     tracer: Option<&Tracer>,
+    audit_log: Option<&AuditLog>,
     handle: impl FnOnce(Request) -> F,
 ) -> Response {
     let id = RequestId::random();
     let span = tracer.map(|tracer| request_span(tracer, &request, id));
+    let trail = audit_log.map(|log| audit::begin(log, &request, id));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let start = Instant::now();
     let handled = async {
@@ -38,7 +41,7 @@ pub(super) async fn log<F: Future<Output = Response>>(
         }
         response
     };
-    let mut response = id.scope(span.clone(), handled).await;
+    let mut response = id.scope(span.clone(), trail, handled).await;
     if let Some(span) = span {
         end_span(&span, response.status());
     }

@@ -14,6 +14,7 @@ use axum::http::header::CONNECTION;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
+use super::audit;
 use super::authentication::authenticate;
 use super::body_drain::RequestBody;
 use super::cors::{self, Sharing};
@@ -73,12 +74,13 @@ async fn handle<T, H: Handler<T, Service>>(
     };
     let respond = async |request| {
         let response = service.meters.measure(request, body.as_ref(), call_handler).await;
+        audit::end(&response).await;
         if let Some(body) = &body {
             body.drain().await;
         }
         response
     };
-    let mut response = request_log::log(request, tracer, respond).await;
+    let mut response = request_log::log(request, tracer, service.settings.audit.as_ref(), respond).await;
     if let Some(sharing) = sharing {
         sharing.add_to(response.headers_mut());
     }

@@ -1,0 +1,117 @@
+//! Which requests are recorded: every route, with every sender of `matrix.txt`.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sukkal::domain::Token;
+
+use super::{Audited, request_id};
+use crate::auth::matrix::{Bench, ENVIRONMENT, EndedTokens, ROLES, Row, read_table};
+use crate::http::{Answer, send};
+
+/// The routes that change queues, subscriptions, tasks or tokens, with the rules of the policy.
+const CHANGES: [(&str, &str); 18] = [
+    ("POST /v2/tokens", "tokens:create"),
+    ("DELETE /v2/tokens/{token_id}", "tokens:delete"),
+    ("PUT /v2/queues/{queue_name}", "queues:create"),
+    ("PATCH /v2/queues/{queue_name}", "queues:update"),
+    ("DELETE /v2/queues/{queue_name}", "queues:delete"),
+    ("POST /v2/queues/{queue_name}/purge", "queues:purge"),
+    ("POST /v2/queues/{queue_name}/pause", "queues:pause"),
+    ("POST /v2/queues/{queue_name}/resume", "queues:resume"),
+    ("POST /v2/queues/{queue_name}/share", "queues:share"),
+    ("POST /v2/queues/{queue_name}/redrive", "queues:redrive"),
+    ("DELETE /v2/queues/{queue_name}/tasks/{task_id}", "tasks:delete"),
+    ("POST /v2/queues/{queue_name}/subscriptions", "subscription:create"),
+    ("PATCH /v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:update"),
+    ("DELETE /v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:delete"),
+    ("PUT /v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm", "subscription:confirm"),
+    ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
+    ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
+    ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
+];
+
+/// A request that was sent, with the project and the action that its line must have.
+struct Sent {
+    column: &'static str,
+    project: String,
+    answer: Answer,
+}
+
+impl Sent {
+    /// Returns the outcome in the line of the request; `None` if it must not have a line.
+    fn outcome(&self, row: &Row, change: Option<&str>) -> Option<&'static str> {
+        // A response to HEAD has no text.
+        let is_not_signed =
+            self.answer.text.contains("The URL-Signature does not allow this request.") || row.method == Method::HEAD;
+        match self.answer.status {
+            401 | 403 => Some("refused"),
+            404 if is_not_signed => Some("refused"),
+            // The policy was not asked.
+            400 | 405 => None,
+            200..=299 => change.and(Some("success")),
+            _ => change.and(Some("failed")),
+        }
+    }
+
+    fn check(&self, row: &Row, lines: &[Value]) {
+        let change = CHANGES.iter().find(|(route, _)| *route == format!("{} {}", row.method, row.target));
+        let change = change.map(|(_, action)| *action);
+        let place = format!("{} {} by {}: {}", row.method, row.target, self.column, self.answer.status);
+        let own: Vec<&Value> = lines.iter().filter(|line| line["request_id"] == request_id(&self.answer)).collect();
+        let Some(outcome) = self.outcome(row, change) else {
+            assert!(own.is_empty(), "{place}: {own:?}");
+            return;
+        };
+        let &[line] = &own[..] else { panic!("{place}: {own:?}") };
+        assert_eq!(
+            (&line["outcome"], &line["status"]),
+            (&json!(outcome), &json!(self.answer.status)),
+            "{place}: {line}"
+        );
+        assert_eq!((&line["method"], &line["other_project"]), (&json!(row.method.as_str()), &json!(false)), "{place}");
+        let (peer, strategy) = match self.column {
+            "stranger" => ("127.0.0.2", json!(null)),
+            "signed" | "elsewhere" | "signed-late" => ("127.0.0.1", json!("signed_url")),
+            "expired" | "revoked" => ("127.0.0.1", json!("tokens")),
+            _ => ("127.0.0.1", json!("proxy")),
+        };
+        assert_eq!((&line["peer"], &line["strategy"]), (&json!(peer), &strategy), "{place}");
+        // The others are refused before the policy is asked.
+        let is_known = !["stranger", "elsewhere", "signed-late", "expired", "revoked"].contains(&self.column) && self.answer.status != 404
+            || outcome == "failed";
+        let has_queue = row.target.starts_with("/v2/queues/{");
+        assert_eq!(line["project"], if is_known { json!(self.project) } else { json!(null) }, "{place}");
+        assert_eq!(line["queue"], if is_known && has_queue { json!("q") } else { json!(null) }, "{place}");
+        if let Some(action) = change {
+            assert_eq!(line["action"], if is_known { json!(action) } else { json!(null) }, "{place}");
+        }
+        assert_eq!(line["action"].is_string(), is_known, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn each_change_and_each_refusal_has_one_line_and_nothing_else_has_one() {
+    let (mut columns, rows) = read_table();
+    // They need another policy, and their refusals are like those of members.
+    columns.retain(|column| !ROLES.contains(column));
+    let invented = || Token::random().reveal().to_string();
+    let ended = EndedTokens { expired: invented(), revoked: invented() };
+    let mut found = 0;
+    for row in &rows {
+        // The number of refusals that one server records in a second is limited.
+        let mut server = Audited::start("memory:", &ENVIRONMENT);
+        let mut all_sent = Vec::new();
+        for &column in &columns {
+            let bench = Bench::prepare(&server.sukkal, &ended).await;
+            let answer = send(bench.request_of(column, row)).await;
+            let project = if column == "other" { format!("other-{}", bench.project) } else { bench.project };
+            all_sent.push(Sent { column, project, answer });
+        }
+        let lines = server.stop();
+        for sent in &all_sent {
+            sent.check(row, &lines);
+        }
+        found += CHANGES.iter().filter(|(route, _)| *route == format!("{} {}", row.method, row.target)).count();
+    }
+    assert_eq!(found, CHANGES.len(), "the table lacks a route of CHANGES");
+}

@@ -1,0 +1,153 @@
+//! Floods of refused requests, rotation, a full disk, and the death of the process.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use serde_json::{Value, json};
+
+use super::{AUDIT_FILE, Audited, lines_of};
+use crate::auth::{STRATEGIES, TRUSTED_PROXIES};
+use crate::http::{answered, send};
+use crate::support::exposition::Exposition;
+use crate::support::redis::{block_until, limit_files};
+use crate::support::sukkal::{Api, Sukkal};
+
+const LOST: &str = "sukkal_audit_records_lost_total";
+/// Maximum number of refused requests that are recorded in a period, and its length in seconds.
+const REFUSALS_MAX: u64 = 100;
+const PERIOD_S: u64 = 5;
+
+async fn create(api: &Api, queue: &str) {
+    answered(api.put(&format!("/v2/queues/{queue}")), 201).await;
+}
+
+fn queues(lines: &[Value]) -> Vec<&str> {
+    lines.iter().filter_map(|line| line["queue"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_flood_of_refused_requests_is_cut_off_and_counted_and_hides_nothing_else() {
+    const REQUESTS: u64 = 4 * REFUSALS_MAX;
+    let roles = ("SUKKAL_POLICY__PRESET", "roles");
+    let server = Audited::start("memory:", &[(STRATEGIES, "proxy"), (TRUSTED_PROXIES, "127.0.0.1"), roles]);
+    let stranger = server.sukkal.project("shop").from(crate::auth::STRANGER);
+    let api = server.sukkal.project("shop");
+
+    let start = Instant::now();
+    for _ in 0..REQUESTS / 50 {
+        let refused = join_all((0..50).map(|_| send(stranger.get("/v2/queues")))).await;
+        assert!(refused.iter().all(|answer| answer.status == 401));
+    }
+    let periods = start.elapsed().as_secs() / PERIOD_S + 1;
+    // Neither a change nor the refusal of a known client is left out.
+    answered(api.put("/v2/queues/orders").header("X-Roles", "manager"), 201).await;
+    answered(api.put("/v2/queues/mails").header("X-Roles", "reader"), 403).await;
+
+    let omitted = |lines: &[Value]| lines.iter().filter_map(|line| line["omitted"].as_u64()).sum::<u64>();
+    let refused = |lines: &[Value]| lines.iter().filter(|line| line["status"] == 401).count() as u64;
+    block_until("what was left out is counted", || {
+        let lines = server.lines();
+        omitted(&lines) + refused(&lines) == REQUESTS
+    });
+    let lines = server.lines();
+    assert!(refused(&lines) <= periods * REFUSALS_MAX, "{lines:#?}");
+    let reports = lines.iter().filter(|line| line["reason"] == "too many refused requests of unknown senders");
+    assert!((1..=periods).contains(&(reports.count() as u64)), "{lines:#?}");
+    assert_eq!(queues(&lines), ["orders", "mails"]);
+}
+
+#[tokio::test]
+async fn after_a_rotation_lines_go_to_a_new_file_that_others_cannot_read() {
+    let server = Audited::start("memory:", &[]);
+    let api = server.sukkal.project("shop");
+    let old = server.path.with_extension("1");
+    create(&api, "a").await;
+    assert_eq!(server.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    fs::rename(&server.path, &old).unwrap();
+    create(&api, "b").await;
+    fs::remove_file(&server.path).unwrap();
+    create(&api, "c").await;
+
+    assert_eq!((queues(&lines_of(&old)), queues(&server.lines())), (vec!["a"], vec!["c"]));
+    assert_eq!(server.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn no_line_is_lost_while_the_file_is_renamed_again_and_again() {
+    const QUEUES: usize = 200;
+    let server = Audited::start("memory:", &[]);
+    let api = server.sukkal.project("shop");
+    let old = |number: usize| server.path.with_extension(number.to_string());
+
+    let mut renamed = 0;
+    let mut changes = FuturesUnordered::from_iter((0..QUEUES).map(|queue| {
+        let api = api.clone();
+        async move { create(&api, &format!("q{queue}")).await }
+    }));
+    while changes.next().await.is_some() {
+        if fs::rename(&server.path, old(renamed)).is_ok() {
+            renamed += 1;
+        }
+    }
+
+    let mut recorded = HashSet::new();
+    for path in (0..renamed).map(old).chain([server.path.clone()]) {
+        let lines = lines_of(&path);
+        recorded.extend(queues(&lines).into_iter().map(str::to_owned));
+    }
+    assert!(renamed > 1 && recorded.len() == QUEUES, "{renamed} {}", recorded.len());
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_no_request_and_the_gap_is_reported() {
+    let server = Audited::start("memory:", &[]);
+    let api = server.sukkal.project("shop");
+    create(&api, "a").await;
+    let length = server.path.metadata().unwrap().len();
+
+    // There is room for a part of a line.
+    limit_files(server.sukkal.id(), Some(length + 100));
+    create(&api, "b").await;
+    create(&api, "c").await;
+    assert_eq!(Exposition::of(&server.sukkal.url("")).await.value(LOST), Some(2.0));
+    let reports = server.sukkal.log().into_iter().filter(|line| line.contains("the audit log cannot be written"));
+    assert_eq!(reports.count(), 1, "{:#?}", server.sukkal.log());
+
+    limit_files(server.sukkal.id(), None);
+    create(&api, "d").await;
+    let text = fs::read_to_string(&server.path).unwrap();
+    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(queues(&lines), ["a", "d"]);
+    let gap = lines.iter().find(|line| line["omitted"].is_u64()).unwrap();
+    assert_eq!((&gap["omitted"], &gap["reason"]), (&json!(2), &json!("the audit log could not be written")));
+    assert_eq!(Exposition::of(&server.sukkal.url("")).await.value(LOST), Some(2.0));
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_log_after_a_crash() {
+    let mut server = Audited::start("memory:", &[]);
+    let api = server.sukkal.project("shop");
+
+    for queue in ["a", "b", "c"] {
+        create(&api, queue).await;
+    }
+    server.sukkal.kill();
+
+    assert_eq!(queues(&server.lines()), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn the_log_can_go_to_stderr() {
+    let sukkal = Sukkal::start_with("memory:", &[(AUDIT_FILE, "stderr")]);
+    create(&sukkal.project("shop"), "orders").await;
+
+    block_until("the change is recorded", || sukkal.log().iter().any(|line| line.contains("\"queues:create\"")));
+    let line = sukkal.log().into_iter().find(|line| line.contains("\"queues:create\"")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["queue"], "orders");
+}
