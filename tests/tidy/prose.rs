@@ -29,7 +29,7 @@ const REPLACED_NAMES: [&str; 14] = [
 /// Documents for users and developers. The figures in documents that benchmarks write are in tables.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut documents = files("docs", ".md");
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
         documents.push((PathBuf::from(name), fs::read_to_string(root().join(name)).unwrap()));
     }
     documents
