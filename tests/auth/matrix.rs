@@ -237,7 +237,7 @@ async fn options_need_a_sender_on_every_route() {
     let (columns, rows) = read_table();
     let mut benches = Vec::new();
     for column in &columns {
-        benches.push((column, Bench::prepare(&servers, column).await));
+        benches.push((column, Bench::prepare(servers.server_for(column), &servers.ended).await));
     }
 
     for row in rows

@@ -77,7 +77,8 @@ impl Sent {
         };
         assert_eq!((&line["peer"], &line["strategy"]), (&json!(peer), &strategy), "{place}");
         // The others are refused before the policy is asked.
-        let is_known = !["stranger", "elsewhere", "signed-late", "expired", "revoked"].contains(&self.column) && self.answer.status != 404
+        let is_known = !["stranger", "elsewhere", "signed-late", "expired", "revoked"].contains(&self.column)
+            && self.answer.status != 404
             || outcome == "failed";
         let has_queue = row.target.starts_with("/v2/queues/{");
         assert_eq!(line["project"], if is_known { json!(self.project) } else { json!(null) }, "{place}");

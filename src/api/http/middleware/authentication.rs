@@ -82,7 +82,7 @@ async fn prove(
     Ok(Proof::Sender(sender))
 }
 
-fn plain_sender(authenticator: &Authenticator, peer: Option<&Peer>) -> Result<Sender, AuthenticationError> {
+fn plain_sender(authenticator: &Authenticator, peer: Option<Peer>) -> Result<Sender, AuthenticationError> {
     let sender = authenticator.sender_of_plain_request(peer)?;
     let is_proxy_client = matches!(sender, Sender::ProxyClient(_));
     let strategy = if is_proxy_client { AuthStrategy::Proxy } else { AuthStrategy::None };
