@@ -86,10 +86,11 @@ async fn no_line_is_lost_while_the_file_is_renamed_again_and_again() {
     let old = |number: usize| server.path.with_extension(number.to_string());
 
     let mut renamed = 0;
-    let mut changes = FuturesUnordered::from_iter((0..QUEUES).map(|queue| {
+    let change = |queue: usize| {
         let api = api.clone();
         async move { create(&api, &format!("q{queue}")).await }
-    }));
+    };
+    let mut changes: FuturesUnordered<_> = (0..QUEUES).map(change).collect();
     while changes.next().await.is_some() {
         if fs::rename(&server.path, old(renamed)).is_ok() {
             renamed += 1;
