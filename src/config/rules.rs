@@ -257,8 +257,8 @@ impl ValueRule {
             (Self::Integer(min, max, _), Value::Integer(number)) => {
                 u64::try_from(*number).is_ok_and(|number| (min..=max).contains(&number))
             }
-            (Self::Boolean, Value::Boolean(_)) => true,
-            (Self::Secret | Self::Password | Self::Text | Self::OptionalFile, Value::String(_)) => true,
+            (Self::Boolean, Value::Boolean(_))
+            | (Self::Secret | Self::Password | Self::Text | Self::OptionalFile, Value::String(_)) => true,
             (Self::Name, Value::String(text)) => !text.is_empty(),
             (Self::Names, Value::Array(names)) => all(names, |text| !text.is_empty()),
             (Self::SomeOf(words), Value::Array(items)) => all(items, |text| words.contains(&text)),

@@ -159,12 +159,12 @@ impl State {
             } })
         };
         let trust = &body["auth"]["scope"]["OS-TRUST:trust"]["id"];
-        if let Some(trust) = trust.as_str().filter(|id| self.trusts.contains_key(*id)) {
-            if body == with_scope(&json!({ "OS-TRUST:trust": { "id": trust } })) {
-                let token = format!("trust-token-{}", self.trust_tokens.len());
-                self.trust_tokens.insert(token.clone(), trust.to_owned());
-                return Reply::Token(201, token, described("u", Some("shop"), &["member"], Duration::from_secs(3_600)));
-            }
+        if let Some(trust) = trust.as_str().filter(|id| self.trusts.contains_key(*id))
+            && body == with_scope(&json!({ "OS-TRUST:trust": { "id": trust } }))
+        {
+            let token = format!("trust-token-{}", self.trust_tokens.len());
+            self.trust_tokens.insert(token.clone(), trust.to_owned());
+            return Reply::Token(201, token, described("u", Some("shop"), &["member"], Duration::from_secs(3_600)));
         }
         let expected = with_scope(&json!({ "project": { "name": "service", "domain": { "name": "projects" } } }));
         if body != expected {

@@ -118,8 +118,8 @@ async fn list(
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
         return Ok(stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events));
     }
-    let list = broker.list_messages(&caller, &queue, &message_query);
-    let Listed { page, position } = while_valid(request.headers(), &settings, message_query.wait_s, list).await?;
+    let listing = broker.list_messages(&caller, &queue, &message_query);
+    let Listed { page, position } = while_valid(request.headers(), &settings, message_query.wait_s, listing).await?;
     let parameters = [
         ("limit", message_query.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),

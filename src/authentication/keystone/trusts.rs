@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::client::{KeystoneClient, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
 use super::document::user_login;
 use crate::auth::{AuthenticationError, Identity, Trusts};
-use crate::domain::Secret;
+use crate::domain::{ProjectId, Secret};
 use crate::outbound::json_client::Answer;
 
 /// Maximum time to create, use or delete a trust, with all requests to Keystone.
@@ -65,7 +65,7 @@ impl KeystoneTrusts {
         let body = json!({ "trust": {
             "trustor_user_id": user.subject,
             "trustee_user_id": self.client.own_user_id().await?,
-            "project_id": user.project.as_ref().map(|project| project.as_str()),
+            "project_id": user.project.as_ref().map(ProjectId::as_str),
             "roles": user.roles.iter().map(|role| json!({ "name": role })).collect::<Vec<_>>(),
             "impersonation": true,
             "expires_at": expires_at,

@@ -77,16 +77,16 @@ impl Broker {
         };
         let this = self.clone();
         self.run_to_completion(async move {
-            let subscribed = match access.admit().await {
+            let outcome = match access.admit().await {
                 Ok(store) => this.store_subscription(&store, &queue, new).await,
                 Err(error) => Err(error.into()),
             };
             if let Some(trust) = trust
-                && !matches!(subscribed, Ok(Subscribed::Created(..)))
+                && !matches!(outcome, Ok(Subscribed::Created(..)))
             {
                 this.delete_trust(trust);
             }
-            subscribed
+            outcome
         })
         .await
     }
