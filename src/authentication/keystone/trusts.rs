@@ -90,10 +90,14 @@ impl KeystoneTrusts {
     async fn trust_token(&self, trust: &str) -> Result<Secret, AuthenticationError> {
         let now = SystemTime::now();
         let lasts = |token: &TrustToken| now + RENEWAL_TIME < token.expires_at;
-        if let Some(known) = self.tokens.get(trust).filter(lasts) {
-            return Ok(known.token);
+        match self.tokens.get(trust) {
+            Some(known) if lasts(&known) => return Ok(known.token),
+            Some(_expiring) => {
+                self.tokens.remove(trust);
+            }
+            // Removing it would also end the wait for a token that another attempt fetches.
+            None => {}
         }
-        self.tokens.remove(trust);
         let fetched = self.tokens.get_or_insert_async(trust, self.fetch_trust_token(trust)).await?;
         // A token that expires soon is used once.
         if !lasts(&fetched) {
