@@ -117,10 +117,13 @@ pub fn runtime(config: &Config) -> io::Result<Runtime> {
 /// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
     let metrics = Arc::new(Metrics::new());
-    let (limits, queues) = (config.transport.limits.clone(), config.metrics.queues.clone());
-    let push = push_config(config);
-    let policy = config.policy.clone();
-    let broker = Broker::with_policy(store, policy, limits, push, cipher(config), metrics.clone(), queues);
+    let limits = config.transport.limits.clone();
+    let options = broker::Options {
+        policy: config.policy.clone(),
+        monitored_queues: config.metrics.queues.clone(),
+        quotas: config.quotas.with(&limits),
+    };
+    let broker = Broker::with_options(store, limits, push_config(config), cipher(config), metrics.clone(), options);
     let settings = Settings {
         admin_mode: config.admin_mode,
         authenticator: Arc::new(authenticator(config, &broker)?),
@@ -357,6 +360,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
+    broker.follow_quotas();
     if config.push.require_confirmation && !push_config(config).require_confirmation {
         warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
     }

@@ -18,6 +18,7 @@ mod fence_recipes;
 mod http;
 mod operations;
 mod push;
+mod quotas;
 mod resharding;
 mod tidy;
 mod tls;

@@ -14,9 +14,9 @@ use thiserror::Error;
 
 use crate::authentication::Challenges;
 use crate::broker::{self, StoreError};
-use crate::domain::ClientIdRule;
 use crate::domain::idempotency::InvalidKey;
 use crate::domain::queue_id::InvalidQueueId;
+use crate::domain::{ClientIdRule, RateLimitStatus};
 
 /// Time in seconds after which a client may retry a request that got a 503 or 429.
 const RETRY_AFTER_S: u32 = 1;
@@ -308,7 +308,10 @@ impl Error {
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
-            Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
+            Self::Broker(
+                Broker::TooManyAtOnce { .. } | Broker::RateExceeded { status: RateLimitStatus::TooManyRequests, .. },
+            ) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
+            Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::FORBIDDEN, "Quota exceeded"),
             Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. }) => {
                 (StatusCode::FORBIDDEN, "Not authorized")
             }
@@ -325,9 +328,9 @@ impl Error {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
             }
             // A retry may reach a process that has the key, or the operator may set it.
-            Self::BodyBudget | Self::AuthenticationUnavailable(_) | Self::Broker(Broker::Key(_) | Broker::Store(_)) => {
-                UNAVAILABLE
-            }
+            Self::BodyBudget
+            | Self::AuthenticationUnavailable(_)
+            | Self::Broker(Broker::Key(_) | Broker::Store(_) | Broker::RateExceeded { .. }) => UNAVAILABLE,
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
         }
     }
@@ -351,7 +354,9 @@ impl Error {
             tracing::debug!(%cause, "cannot verify a credential");
         }
         let is_transient = match &self {
-            Self::BodyBudget | Self::AuthenticationUnavailable(_) => true,
+            Self::BodyBudget
+            | Self::AuthenticationUnavailable(_)
+            | Self::Broker(broker::Error::RateExceeded { .. }) => true,
             Self::Broker(broker::Error::Store(error)) => error.is_transient(),
             _ => false,
         };
@@ -379,7 +384,11 @@ impl Error {
         if let Self::Method { allow } = self {
             headers.extend(HeaderValue::try_from(allow).map(|allow| (ALLOW, allow)));
         } else if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
-            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+            let retry_after_s = match self {
+                Self::Broker(broker::Error::RateExceeded { retry_after_s, .. }) => retry_after_s,
+                _ => RETRY_AFTER_S.into(),
+            };
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         response
     }

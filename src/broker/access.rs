@@ -292,6 +292,9 @@ mod tests {
         CreateToken       | -    -      -        -      yes     yes   -              | -    -      yes   -
         ListTokens        | -    -      -        -      yes     yes   -              | -    -      yes   -
         DeleteToken       | -    -      -        -      yes     yes   -              | -    -      yes   -
+        GetUsage          | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        GetQuotas         | -    -      -        -      -       yes   -              | -    -      yes   -
+        SetQuotas         | -    -      -        -      -       yes   -              | -    -      yes   -
         Ping              | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
         CheckHealth       | -    -      -        -      -       yes   -              | -    -      yes   -
         ProbeStore        | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes

@@ -126,6 +126,12 @@ actions! {
     ListTokens => Permission::Rule(Rule::TokensGetAll),
     /// Deletes a token.
     DeleteToken => Permission::Rule(Rule::TokensDelete),
+    /// Shows how much the caller's project uses of its quotas.
+    GetUsage => Permission::Rule(Rule::UsageGet),
+    /// Shows the quotas of a project.
+    GetQuotas => Permission::Rule(Rule::QuotasGet),
+    /// Sets or removes the quotas of a project.
+    SetQuotas => Permission::Rule(Rule::QuotasSet),
     /// Verifies that the store replies.
     Ping => Permission::Rule(Rule::PingGet),
     /// Tries the operations of the store.

@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-use crate::domain::QueueId;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::sharding::TENANT_CHARS_MAX;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::token_draft::InvalidToken;
+use crate::domain::{QueueId, Quota, RateLimitStatus};
 pub use crate::storage::Error as StoreError;
 
 /// The reason why an operation was refused or failed.
@@ -75,11 +75,33 @@ pub enum Error {
     Damaged(String),
     /// The project has as many things of this kind as it may have at the same time.
     #[error("A project may have at most {max} {kind} at the same time. Please try again later.")]
-    QuotaExceeded {
+    TooManyAtOnce {
         /// The name of the kind, in the plural.
         kind: &'static str,
         /// Maximum number of them.
-        max: u32,
+        max: u64,
+    },
+    /// The request would exceed a quota of the project.
+    #[error("the request would exceed the quota {}, which is {max}; {advice}, or ask the operator for a higher quota", .quota.name())]
+    QuotaExceeded {
+        /// The quota.
+        quota: Quota,
+        /// The limit.
+        max: u64,
+        /// What the client can do.
+        advice: &'static str,
+    },
+    /// The project exceeds a rate.
+    #[error("the project exceeds its quota {}, which is {max}; wait for the time in Retry-After", .quota.name())]
+    RateExceeded {
+        /// The quota.
+        quota: Quota,
+        /// The limit.
+        max: u64,
+        /// Time in seconds after which the request is within the rate.
+        retry_after_s: u64,
+        /// How the refusal is reported.
+        status: RateLimitStatus,
     },
     /// The caller may not perform the action.
     #[error("You are not authorized to complete this action.")]

@@ -7,7 +7,8 @@ use tracing::debug;
 
 use super::access::Access;
 use super::messages::{MessageQuery, Start};
-use super::waiting::{QuotaUnit, SharedQuery};
+use super::quotas::ConcurrencyUnit;
+use super::waiting::SharedQuery;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::client::Poster;
@@ -32,7 +33,7 @@ pub struct Feed {
     is_at_end: bool,
     /// The position at which the last page began.
     previous: Option<Rank>,
-    _unit: QuotaUnit,
+    _unit: ConcurrencyUnit,
 }
 
 struct Subscription {

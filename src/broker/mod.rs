@@ -20,6 +20,7 @@ mod monitoring;
 mod name_check;
 pub mod projects;
 pub mod queues;
+pub mod quotas;
 mod range;
 mod sharing;
 pub mod subscriptions;
@@ -53,10 +54,11 @@ use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
-use self::waiting::{ProjectQuota, SharedReads, Waiting};
+use self::quotas::{ConcurrencyLimit, Quotas};
+use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
-use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId};
+use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId, Quota, QuotaConfig};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
@@ -87,11 +89,23 @@ pub struct Parts {
     shared_reads: SharedReads,
     filter_turns: FilterTurns,
     waiting: Waiting,
-    streams: ProjectQuota,
-    redrives: ProjectQuota,
+    quotas: Arc<Quotas>,
+    streams: ConcurrencyLimit,
+    redrives: ConcurrencyLimit,
     /// The last probe of the store. Only callers that wait at the same time share it.
     last_probe: Cached<Result<(), storage::Error>>,
     monitor: Monitor,
+}
+
+/// Options of a broker that have defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What clients may do.
+    pub policy: Policy,
+    /// The queues that the metrics include.
+    pub monitored_queues: Vec<QueueId>,
+    /// The quotas of projects.
+    pub quotas: QuotaConfig,
 }
 
 impl fmt::Debug for Broker {
@@ -109,7 +123,7 @@ impl Deref for Broker {
 }
 
 impl Broker {
-    /// Creates a broker over a store, with the default policy. Without a cipher no queue can begin
+    /// Creates a broker over a store, with the default options. Without a cipher no queue can begin
     /// to encrypt.
     #[must_use]
     pub fn new(
@@ -119,26 +133,27 @@ impl Broker {
         cipher: Option<Cipher>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self::with_policy(store, Policy::default(), limits, push, cipher, metrics, Vec::new())
+        Self::with_options(store, limits, push, cipher, metrics, Options::default())
     }
 
-    /// Creates a broker with this policy, whose metrics include these queues.
+    /// Creates a broker with these further options.
     #[must_use]
-    pub fn with_policy(
+    pub fn with_options(
         store: Arc<dyn Driver>,
-        policy: Policy,
         limits: Limits,
         push: PushConfig,
         cipher: Option<Cipher>,
         metrics: Arc<Metrics>,
-        queues: Vec<QueueId>,
+        options: Options,
     ) -> Self {
         let admission_wait_max = Duration::from_secs(limits.max_queueing.into());
+        let quotas = Quotas::new(options.quotas);
         Self(Arc::new(Parts {
-            store: GuardedStore::new(store, policy, admission_wait_max, metrics.clone()),
-            waiting: Waiting::new(&limits),
-            streams: ProjectQuota::new("event streams", limits.max_streams_per_project),
-            redrives: ProjectQuota::new("running redrives", limits.max_redrives_per_project),
+            store: GuardedStore::new(store, options.policy, admission_wait_max, metrics.clone()),
+            waiting: Waiting::new(&limits, quotas.clone()),
+            streams: ConcurrencyLimit::by_quota("event streams", quotas.clone(), Quota::EventStreams),
+            redrives: ConcurrencyLimit::fixed("running redrives", limits.max_redrives_per_project),
+            quotas,
             limits,
             push,
             name_check: NameCheck::default(),
@@ -151,7 +166,7 @@ impl Broker {
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
             last_probe: Cached::new(Duration::ZERO),
-            monitor: Monitor::new(queues),
+            monitor: Monitor::new(options.monitored_queues),
         }))
     }
 

@@ -41,7 +41,7 @@ impl Broker {
             load: store.load(),
             disk_is_full: store.has_full_disk(),
             disk_usage: store.disk_usage(),
-            waiters: self.waiting.quota.total(),
+            waiters: self.waiting.limit.total(),
             streams: self.streams.total(),
             processed: store.processed(),
             queues,

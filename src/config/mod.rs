@@ -12,6 +12,7 @@ mod file;
 mod names;
 mod options;
 mod policy;
+mod quotas;
 mod rules;
 mod tls;
 mod unencrypted;
@@ -26,6 +27,7 @@ pub use self::bind::Bind;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
+pub use self::quotas::Quotas;
 pub use self::tls::{ClientCertificate, Tls};
 use crate::auth::policy::Policy;
 use crate::domain::trusted_proxy::TrustedProxy;
@@ -62,6 +64,8 @@ pub struct Config {
     pub transport: Transport,
     /// Authentication of callers.
     pub auth: Auth,
+    /// Quotas of projects.
+    pub quotas: Quotas,
     /// Pre-signed URLs.
     pub signed_url: SignedUrl,
     /// What clients may do.

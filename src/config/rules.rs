@@ -5,11 +5,12 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::bind::Bind;
-use super::{cors, policy};
+use super::{cors, policy, quotas};
 use crate::domain::address_rules::PortRange;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use crate::domain::quotas::QUOTA_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId, Token};
@@ -24,6 +25,10 @@ pub(super) enum ValueRule {
     Boolean,
     /// One of the given words.
     OneOf(&'static [&'static str]),
+    /// One of the given numbers.
+    OneOfNumbers(&'static [i64]),
+    /// The path of a file with the quotas of projects, or an empty text.
+    QuotaFile,
     /// An address to listen on.
     Address,
     /// An address to listen on, or an empty text.
@@ -104,6 +109,7 @@ const DURATION: ValueRule = ValueRule::Integer(1, YEAR_S, "seconds");
 const PAGE: ValueRule = ValueRule::Integer(1, PAGE_MAX, "");
 const BYTES: ValueRule = ValueRule::Integer(1, BODY_BYTES_MAX, "bytes");
 const CONNECTIONS: ValueRule = ValueRule::Integer(1, CONNECTIONS_MAX, "");
+const QUOTA: ValueRule = ValueRule::Integer(0, QUOTA_MAX, "");
 const CHARACTERS: ValueRule = ValueRule::Integer(0, CLIENT_ID_CHARS_MAX, "characters");
 
 /// The rule of every option.
@@ -156,6 +162,12 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.cors_origins", ValueRule::WebOrigins),
     ("auth.strategies", ValueRule::Strategies),
     ("auth.trusted_proxies", ValueRule::Proxies),
+    ("quotas.requests_per_second", QUOTA),
+    ("quotas.posted_bytes_per_second", QUOTA),
+    ("quotas.queues", QUOTA),
+    ("quotas.subscriptions", QUOTA),
+    ("quotas.projects_file", ValueRule::QuotaFile),
+    ("quotas.rate_limit_status", ValueRule::OneOfNumbers(&[503, 429])),
     ("signed_url.secret_key", ValueRule::Secret),
     ("policy.preset", ValueRule::OneOf(&["zaqar", "roles"])),
     ("policy.rules", ValueRule::PolicyRules),
@@ -217,7 +229,7 @@ impl ValueRule {
     /// type.
     pub(super) fn parse(self, text: &str) -> Value {
         let typed = match self {
-            Self::Integer(..) => text.parse().ok().map(Value::Integer),
+            Self::Integer(..) | Self::OneOfNumbers(_) => text.parse().ok().map(Value::Integer),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::WebOrigins => Some(cors::parse(text)),
             Self::Queues
@@ -242,6 +254,7 @@ impl ValueRule {
             | Self::Text
             | Self::Name
             | Self::Password
+            | Self::QuotaFile
             | Self::Store
             | Self::Filter
             | Self::OptionalFile
@@ -265,6 +278,8 @@ impl ValueRule {
             (Self::OptionalWebUrl, Value::String(text)) => text.is_empty() || is_web_url(text),
             (Self::OptionalToken, Value::String(text)) => text.is_empty() || Token::parse(text).is_some(),
             (Self::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Self::OneOfNumbers(numbers), Value::Integer(number)) => numbers.contains(number),
+            (Self::QuotaFile, Value::String(path)) => return quotas::read(path).map(drop),
             (Self::Address, Value::String(text)) => text.parse::<Bind>().is_ok(),
             (Self::OptionalAddress, Value::String(text)) => text.is_empty() || text.parse::<Bind>().is_ok(),
             (Self::WebOrigins, value) => cors::origins(value).is_ok(),
@@ -297,6 +312,8 @@ impl ValueRule {
             Self::Integer(min, max, unit) => format!("an integer from {min} to {max}, in {unit}"),
             Self::Boolean => "true or false".to_owned(),
             Self::OneOf(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or "),
+            Self::OneOfNumbers(numbers) => numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" or "),
+            Self::QuotaFile => "the path of a file with the quotas of projects, or empty".to_owned(),
             Self::Address => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535".to_owned(),
             Self::OptionalAddress => "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty".to_owned(),
             Self::WebOrigins => EXPECTED_ORIGINS.to_owned(),

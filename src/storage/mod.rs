@@ -22,6 +22,7 @@ mod maintenance;
 mod messages;
 mod monitoring;
 mod queues;
+mod quotas;
 mod record;
 pub mod redis;
 mod redrive;
@@ -50,6 +51,7 @@ pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, Pos
 pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
+pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 pub use redrive::run_redrive;
 pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
 pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
@@ -74,6 +76,7 @@ pub trait Driver:
     + Maintenance
     + AdmissionControl
     + Monitoring
+    + QuotaStore
 {
 }
 
@@ -91,5 +94,6 @@ impl<T> Driver for T where
         + Maintenance
         + AdmissionControl
         + Monitoring
+        + QuotaStore
 {
 }

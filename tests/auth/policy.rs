@@ -24,13 +24,17 @@ const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "ad
 
 /// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
 /// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 43] = [
+const REQUESTS: [(&str, &str, &str, &str); 47] = [
     ("none", "GET", "/v2", ""),
     ("none", "GET", "/v2/", ""),
     ("none", "GET", "/v2/ping", "ping:get"),
     ("none", "HEAD", "/v2/ping", ""),
     ("admin", "GET", "/v2/health", "health:get"),
     ("admin", "GET", "/v2/projects", "projects:get_all"),
+    ("reader", "GET", "/v2/usage", "usage:get"),
+    ("admin", "GET", "/v2/quotas", "quotas:get"),
+    ("admin", "PUT", "/v2/quotas", "quotas:set"),
+    ("admin", "DELETE", "/v2/quotas", "quotas:set"),
     ("reader", "GET", "/v2/queues", "queues:get_all"),
     ("reader", "GET", "/v2/queues/{queue_name}", "queues:get"),
     ("manager", "PUT", "/v2/queues/{queue_name}", "queues:create"),
@@ -112,7 +116,7 @@ impl Ids {
                 api.delete(&format!("{path}?ids={}", self.message)).header("X-Roles", roles)
             }
             ("POST", "claims") | ("PATCH", "{claim_id}" | "{subscription_id}") => request.json(&json!({"ttl": 300})),
-            ("POST", "share" | "redrive") | ("PUT", "{queue_name}") => request.json(&json!({})),
+            ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "quotas") => request.json(&json!({})),
             ("PATCH", _) => {
                 let change = json!([{"op": "add", "path": "/metadata/k", "value": 1}]);
                 request

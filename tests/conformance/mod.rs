@@ -120,6 +120,12 @@ suite! {
             stats_show_the_count_and_the_oldest_and_newest_message,
             stats_exclude_expired_messages,
         ],
+        quotas: [
+            quotas_of_a_project_are_replaced_as_a_whole,
+            a_long_list_of_quotas_is_complete,
+            a_list_of_quotas_is_returned_only_if_it_has_changed,
+            a_measurement_covers_all_queues_of_a_project_in_steps,
+        ],
         summaries: [
             a_summary_counts_messages_by_state,
             the_oldest_age_counts_from_the_end_of_a_delay,

@@ -101,6 +101,16 @@ fn a_bad_option_is_refused_in_one_line() {
              seconds, for example stream_heartbeat = 15",
         ),
         (
+            variable("SUKKAL_QUOTAS__RATE_LIMIT_STATUS", "500"),
+            "SUKKAL_QUOTAS__RATE_LIMIT_STATUS is 500 (in the environment); it must be 503 or 429, for example \
+             SUKKAL_QUOTAS__RATE_LIMIT_STATUS=503",
+        ),
+        (
+            variable("SUKKAL_QUOTAS__PROJECTS_FILE", "/no/such/file"),
+            "SUKKAL_QUOTAS__PROJECTS_FILE is \"/no/such/file\" (in the environment); the file cannot be read: No such \
+             file or directory (os error 2), for example SUKKAL_QUOTAS__PROJECTS_FILE=",
+        ),
+        (
             variable("SUKKAL_TRANSPORT__MAX_WAIT", "100000"),
             "SUKKAL_TRANSPORT__MAX_WAIT is 100000 (in the environment); it must be an integer from 0 to 3600, in \
              seconds, for example SUKKAL_TRANSPORT__MAX_WAIT=30",

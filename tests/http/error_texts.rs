@@ -120,6 +120,7 @@ struct Servers {
     with_claim_ids: Project,
     with_one_stream: Project,
     with_tokens: Project,
+    with_quotas: Project,
     _stream: Events,
     with_rules: Project,
     with_tls: Project,
@@ -177,6 +178,9 @@ impl Servers {
         redis.kill();
         let with_one_stream = on(&[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "1")]);
         let stream = Events::open(with_one_stream.api.get("/v2/queues/q/messages")).await;
+        let with_quotas = on(&[("SUKKAL_QUOTAS__QUEUES", "1"), ("SUKKAL_QUOTAS__POSTED_BYTES_PER_SECOND", "1")]);
+        // Exceeds the rate for the duration of the test.
+        with_quotas.post_bodies("q", &[json!("x".repeat(10_000))]).await;
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
@@ -194,6 +198,7 @@ impl Servers {
             with_keystone: at(&keystone.stub.url),
             without_keystone: at(&format!("http://127.0.0.1:{}", free_port())),
             _keystone: keystone,
+            with_quotas,
             _stream: stream,
             with_tls,
             without_store: Project::of(&Arc::new(Server { sukkal, redis: Arc::new(redis) }), &project),
@@ -239,6 +244,7 @@ impl Servers {
             "a server with tokens" => &self.with_tokens,
             "a server with Keystone" => &self.with_keystone,
             "a server without its Keystone" => &self.without_keystone,
+            "a server with quotas" => &self.with_quotas,
             "a server without its store" => &self.without_store,
             "a server that trusts another proxy" => &self.of_another_proxy,
             _ => panic!("no server {name:?}"),

@@ -29,6 +29,10 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
+        (api.get("/v2/usage"), "Usage could not be retrieved."),
+        (as_admin(api.get("/v2/quotas")), "Quotas could not be retrieved."),
+        (as_admin(api.put("/v2/quotas").body("{}")), "Quotas could not be set."),
+        (as_admin(api.delete("/v2/quotas")), "Quotas could not be removed."),
         (as_admin(api.get("/v2/projects")), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),

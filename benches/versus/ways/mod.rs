@@ -16,14 +16,14 @@ use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
     Claim, ClaimId, ClaimSummary, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId,
-    Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
+    QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, LeaseFence,
-    Listing, Load, Maintenance, MessageStore, Monitoring, Page, Popped, Post, PostOutcome, PresentedClaim, Processed,
-    ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, RedriveStep, Schedule, TaskCreation, TaskLeases,
-    TaskStore, UpdateOutcome, Watch, WatchStore,
+    Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, Page, Popped, Post, PostOutcome,
+    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, QuotaList, QuotaStore,
+    QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -93,6 +93,26 @@ impl<P: Poster> Monitoring for StoreVariant<P> {
 
     fn disk_usage(&self) -> Option<DiskUsage> {
         self.store.disk_usage()
+    }
+}
+
+#[async_trait]
+impl<P: Poster> QuotaStore for StoreVariant<P> {
+    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
+        self.store.list_quotas(known).await
+    }
+
+    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
+        self.store.set_quotas(project, quotas).await
+    }
+
+    async fn measure_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        examined_max: usize,
+    ) -> Result<MeasuredQueues, Error> {
+        self.store.measure_queues(project, after, examined_max).await
     }
 }
 

@@ -63,7 +63,13 @@ async fn post(
 ) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_messages_post_size;
     let (parts, body) = request.into_parts();
+    // A larger body is refused below.
+    let announced = body::announced_bytes(&parts.headers).map(|bytes| bytes.min(bytes_max));
+    broker.count_announced_bytes(queue.project(), announced.unwrap_or(0))?;
     let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
+    if announced.is_none() {
+        broker.count_posted_bytes(queue.project(), body.len() as u64);
+    }
     let idempotency =
         parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
     let trace = trace_context::of(&parts.headers);

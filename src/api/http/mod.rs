@@ -9,6 +9,7 @@ mod messages;
 mod middleware;
 mod projects;
 mod queues;
+mod quotas;
 mod response;
 mod route;
 mod server;
@@ -78,6 +79,7 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     let mut routes = discovery::routes(settings.admin_mode);
     routes.extend(projects::routes(settings.admin_mode));
     routes.extend(tokens::routes(settings.authenticator.verifies_api_keys()));
+    routes.extend(quotas::routes(settings.admin_mode));
     routes.extend(queues::routes());
     routes.extend(messages::routes());
     routes.extend(claims::routes());

@@ -18,6 +18,12 @@ pub fn is_announced(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
+/// Returns the size of the body in bytes if the headers announce it.
+#[must_use]
+pub fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
+}
+
 /// Returns the body, unless it is empty. If it has more than `bytes_max` bytes, the error is made
 /// by `too_large`.
 pub async fn read(
@@ -26,8 +32,7 @@ pub async fn read(
     bytes_max: u64,
     too_large: fn(String) -> Error,
 ) -> Result<Option<Bytes>, Error> {
-    let length: Option<u64> = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if let Some(length) = length.filter(|length| *length > bytes_max) {
+    if let Some(length) = announced_bytes(headers).filter(|length| *length > bytes_max) {
         return Err(too_large(format!("the body has {length} bytes; at most {bytes_max} are allowed")));
     }
     match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {

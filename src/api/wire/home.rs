@@ -13,7 +13,7 @@ const CLAIM: (&str, &str) = ("claim_id", "claim_id");
 const SUBSCRIPTION: (&str, &str) = ("subscriptions_id", "subscriptions_id");
 const SUBSCRIPTION_LIMIT: (&str, &str) = ("limit", "subscription_limit");
 
-const RESOURCES: [Resource; 19] = [
+const RESOURCES: [Resource; 20] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -74,11 +74,14 @@ const RESOURCES: [Resource; 19] = [
         &["PATCH"],
     ),
     ("rel/ping", "/v2/ping", &[], &["GET"]),
+    ("rel/usage", "/v2/usage", &[], &["GET"]),
 ];
 
-/// A resource for operators.
-const PROJECTS: Resource =
-    ("rel/projects", "/v2/projects{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET"]);
+/// The resources for operators.
+const OPERATOR_RESOURCES: [Resource; 2] = [
+    ("rel/projects", "/v2/projects{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET"]),
+    ("rel/quotas", "/v2/quotas{?project_id}", &[("project_id", "project_id")], &["GET", "PUT", "DELETE"]),
+];
 
 /// The tokens, with which clients authenticate.
 const TOKENS: [Resource; 2] = [
@@ -109,8 +112,7 @@ pub fn home(admin_mode: bool, has_tokens: bool) -> Value {
     if admin_mode {
         let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
         resources.insert("rel/health".to_owned(), health);
-        let (relation, projects) = entry(&PROJECTS);
-        resources.insert(relation, projects);
+        resources.extend(OPERATOR_RESOURCES.iter().map(entry));
     }
     resources.extend(TOKENS.iter().filter(|_| has_tokens).map(entry));
     json!({ "resources": resources })

@@ -14,6 +14,7 @@ pub mod metadata_patch;
 mod msgpack;
 pub mod purge;
 pub mod query;
+pub mod quotas;
 pub mod share;
 pub mod since;
 pub mod state;

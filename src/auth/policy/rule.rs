@@ -104,6 +104,9 @@ rules! {
     TokensGetAll = "tokens:get_all", ADMIN, MANAGER;
     TokensCreate = "tokens:create", ADMIN, MANAGER;
     TokensDelete = "tokens:delete", ADMIN, MANAGER;
+    UsageGet = "usage:get", ANYONE, READER;
+    QuotasGet = "quotas:get", ADMIN, ADMIN;
+    QuotasSet = "quotas:set", ADMIN, ADMIN;
 }
 
 impl Rule {

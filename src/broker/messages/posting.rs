@@ -118,6 +118,7 @@ impl Broker {
             // Before the queue is created, because a refused request changes nothing.
             let messages = self.prepare(client, &queue, metadata, request)?;
             let Some(current) = known else {
+                self.check_queue_quota(store, &queue).await?;
                 store.create_queue(&queue, &unset).await?;
                 known = store.get_queue(&queue).await?;
                 continue;

@@ -9,7 +9,7 @@ use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
-    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Rank, Secret, SigningKey, Subscription,
+    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey, Subscription,
     SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use crate::storage::{self, SubscriptionCreation};
@@ -46,9 +46,13 @@ impl Broker {
         request: SubscriptionRequest,
     ) -> Result<Subscribed, Error> {
         let access = self.store.authorize(caller, Action::CreateSubscription, &queue)?;
-        let store = access.admit().await?;
-        let created = queue.clone();
-        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+        let reached = self.reached_subscriptions(queue.project()).await;
+        if reached.is_none() {
+            let store = access.admit().await?;
+            self.check_queue_quota(&store, &queue).await?;
+            let created = queue.clone();
+            self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+        }
 
         let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
         let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
@@ -78,7 +82,7 @@ impl Broker {
         let this = self.clone();
         self.run_to_completion(async move {
             let outcome = match access.admit().await {
-                Ok(store) => this.store_subscription(&store, &queue, new).await,
+                Ok(store) => this.store_subscription(&store, &queue, new, reached).await,
                 Err(error) => Err(error.into()),
             };
             if let Some(trust) = trust
@@ -91,16 +95,20 @@ impl Broker {
         .await
     }
 
+    /// Stores a subscription, or finds the existing one of its subscriber. `reached` is the quota of
+    /// the project if it has reached it, so that it gets no new subscription.
     async fn store_subscription(
         &self,
         store: &AdmittedStore,
         queue: &QueueId,
         new: NewSubscription,
+        reached: Option<u64>,
     ) -> Result<Subscribed, Error> {
-        let count_max = self.push.max_subscriptions_per_queue;
+        let count_max = if reached.is_some() { 0 } else { self.push.max_subscriptions_per_queue };
         for _ in 0..ATTEMPTS_MAX {
             match store.create_subscription(queue, &new, count_max).await? {
                 SubscriptionCreation::Created => {
+                    self.subscriptions_changed(queue.project());
                     self.request_confirmation(queue, new.id, &new.settings, new.ttl_s, ConfirmationKind::Subscription);
                     let key = new.settings.keys.into_iter().next().expect("a new subscription has a key");
                     return Ok(Subscribed::Created(new.id, key));
@@ -111,6 +119,10 @@ impl Broker {
                 SubscriptionCreation::Exists(Subscription { id, settings, ttl_s, .. }) => {
                     self.request_confirmation(queue, id, &settings, ttl_s, ConfirmationKind::Subscription);
                     return Ok(Subscribed::Unconfirmed(id));
+                }
+                SubscriptionCreation::TooMany | SubscriptionCreation::NoQueue if reached.is_some() => {
+                    let (quota, max) = (Quota::Subscriptions, reached.unwrap_or_default());
+                    return Err(Error::QuotaExceeded { quota, max, advice: "delete subscriptions" });
                 }
                 SubscriptionCreation::TooMany => {
                     return Err(Error::Limit(format!(

@@ -1,38 +1,38 @@
 //! Requests that wait for messages: each subscribes to the queue, runs its query, sleeps until it
 //! is notified, and runs the query again. `storage/watch.rs` explains why no message is missed.
 
-mod quota;
 mod shared_reads;
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::quota::{ProjectQuota, QuotaUnit};
 pub(super) use self::shared_reads::{SharedQuery, SharedReads};
 use super::Error;
 use super::access::{Access, AdmittedStore};
+use super::quotas::{ConcurrencyLimit, Quotas};
 use super::range::check_range;
-use crate::domain::{Limits, QueueId, Rank, Scope, Taken};
+use crate::domain::{Limits, QueueId, Quota, Rank, Scope, Taken};
 use crate::storage::{Listing, Page, Watch};
 
 /// The requests of this process that wait.
 pub(super) struct Waiting {
     /// Maximum number of seconds that a request may wait.
     wait_s_max: u32,
-    pub(super) quota: ProjectQuota,
+    pub(super) limit: ConcurrencyLimit,
     /// Canceled when requests shall wait no longer, because the service stops.
     pub(super) closing: CancellationToken,
 }
 
 impl Waiting {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, quotas: Arc<Quotas>) -> Self {
         Self {
             wait_s_max: limits.max_wait,
-            quota: ProjectQuota::new("requests that wait", limits.max_waits_per_project),
+            limit: ConcurrencyLimit::by_quota("requests that wait", quotas, Quota::WaitingRequests),
             closing: CancellationToken::new(),
         }
     }
@@ -53,7 +53,7 @@ impl Waiting {
         until: Instant,
     ) -> Result<Page, Error> {
         let until = access.expiry().map_or(until, |expiry| expiry.min(until));
-        let _unit = self.quota.acquire(queue.project())?;
+        let _unit = self.limit.acquire(queue.project())?;
         let watch = access.watch(queue).await?;
         let mut notifications = watch.reader(listing.scope.delayed);
         let mut progress = Progress::new(listing.after);
@@ -91,7 +91,7 @@ impl Waiting {
         }
         let until = Instant::now() + wait;
         let until = access.expiry().map_or(until, |expiry| expiry.min(until));
-        let _unit = self.quota.acquire(queue.project())?;
+        let _unit = self.limit.acquire(queue.project())?;
         let watch = access.watch(queue).await?;
         let mut unused = UnusedNotification(None);
         loop {

@@ -18,6 +18,7 @@ mod fair;
 mod maintenance;
 mod messages;
 mod queues;
+mod quotas;
 mod rows;
 mod sealed_bodies;
 mod store;

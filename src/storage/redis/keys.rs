@@ -7,6 +7,7 @@
 //! | `sukkal:{P}:queues` | zset | every queue of the project: its name, zero byte, version |
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
+//! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
@@ -29,6 +30,8 @@ pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
 pub(super) const LAYOUT: &str = "sukkal:layout";
 /// The channel of signals to the processes that deliver to subscribers: see `signals.rs`.
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
+/// The quotas of all projects that have some.
+pub(super) const QUOTAS: &str = "sukkal:{quotas}";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
 /// The tokens: their records, their ids, their ids by project, and their ids by expiry.

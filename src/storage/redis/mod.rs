@@ -18,6 +18,7 @@ mod peek;
 mod posts;
 mod projects;
 mod queues;
+mod quotas;
 mod registrations;
 mod reply;
 mod script;

@@ -313,6 +313,7 @@ scripts! {
     QUEUE_STATUS = "queue_status" [Queue Ready Delayed Leases];
     QUEUE_SUMMARY = "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = "queue_update" [Queue Shards];
+    QUOTA_SET = "quota_set" [];
     SUBSCRIPTION_ATTEMPTS = "subscription_attempts" [Queue SubscriptionEnds Deliveries];
     SUBSCRIPTION_CREATE = "subscription_create"
         [Queue Delayed Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];

@@ -39,6 +39,7 @@ pub(super) mod posting;
 pub(super) mod processed;
 pub(super) mod queue_list;
 pub(super) mod queues;
+pub(super) mod quotas;
 mod redis;
 pub(super) mod redrives;
 pub(super) mod returning;

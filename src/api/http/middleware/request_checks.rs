@@ -17,7 +17,7 @@ use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
-use crate::api::http::service::{Service, Settings};
+use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
 use crate::auth::signed_url::SignedUrl;
 use crate::auth::{Client, Identity};
@@ -65,7 +65,7 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     handler: H,
 ) -> Result<Response, Error> {
     let proof = authenticate(&request, &service.settings).await?;
-    let Checked { context, warning, handled_uri } = check(&request, proof, &service.settings)?;
+    let Checked { context, warning, handled_uri } = check(&request, proof, service)?;
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
@@ -88,7 +88,8 @@ struct Checked {
     handled_uri: Option<Uri>,
 }
 
-fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked, Error> {
+fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, Error> {
+    let settings = &*service.settings;
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
@@ -128,6 +129,8 @@ fn check(request: &Request, proof: Proof, settings: &Settings) -> Result<Checked
         _ => None,
     };
     audit::note_client(&client, &own_project, queue.as_ref());
+    // An operator who acts on another project does not use the rate of that project.
+    service.broker.count_request(&own_project)?;
     Ok(Checked { context: RequestContext { client, queue, is_signed }, warning, handled_uri })
 }
 

@@ -19,6 +19,8 @@
 //! | `e` time id | nothing: that token expires at this time (µs) |
 //! | `c` | number of tokens |
 //! | `c` Q | number of tokens of the project of Q, which has no queue name |
+//! | `m` | version of the list of quotas: see `storage/quotas.rs` |
+//! | `m` project | the quotas that are set for the project |
 //! | `t` number | nothing: the contents with this number are discarded |
 //!
 //! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
@@ -71,6 +73,7 @@ const RESTORED: u8 = b'r';
 const TOKENS_OF_PROJECT: u8 = b'l';
 const TOKEN_ENDS: u8 = b'e';
 const TOKEN_COUNTS: u8 = b'c';
+const QUOTAS: u8 = b'm';
 
 /// The kinds of rows that are stored under a contents number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +119,21 @@ pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
 /// Returns the common prefix of the keys of all those numbers.
 pub(crate) fn project_counts_prefix() -> [u8; 1] {
     [PROJECTS]
+}
+
+/// Returns the key of the quotas that are set for a project.
+pub(crate) fn quotas(project: &ProjectId) -> Vec<u8> {
+    [&[QUOTAS], project.as_str().as_bytes()].concat()
+}
+
+/// Returns the project of such a key.
+pub(crate) fn decode_quotas(key: &[u8]) -> Option<ProjectId> {
+    ProjectId::new(str::from_utf8(key.strip_prefix(&[QUOTAS])?).ok()?)
+}
+
+/// Returns the common prefix of these keys, which is the key of the version of their list.
+pub(crate) fn quotas_prefix() -> [u8; 1] {
+    [QUOTAS]
 }
 
 /// Returns the common prefix of the keys of a project's queues.

@@ -1,0 +1,14 @@
+//! Quotas of projects: the limits in force, the checks against them, and what projects use.
+
+mod checks;
+mod concurrency;
+mod limits;
+mod rates;
+mod settings;
+mod usage;
+mod usage_cache;
+
+pub(super) use self::concurrency::{ConcurrencyLimit, ConcurrencyUnit};
+pub(super) use self::limits::Quotas;
+pub use self::settings::QuotaSettings;
+pub use self::usage::Usage;

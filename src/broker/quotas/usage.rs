@@ -1,0 +1,94 @@
+//! What projects use. Some of it is counted in all queues of a project, in small steps, and then
+//! kept for a second.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::debug;
+
+use crate::auth::Caller;
+use crate::broker::access::{AdmittedStore, require_client};
+use crate::broker::{Action, Broker, Error};
+use crate::domain::quotas::PerQuota;
+use crate::domain::{ProjectId, Quota, QuotaLimits};
+use crate::storage::QueueUsage;
+
+/// How long a request waits for a measurement.
+const MEASUREMENT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Number of queues that one step of a measurement examines.
+const QUEUES_PER_STEP: usize = 100;
+/// Pause between two steps. A measurement examines at most 2,000 queues in a second.
+const STEP_PAUSE: Duration = Duration::from_millis(50);
+
+/// The usage and the limits of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// How much the project uses; `None` if that is not counted, or not yet.
+    pub usage: PerQuota<Option<u64>>,
+    /// The limits in force.
+    pub limits: QuotaLimits,
+}
+
+impl Broker {
+    /// Returns how much the caller's project uses of its quotas.
+    pub async fn get_usage(&self, caller: &Caller) -> Result<Usage, Error> {
+        let project = &require_client(caller)?.project;
+        let store = self.store.authorize(caller, Action::GetUsage, project)?.admit().await?;
+        let limits = self.quotas.limits(project);
+        let mut usage = PerQuota::default();
+        for quota in [Quota::RequestsPerSecond, Quota::PostedBytesPerSecond] {
+            usage[quota] = (limits[quota] > 0).then(|| self.quotas.rates.used(project, quota, limits[quota]));
+        }
+        usage[Quota::Queues] = Some(store.count_queues(project).await?);
+        drop(store);
+        let measured = self.measured_usage(project).await;
+        usage[Quota::Subscriptions] = measured.map(|measured| measured.subscriptions);
+        usage[Quota::WaitingRequests] = Some(self.waiting.limit.count(project));
+        usage[Quota::EventStreams] = Some(self.streams.count(project));
+        Ok(Usage { usage, limits })
+    }
+
+    /// Returns whether the project has as many subscriptions as it may: its quota, if so.
+    pub(in crate::broker) async fn reached_subscriptions(&self, project: &ProjectId) -> Option<u64> {
+        let max = self.quotas.limit(project, Quota::Subscriptions)?;
+        let measured = self.measured_usage(project).await?;
+        (measured.subscriptions >= max).then_some(max)
+    }
+
+    /// Records that this process has changed the number of subscriptions of the project.
+    pub(in crate::broker) fn subscriptions_changed(&self, project: &ProjectId) {
+        if self.quotas.limit(project, Quota::Subscriptions).is_some() {
+            self.quotas.usage.forget(project);
+        }
+    }
+
+    /// Returns what the queues of a project use: as of the last second, or else as of the last
+    /// measurement that has ended.
+    async fn measured_usage(&self, project: &ProjectId) -> Option<QueueUsage> {
+        let cached = self.quotas.usage.of(project);
+        let (this, of, before) = (self.clone(), project.clone(), cached.clone());
+        let measure = || async move {
+            let measured = this.measure(&of).await;
+            let failed = |error| debug!(%error, project = %of, "cannot measure what a project uses");
+            measured.map_err(failed).ok().or_else(|| before.last(Duration::MAX).flatten())
+        };
+        let measured = cached.get(MEASUREMENT_WAIT_MAX, measure).await;
+        measured.or_else(|| cached.last(Duration::MAX)).flatten()
+    }
+
+    async fn measure(&self, project: &ProjectId) -> Result<QueueUsage, Error> {
+        let access = self.store.authorize(&Caller::System, Action::GetUsage, project)?.in_turn();
+        let (mut usage, mut after) = (QueueUsage::default(), None::<String>);
+        loop {
+            let store: AdmittedStore = access.admit().await?;
+            let measured = store.measure_queues(project, after.as_deref(), QUEUES_PER_STEP).await?;
+            drop(store);
+            usage.add(measured.usage);
+            after = measured.reached;
+            if after.is_none() {
+                return Ok(usage);
+            }
+            sleep(STEP_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What the queues of projects used when they were last measured.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+
+use crate::broker::cached::Cached;
+use crate::domain::ProjectId;
+use crate::storage::QueueUsage;
+
+/// Age at which the usage of the queues of a project is measured again.
+const MEASURED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of projects whose measurements a process keeps.
+const PROJECTS_MAX: usize = 10_000;
+
+/// The last measurement of each project. A measurement is `None` if the store has failed.
+#[derive(Debug)]
+pub(in crate::broker) struct UsageCache(Cache<ProjectId, Cached<Option<QueueUsage>>>);
+
+impl UsageCache {
+    pub(super) fn new() -> Self {
+        Self(Cache::new(PROJECTS_MAX))
+    }
+
+    pub(super) fn of(&self, project: &ProjectId) -> Cached<Option<QueueUsage>> {
+        let new = || Ok::<_, Infallible>(Cached::new(MEASURED_AGAIN_AFTER));
+        self.0.get_or_insert_with(project, new).unwrap_or_else(|never| match never {})
+    }
+
+    /// Lets the next request of the project wait for a new measurement.
+    pub(super) fn forget(&self, project: &ProjectId) {
+        self.0.remove(project);
+    }
+}

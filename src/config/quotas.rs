@@ -1,0 +1,128 @@
+//! `[quotas]`: the limits of projects, and the file with the limits of single projects.
+
+use ahash::HashMap;
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use crate::domain::quotas::QUOTA_MAX;
+use crate::domain::{Limits, ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
+
+/// `[quotas]`: the limits of each project; 0 is no limit.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Quotas {
+    requests_per_second: u64,
+    posted_bytes_per_second: u64,
+    queues: u64,
+    subscriptions: u64,
+    /// The limits of single projects.
+    #[serde(rename = "projects_file", deserialize_with = "projects")]
+    projects: HashMap<ProjectId, QuotaOverrides>,
+    #[serde(deserialize_with = "rate_limit_status")]
+    rate_limit_status: RateLimitStatus,
+}
+
+impl Quotas {
+    /// Returns the quotas of projects. Those of waiting requests and event streams are options of
+    /// `[transport]`.
+    #[must_use]
+    pub fn with(&self, transport: &Limits) -> QuotaConfig {
+        let mut defaults = QuotaLimits::default();
+        for quota in Quota::ALL {
+            defaults[quota] = match quota {
+                Quota::RequestsPerSecond => self.requests_per_second,
+                Quota::PostedBytesPerSecond => self.posted_bytes_per_second,
+                Quota::Queues => self.queues,
+                Quota::Subscriptions => self.subscriptions,
+                Quota::WaitingRequests => transport.max_waits_per_project.into(),
+                Quota::EventStreams => transport.max_streams_per_project.into(),
+            };
+        }
+        QuotaConfig { defaults, projects: self.projects.clone(), rate_limit_status: self.rate_limit_status }
+    }
+}
+
+fn projects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HashMap<ProjectId, QuotaOverrides>, D::Error> {
+    read(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn rate_limit_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RateLimitStatus, D::Error> {
+    let is_429 = u16::deserialize(deserializer)? == 429;
+    Ok(if is_429 { RateLimitStatus::TooManyRequests } else { RateLimitStatus::Unavailable })
+}
+
+/// Reads the quotas of projects from this file; none without a path. The file has a table for each
+/// project. The error says what is wrong with the file.
+pub(super) fn read(path: &str) -> Result<HashMap<ProjectId, QuotaOverrides>, String> {
+    if path.is_empty() {
+        return Ok(HashMap::default());
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("the file cannot be read: {error}"))?;
+    let tables: Table = text.parse().map_err(|error: toml::de::Error| {
+        format!("the file is not valid TOML: {}", error.message().trim().replace('\n', " "))
+    })?;
+    tables.iter().map(|(project, quotas)| Ok((project_of(project)?, quotas_of(project, quotas)?))).collect()
+}
+
+fn project_of(text: &str) -> Result<ProjectId, String> {
+    let is_valid = text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control);
+    ProjectId::new(text).filter(|_| is_valid).ok_or_else(|| {
+        format!("the file has the project {text:?}; an id has 1 to {PROJECT_ID_CHARS_MAX} characters and no control characters")
+    })
+}
+
+fn quotas_of(project: &str, value: &Value) -> Result<QuotaOverrides, String> {
+    let names = || Quota::ALL.map(Quota::name).join(", ");
+    let Value::Table(table) = value else {
+        return Err(format!("the file has {project:?} outside of a table; write [{project:?}] above its quotas"));
+    };
+    let mut quotas = QuotaOverrides::default();
+    for (name, limit) in table {
+        let quota = Quota::named(name)
+            .ok_or_else(|| format!("the file has the quota {name:?} for {project:?}; the quotas are {}", names()))?;
+        let limit = limit.as_integer().and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit <= QUOTA_MAX);
+        let wrong = || format!("the file has another {name} for {project:?} than an integer from 0 to {QUOTA_MAX}");
+        quotas[quota] = Some(limit.ok_or_else(wrong)?);
+    }
+    Ok(quotas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<HashMap<ProjectId, QuotaOverrides>, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read(file.path().to_str().unwrap())
+    }
+
+    #[test]
+    fn a_file_has_a_table_for_each_project() {
+        let projects = read_text("[shop]\nqueues = 5\n[\"my team\"]\nrequests_per_second = 0").unwrap();
+
+        assert_eq!(projects.len(), 2);
+        assert_eq!(projects[&ProjectId::new("shop").unwrap()].set().collect::<Vec<_>>(), [(Quota::Queues, 5)]);
+        assert_eq!(projects[&ProjectId::new("my team").unwrap()][Quota::RequestsPerSecond], Some(0));
+        assert_eq!(read(""), Ok(HashMap::default()));
+    }
+
+    #[test]
+    fn the_error_says_what_is_wrong_with_the_file() {
+        for (text, expected) in [
+            ("[shop", "the file is not valid TOML: "),
+            ("queues = 5", "the file has \"queues\" outside of a table"),
+            (
+                "[shop]\nqueus = 5",
+                "the file has the quota \"queus\" for \"shop\"; the quotas are requests_per_second, ",
+            ),
+            ("[shop]\nqueues = -1", "the file has another queues for \"shop\" than an integer from 0 to "),
+            ("[shop]\nqueues = \"5\"", "the file has another queues for \"shop\" than an integer from 0 to "),
+            ("[\"\"]\nqueues = 5", "the file has the project \"\"; "),
+        ] {
+            let error = read_text(text).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert!(read("/there/is/no/such/file").unwrap_err().starts_with("the file cannot be read: "));
+    }
+}

@@ -1,0 +1,121 @@
+//! Quotas of projects, and what projects use: the trait, its results and the stored form.
+
+use async_trait::async_trait;
+use bytes::{Buf, BufMut, Bytes};
+use uuid::Uuid;
+
+use super::error::Error;
+use crate::domain::{ProjectId, Quota, QuotaOverrides};
+
+/// Bytes of a stored value.
+const VALUE_BYTES: usize = 8;
+
+/// Stores the quotas that operators set for single projects, and measures what projects use.
+#[async_trait]
+pub trait QuotaStore: Send + Sync {
+    /// Returns the quotas of all projects that have some, or `None` if they are still those of the
+    /// version `known`.
+    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error>;
+
+    /// Replaces the quotas of the project. Empty quotas remove it from the list.
+    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error>;
+
+    /// Examines the next queues of the project in byte order of their names, at most `examined_max`,
+    /// and returns what they use together. Due changes are not applied, so what has expired counts
+    /// until it is removed.
+    async fn measure_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        examined_max: usize,
+    ) -> Result<MeasuredQueues, Error>;
+}
+
+/// The version of the list of quotas. It changes with each change of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaVersion(pub(super) Bytes);
+
+/// The quotas of all projects that have some.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuotaList {
+    /// The version of the list, or an earlier one; `None` if no quotas were ever set.
+    pub version: Option<QuotaVersion>,
+    /// The projects, in any order.
+    pub projects: Vec<(ProjectId, QuotaOverrides)>,
+}
+
+/// What some queues of a project use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MeasuredQueues {
+    /// What the queues use together.
+    pub usage: QueueUsage,
+    /// The last queue examined, from which the measurement continues; `None` at the end.
+    pub reached: Option<String>,
+}
+
+/// What one or more queues use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueUsage {
+    /// Number of subscriptions.
+    pub subscriptions: u64,
+}
+
+impl QueueUsage {
+    /// Adds what other queues use.
+    pub fn add(&mut self, other: Self) {
+        self.subscriptions += other.subscriptions;
+    }
+}
+
+impl QuotaVersion {
+    /// Returns a version that no list has had.
+    pub(super) fn random() -> Self {
+        Self(Bytes::copy_from_slice(Uuid::new_v4().as_bytes()))
+    }
+}
+
+/// Encodes quotas: for each one that is set, the length of its name, the name, and the limit.
+pub(super) fn encode(quotas: &QuotaOverrides) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (quota, limit) in quotas.set() {
+        bytes.put_u8(u8::try_from(quota.name().len()).expect("the names are short"));
+        bytes.put_slice(quota.name().as_bytes());
+        bytes.put_u64(limit);
+    }
+    bytes
+}
+
+/// Decodes quotas. Quotas that only a later release knows are left out.
+pub(super) fn decode(mut bytes: &[u8]) -> Result<QuotaOverrides, Error> {
+    let mut quotas = QuotaOverrides::default();
+    while bytes.has_remaining() {
+        let length = usize::from(bytes.get_u8());
+        if bytes.remaining() < length + VALUE_BYTES {
+            return Err(Error::Corrupt("the quotas of a project are incomplete".to_owned()));
+        }
+        let (name, rest) = bytes.split_at(length);
+        bytes = rest;
+        let limit = bytes.get_u64();
+        if let Some(quota) = str::from_utf8(name).ok().and_then(Quota::named) {
+            quotas[quota] = Some(limit);
+        }
+    }
+    Ok(quotas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_read_as_they_were_written() {
+        let mut quotas = QuotaOverrides::default();
+        assert_eq!(decode(&encode(&quotas)), Ok(quotas));
+        (quotas[Quota::Queues], quotas[Quota::EventStreams]) = (Some(0), Some(u64::MAX));
+        let bytes = encode(&quotas);
+
+        assert_eq!(decode(&bytes), Ok(quotas));
+        assert_eq!(decode(&[&[2][..], b"xy", &[0; 8], &bytes].concat()), Ok(quotas));
+        decode(&bytes[1..]).unwrap_err();
+    }
+}

@@ -1,0 +1,95 @@
+//! Quotas in Redis: one hash has those of all projects, and a version that changes with each of
+//! them. A process that knows the version needs no more than that.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tracing::debug;
+
+use super::RedisStore;
+use super::keys::{self, QueueKeys};
+use super::reply::parse_number;
+use super::script::QUOTA_SET;
+use crate::domain::{ProjectId, QueueId, QuotaOverrides};
+use crate::storage::quotas::{decode, encode};
+use crate::storage::{Error, MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
+
+/// The field with the version of the list. No project has this id.
+const VERSION: &str = "";
+/// Approximate number of fields that one command reads.
+const FIELDS_PER_COMMAND: &str = "500";
+/// Maximum number of commands in flight for one measurement. The queues are in different slots.
+const COMMANDS_IN_FLIGHT_MAX: usize = 16;
+
+#[async_trait]
+impl QuotaStore for RedisStore {
+    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
+        // Read before the list, so that a change which the list may lack gives another version.
+        let version = self.connection.command("HGET", keys::QUOTAS, &[VERSION]).await?.bytes_or_nil();
+        let version = version.map(QuotaVersion);
+        if known.is_some() && version.as_ref() == known {
+            return Ok(None);
+        }
+        let (mut projects, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let args = [cursor.as_str(), "COUNT", FIELDS_PER_COMMAND];
+            let mut reply = self.connection.command("HSCAN", keys::QUOTAS, &args).await?;
+            cursor = reply.text()?;
+            let mut fields = reply.list()?;
+            while !fields.is_empty() {
+                let (project, quotas) = (fields.text()?, fields.bytes()?);
+                if project != VERSION {
+                    let project = keys::decode_project(&project)
+                        .ok_or_else(|| Error::Corrupt(format!("quotas are set for the invalid project {project:?}")))?;
+                    projects.push((project, decode(&quotas)?));
+                }
+            }
+            if cursor == "0" {
+                return Ok(Some(QuotaList { version, projects }));
+            }
+        }
+    }
+
+    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
+        let project = Bytes::from(keys::encode_project(project).into_owned());
+        let args = vec![project, Bytes::from(encode(quotas)), QuotaVersion::random().0];
+        self.connection.run_on(&QUOTA_SET, vec![keys::QUOTAS.to_owned()], args).await.map(|_done| ())
+    }
+
+    async fn measure_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        examined_max: usize,
+    ) -> Result<MeasuredQueues, Error> {
+        let names = self.registered_names(project, after, "", examined_max).await?;
+        let reached = names.last().map(ToString::to_string).filter(|_| names.len() == examined_max);
+        let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
+        let measurements: Vec<_> = queues.map(|queue| self.measure(queue)).collect();
+        let usage = stream::iter(measurements).buffered(COMMANDS_IN_FLIGHT_MAX);
+        let add = |mut sum: QueueUsage, usage| async move {
+            sum.add(usage);
+            Ok(sum)
+        };
+        Ok(MeasuredQueues { usage: usage.try_fold(QueueUsage::default(), add).await?, reached })
+    }
+}
+
+impl RedisStore {
+    /// Returns what a queue uses. One that cannot be read must not keep its project from being
+    /// measured.
+    async fn measure(&self, queue: QueueId) -> Result<QueueUsage, Error> {
+        let key = QueueKeys::of(&queue).queue();
+        match self.connection.command("HMGET", &key, &["n"]).await {
+            Ok(mut reply) => {
+                let subscriptions = reply.text_or_nil()?.map_or(Ok(0), |count| parse_number(&count))?;
+                Ok(QueueUsage { subscriptions })
+            }
+            Err(Error::Corrupt(reason)) => {
+                debug!(%queue, reason, "a queue that cannot be read counts as empty");
+                Ok(QueueUsage::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
