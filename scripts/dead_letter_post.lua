@@ -55,13 +55,14 @@ local fair = fairness()
 if fair and fair.count > 1 and struct.pack('>I2I2', fair.count, fair.per_tenant) ~= ARGV[2] then
   return {'fair', fair.count, fair.per_tenant}
 end
-local new = {headers = {}, end_seconds = {}, delivery_states = {}, records = {}, candidates = {}}
+local new = {headers = {}, end_seconds = {}, delivery_states = {}, records = {}, candidates = {}, bytes = 0}
 for i = 4, #ARGV, 5 do
   local number = tonumber(ARGV[i])
   if number > last then
     last = number
     local index = #new.headers + 1
     new.headers[index], new.records[index] = ARGV[i + 1], ARGV[i + 3]
+    new.bytes = new.bytes + size_of_class(string.byte(ARGV[i + 1], -1))
     new.end_seconds[index] = struct.unpack('>I4', ARGV[i + 2])
     new.delivery_states[index] = string.sub(ARGV[i + 2], 5)
     new.candidates[index] = fair and fair.count > 1 and split_shards(ARGV[i + 4]) or nil

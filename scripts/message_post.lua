@@ -21,6 +21,8 @@
 --   idempotency key has posted;
 --   STALE, then the queue's revision (8 bytes) and metadata, or nothing if the queue does not
 --   exist: the revision is not the one that the requests were made for;
+--   TOO_MANY: the queue would have more messages than the part allows;
+--   TOO_LARGE: the messages of the queue would have more bytes than the part allows;
 --   OTHER_CONTENT: the idempotency key was used with other content before;
 --   DUE_FIRST: due changes of the queue must be applied first;
 --   FAILED, then the error from Redis.
@@ -33,11 +35,16 @@ due = KEYS[#KEYS]
 local FIRST_PART = 5
 -- Head of a part: index of the queue, number of messages, revision that the requests were made for,
 -- lifetime of the outcome under an idempotency key (s; 0: no key), number of tenants (0: the queue
--- is not fair by its metadata), whether any message has a delay.
+-- is not fair by its metadata), flags: 1 if any message has a delay, 2 if there are limits; sum of
+-- the sizes of the messages. Then the limits: the maximum number of messages in the queue, and the
+-- maximum sum of their sizes.
 -- Then for each message: nonce, poster, size class and ttl (s); if any message has a delay, its
 -- delay (s); if there are tenants, the number of its tenant.
 -- At the end, if there is an idempotency key: its name and a digest of the request body.
-local HEAD = '>I2I4I8I4I2B'
+local HEAD = '>I2I4I8I4I2BI8'
+local LIMITS = '>I8I8'
+local HAS_DELAYS = 1
+local HAS_LIMITS = 2
 local NAME_BYTES = 16
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
@@ -46,6 +53,8 @@ local KEYS_POSTED = 'p'
 local KEYS_REPEATED = 'k'
 local STALE = 's'
 local OTHER_CONTENT = 'o'
+local TOO_MANY = 'q'
+local TOO_LARGE = 'b'
 local DUE_FIRST = 'u'
 local FAILED = 'f'
 local LATE = 'l'
@@ -73,6 +82,21 @@ local function stale_outcome(part)
   return STALE .. struct.pack('>I8', current) .. redis.call('HGET', queue, 'm')
 end
 
+-- Returns the outcome of a part that would exceed its limits together with the messages of the queue
+-- and those in `new`, or nil. Expired messages do not count, so they are removed first.
+local function full_outcome(part, new, is_due)
+  if not part.messages_max then
+    return nil
+  end
+  local exceeded
+  if redis.call('HLEN', messages) + #new.headers + part.count > part.messages_max then
+    exceeded = TOO_MANY
+  elseif known_bytes() and stored_bytes + new.bytes + part.bytes > part.bytes_max then
+    exceeded = TOO_LARGE
+  end
+  return exceeded and (is_due and DUE_FIRST or exceeded)
+end
+
 -- Returns the shards of each tenant of a part, and the names of the tenants.
 local function read_tenants(part)
   local candidates, names = {}, {}
@@ -91,6 +115,7 @@ local function add_messages(part, new, posted_counts)
     candidates, names = read_tenants(part)
   end
   local unpack_header, arguments, head, at = struct.unpack, ARGV, part.head, part.fields_at
+  new.bytes = new.bytes + part.bytes
   local last_before, records_at = #new.headers, part.at + part.tenants
   local now_s_rounded_up = math.floor(now / 1000000) + 1
   for i = 1, part.count do
@@ -120,11 +145,12 @@ local function post_to(first_key, parts)
   shard_lengths = {}
   local is_due
   is_due, subscription_count = load_queue('n')
-  local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}}, {}
+  local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}, bytes = 0}, {}
   local accepted, first_with = {}, {}
   for _, part in ipairs(parts) do
     local duplicate_of = part.name and first_with[part.name]
-    local outcome = repeated_outcome(part) or not duplicate_of and stale_outcome(part)
+    local outcome = repeated_outcome(part)
+      or not duplicate_of and (stale_outcome(part) or full_outcome(part, new, is_due))
     if outcome then
       outcomes[part.number] = outcome
     else
@@ -189,12 +215,15 @@ local by_queue = {}
 local at, number = FIRST_PART, 0
 while at <= #ARGV do
   local head = ARGV[at]
-  local queue_number, count, last_known_revision, lifetime_s, tenant_count, has_delays, fields_at =
+  local queue_number, count, last_known_revision, lifetime_s, tenant_count, flags, bytes, fields_at =
     struct.unpack(HEAD, head)
   local part = {
     at = at, head = head, count = count, last_known_revision = last_known_revision, lifetime_s = lifetime_s,
-    tenants = tenant_count, has_delays = has_delays > 0, fields_at = fields_at,
+    tenants = tenant_count, has_delays = flags % HAS_LIMITS == HAS_DELAYS, bytes = bytes, fields_at = fields_at,
   }
+  if flags >= HAS_LIMITS then
+    part.messages_max, part.bytes_max, part.fields_at = struct.unpack(LIMITS, head, fields_at)
+  end
   number = number + 1
   part.number = number
   if lifetime_s > 0 then

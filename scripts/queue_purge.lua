@@ -6,7 +6,7 @@ load_queue()
 redis.call('UNLINK', messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards)
 if revision then
   local epoch = math.max((tonumber(redis.call('HGET', queue, 'e')) or 0) + 1, now)
-  redis.call('HDEL', queue, 'd', 'l', 'e', 'x')
+  redis.call('HDEL', queue, 'd', 'l', 'e', 'x', 'b')
   redis.call('HSET', queue, 'e', decimal(epoch))
 end
 return 'done'

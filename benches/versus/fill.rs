@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use sukkal::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, Revision};
+use sukkal::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Revision};
 use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{MessageStore, Post, PostOutcome, QueueStore};
 
@@ -89,7 +89,14 @@ pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision
     let posting = store
         .post_messages(
             queue,
-            &Post { last_known_revision: revision, client: &client(), messages, trace: None, idempotency: None },
+            &Post {
+                limits: QueueLimits::default(),
+                last_known_revision: revision,
+                client: &client(),
+                messages,
+                trace: None,
+                idempotency: None,
+            },
         )
         .await
         .unwrap();

@@ -11,12 +11,41 @@ local function keys_of(entries)
   return keys
 end
 
--- Returns the maximum size of the message's record in bytes (SizeClass::bytes_max in
--- storage/entry.rs).
-local function bytes_max(entry)
-  local class = string.byte(entry, SIZE + 1)
+-- Returns the maximum size in bytes of a record of this size class (SizeClass::bytes_max in
+-- storage/entry.rs). This counts as the size of the message.
+local function size_of_class(class)
   local eighths = class % 8
   return (8 + eighths) * 2 ^ ((class - eighths) / 8)
+end
+
+-- Returns the maximum size of the message's record in bytes.
+local function bytes_max(entry)
+  return size_of_class(string.byte(entry, SIZE + 1))
+end
+
+-- Returns the sum of the sizes of the messages with these entries.
+local function bytes_of(entries)
+  local sum = 0
+  for _, entry in ipairs(entries) do
+    sum = sum + bytes_max(entry)
+  end
+  return sum
+end
+
+-- Returns the sum of the sizes of all messages, nil if it is not known.
+local function known_bytes()
+  if not stored_bytes and redis.call('EXISTS', messages) == 0 then
+    stored_bytes = 0
+  end
+  return stored_bytes
+end
+
+-- Changes the sum of the sizes of all messages. Messages are added after that.
+local function add_bytes(difference)
+  if known_bytes() then
+    stored_bytes = stored_bytes + difference
+    redis.call('HSET', queue, 'b', decimal(stored_bytes))
+  end
 end
 
 -- Returns the delivery state: claim count, ttl (s) or 0 for that of the record, and the second in

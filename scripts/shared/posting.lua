@@ -137,8 +137,10 @@ end
 --   candidates: the shards of its tenant, if the queue is fair;
 --   delays: the delay (s); nil if no message has one;
 --   delivery_states: the delivery state; nil if no message has one.
+-- And it has `bytes`, the sum of the sizes of the messages.
 -- Messages with the same delay get ranks next to each other.
 local function post_messages(new)
+  add_bytes(new.bytes)
   load_logical_time()
   if logical and redis.call('EXISTS', delayed) == 0 then
     clear_logical_time()

@@ -9,7 +9,7 @@
 --                      (queue_apply_due.lua), k last fence and number of claimed messages
 --                      (claims.lua), z present while the queue is paused, te and td totals of
 --                      expired and dead-lettered messages, absent for 0, n number of subscriptions,
---                      absent for 0, w lease of the process that delivers to them (deliveries.lua)
+--                      absent for 0, b sum of the sizes of messages (state.lua), w lease of the process that delivers to them (deliveries.lua)
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:

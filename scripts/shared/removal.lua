@@ -9,6 +9,10 @@ local function remove_messages(set, entries)
   if fairness() then
     call_in_chunks('ZREM', shards, keys)
   end
+  -- Comes last, because a full store refuses it unless the script has written before.
+  if stored_bytes then
+    add_bytes(-bytes_of(entries))
+  end
 end
 
 -- Removes blocks of expirations that deletions have left without a message, if there are too many
@@ -18,6 +22,10 @@ local function remove_empty_blocks(deleted)
   local left = redis.call('HLEN', messages)
   if left == 0 then
     redis.call('DEL', expirations)
+    -- Corrects a sum that processes of an earlier release have not changed.
+    if stored_bytes and stored_bytes ~= 0 then
+      redis.call('HDEL', queue, 'b')
+    end
   elseif redis.call('ZCARD', expirations) > 2 * left + SPARE_BLOCKS then
     local sample = math.min(2 * deleted + 2, SAMPLED_BLOCKS_MAX)
     local empty = {}

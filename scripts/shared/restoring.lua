@@ -11,6 +11,7 @@ local function restore_messages(entries, records, last_shards)
     local block = block_of(rank)
     blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry))
   end
+  add_bytes(bytes_of(entries))
   redis.call('HSET', messages, unpack(fields))
   redis.call('ZADD', ready, unpack(by_rank(entries)))
   if fair then

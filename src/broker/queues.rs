@@ -80,9 +80,8 @@ impl Broker {
         let metadata = Metadata::new(metadata, &self.limits)?;
         self.encryption.check(&Metadata::default(), &metadata)?;
         let store = access.admit().await?;
-        let this = self.clone();
+        self.check_queue_quota(caller, &store, &queue).await?;
         let create = async move {
-            this.check_queue_quota(&store, &queue).await?;
             let value = store.create_queue(&queue, &metadata).await?;
             Ok(WithWarnings { value, warnings: metadata.warnings() })
         };
@@ -193,7 +192,7 @@ impl Broker {
     /// it does not exist.
     pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PauseQueue, &queue)?.admit().await?;
-        self.check_queue_quota(&store, &queue).await?;
+        self.check_queue_quota(caller, &store, &queue).await?;
         self.run_to_completion(async move { Ok(store.pause_queue(&queue).await?) }).await
     }
 

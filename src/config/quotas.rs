@@ -15,6 +15,10 @@ pub struct Quotas {
     posted_bytes_per_second: u64,
     queues: u64,
     subscriptions: u64,
+    messages: u64,
+    messages_per_queue: u64,
+    bytes: u64,
+    bytes_per_queue: u64,
     /// The limits of single projects.
     #[serde(rename = "projects_file", deserialize_with = "projects")]
     projects: HashMap<ProjectId, QuotaOverrides>,
@@ -34,6 +38,10 @@ impl Quotas {
                 Quota::PostedBytesPerSecond => self.posted_bytes_per_second,
                 Quota::Queues => self.queues,
                 Quota::Subscriptions => self.subscriptions,
+                Quota::Messages => self.messages,
+                Quota::MessagesPerQueue => self.messages_per_queue,
+                Quota::Bytes => self.bytes,
+                Quota::BytesPerQueue => self.bytes_per_queue,
                 Quota::WaitingRequests => transport.max_waits_per_project.into(),
                 Quota::EventStreams => transport.max_streams_per_project.into(),
             };

@@ -65,7 +65,7 @@ pub use project::ProjectId;
 pub use push_config::PushConfig;
 pub use queue::{Creation, Queue, Revision};
 pub use queue_id::{QueueId, QueueName};
-pub use quotas::{Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
+pub use quotas::{QueueLimits, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
 pub use retry_policy::RetryPolicy;
 pub use scope::Scope;
 pub use secret::Secret;

@@ -20,6 +20,14 @@ pub enum Quota {
     Queues,
     /// Subscriptions of all queues.
     Subscriptions,
+    /// Messages stored in all queues.
+    Messages,
+    /// Messages stored in each queue.
+    MessagesPerQueue,
+    /// Bytes of the messages stored in all queues.
+    Bytes,
+    /// Bytes of the messages stored in each queue.
+    BytesPerQueue,
     /// Requests that wait for messages in one process.
     WaitingRequests,
     /// Event streams of one process.
@@ -28,11 +36,15 @@ pub enum Quota {
 
 impl Quota {
     /// All quotas, in the order of documents.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::RequestsPerSecond,
         Self::PostedBytesPerSecond,
         Self::Queues,
         Self::Subscriptions,
+        Self::Messages,
+        Self::MessagesPerQueue,
+        Self::Bytes,
+        Self::BytesPerQueue,
         Self::WaitingRequests,
         Self::EventStreams,
     ];
@@ -45,6 +57,10 @@ impl Quota {
             Self::PostedBytesPerSecond => "posted_bytes_per_second",
             Self::Queues => "queues",
             Self::Subscriptions => "subscriptions",
+            Self::Messages => "messages",
+            Self::MessagesPerQueue => "messages_per_queue",
+            Self::Bytes => "bytes",
+            Self::BytesPerQueue => "bytes_per_queue",
             Self::WaitingRequests => "waiting_requests",
             Self::EventStreams => "event_streams",
         }
@@ -92,6 +108,15 @@ impl QuotaOverrides {
     pub fn is_empty(&self) -> bool {
         self.set().next().is_none()
     }
+}
+
+/// Limits of what a queue may have after a post.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QueueLimits {
+    /// Maximum number of messages; `None` for no limit.
+    pub messages: Option<u64>,
+    /// Maximum sum of the sizes of the messages, in bytes; `None` for no limit.
+    pub bytes: Option<u64>,
 }
 
 /// The quotas of the configuration.

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::error::Error;
 use super::record;
 use crate::domain::{
-    Body, ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, Rank, Revision,
-    Scope, Stats, Taken, TraceContext,
+    Body, ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, QueueLimits, Quota,
+    Rank, Revision, Scope, Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -32,8 +32,10 @@ pub trait MessageStore: Send + Sync {
     /// these; claimed messages do not count.
     ///
     /// The post has no effect unless the queue is at `post.last_known_revision`, because the
-    /// queue's metadata decides what may be posted. A post with the idempotency key of an earlier
-    /// post by the same client returns the result of the earlier one and stores nothing.
+    /// queue's metadata decides what may be posted. It has no effect either if the queue would then
+    /// exceed `post.limits`, in which expired messages do not count. A post with the idempotency key
+    /// of an earlier post by the same client returns the result of the earlier one and stores
+    /// nothing.
     ///
     /// The driver repeats a post whose reply was lost without storing the messages twice. Once
     /// started, a post runs to completion even if the caller drops the future.
@@ -110,6 +112,8 @@ pub struct Post<'a> {
     pub messages: &'a [NewMessage],
     /// Trace context of the request, which is kept with each message.
     pub trace: Option<TraceContext>,
+    /// Limits of the queue.
+    pub limits: QueueLimits,
     /// The idempotency key, and the time in seconds for which the store keeps the result under this
     /// key.
     pub idempotency: Option<(&'a IdempotencyKey, u32)>,
@@ -123,6 +127,8 @@ pub enum PostOutcome {
     /// Nothing was stored, because the queue is at another revision. Contains the current queue, or
     /// `None` if it does not exist.
     Stale(Option<Queue>),
+    /// Nothing was stored, because the queue would have more than this quota allows.
+    Full(Quota),
     /// Nothing was stored, because the client has used the idempotency key for a post with other
     /// content.
     KeyReused,

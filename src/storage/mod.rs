@@ -52,6 +52,7 @@ pub use monitoring::{DiskUsage, Monitoring, Processed};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
+pub use record::stored_bytes;
 pub use redrive::run_redrive;
 pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
 pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};

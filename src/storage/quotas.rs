@@ -56,6 +56,15 @@ pub struct MeasuredQueues {
 /// What one or more queues use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueUsage {
+    /// Number of messages.
+    pub messages: u64,
+    /// Number of messages of the queue that has the most.
+    pub messages_max: u64,
+    /// Sum of the sizes of the messages, in bytes, without those of queues for which it is not
+    /// known: see `stored_bytes`.
+    pub bytes: u64,
+    /// The same of the queue that has the most.
+    pub bytes_max: u64,
     /// Number of subscriptions.
     pub subscriptions: u64,
 }
@@ -63,6 +72,10 @@ pub struct QueueUsage {
 impl QueueUsage {
     /// Adds what other queues use.
     pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.messages_max = self.messages_max.max(other.messages_max);
+        self.bytes += other.bytes;
+        self.bytes_max = self.bytes_max.max(other.bytes_max);
         self.subscriptions += other.subscriptions;
     }
 }

@@ -26,7 +26,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::entry::Entry;
+use super::entry::{Entry, SizeClass};
 use super::error::Error;
 use crate::domain::client::Poster;
 use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin, QueueName, TraceContext};
@@ -55,6 +55,15 @@ pub(super) const FAIR: u8 = 2;
 #[must_use]
 pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>) -> Bytes {
     encode(message.ttl_s, message.body.as_msgpack(), &[], trace)
+}
+
+/// Returns the sum of the sizes of the messages that these bodies and this trace context give, in
+/// bytes. The size of a message is that of its record, rounded up by at most an eighth, as its entry
+/// has it. So the sum of a queue can be changed without reading records.
+pub fn stored_bytes<'a>(bodies: impl IntoIterator<Item = &'a Body>, trace: Option<TraceContext>) -> u64 {
+    let trace_bytes = trace.map_or(0, |_| TRACE_BYTES);
+    let sizes = bodies.into_iter().map(|body| SizeClass::of(BODY + body.as_msgpack().len() + trace_bytes));
+    sizes.map(|size| size.bytes_max() as u64).sum()
 }
 
 /// Returns the record with these parts. `dead_letter` has the further elements of a dead letter.

@@ -120,6 +120,18 @@ suite! {
             stats_show_the_count_and_the_oldest_and_newest_message,
             stats_exclude_expired_messages,
         ],
+        queue_limits: [
+            a_post_over_the_limit_stores_nothing,
+            claimed_and_delayed_messages_count_and_expired_ones_do_not,
+            concurrent_posts_fill_a_queue_to_its_limit,
+            a_repeated_post_returns_the_first_response_although_the_queue_is_full,
+            moved_and_restored_messages_may_exceed_a_limit,
+            a_measurement_has_the_messages_of_all_queues,
+            bytes_are_limited_like_messages,
+            concurrent_posts_fill_a_queue_to_its_bytes,
+            the_bytes_of_a_queue_follow_every_change,
+            the_bytes_of_moved_messages_move_with_them,
+        ],
         quotas: [
             quotas_of_a_project_are_replaced_as_a_whole,
             a_long_list_of_quotas_is_complete,

@@ -192,6 +192,19 @@ async fn a_message_is_kept_until_its_dead_letter_is_posted() {
     assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn quotas_do_not_refuse_dead_letters() {
+    let bench = Bench::redis_with(&[("SUKKAL_QUOTAS__QUEUES", "1"), ("SUKKAL_QUOTAS__MESSAGES", "1")]);
+    let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let created = bench.subscribe(&endpoint.url("/"), options).await;
+
+    bench.post(&numbers(5, 1)).await;
+
+    bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
+    assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
+}
+
 super::over_each_store! {
     a_failed_notification_is_repeated_with_the_same_id,
     a_redirect_is_a_failure_and_is_not_followed,

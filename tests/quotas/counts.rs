@@ -92,6 +92,10 @@ async fn usage_has_the_same_keys_as_the_limits() {
         "posted_bytes_per_second",
         "queues",
         "subscriptions",
+        "messages",
+        "messages_per_queue",
+        "bytes",
+        "bytes_per_queue",
         "waiting_requests",
         "event_streams",
     ];

@@ -1,8 +1,10 @@
 //! Quotas of projects, tested against real server processes.
 
+mod campaign;
 mod counts;
 mod rates;
 mod settings;
+mod stored;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
-use sukkal::domain::{Body, ClientId, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, Term};
+use sukkal::domain::{Body, ClientId, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Term};
 use sukkal::storage::{Driver, Post};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -185,6 +185,7 @@ impl TestQueue {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
                     let post = Post {
+                        limits: QueueLimits::default(),
                         last_known_revision: seen,
                         client: self.client(),
                         messages,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::auth::{Caller, Client};
 use crate::broker::access::{AdmittedStore, require_client};
+use crate::broker::quotas::PostLimits;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
@@ -84,6 +85,9 @@ impl Broker {
         if !(1..=max as usize).contains(&count) {
             return Err(Error::Limit(format!("the request has {count} messages; it must have between 1 and {max}")));
         }
+        let bodies = request.drafts.iter().map(|draft| &draft.body);
+        let limits =
+            self.post_limits(caller, queue.project(), bodies, request.trace, request.idempotency.is_some()).await?;
         // A queue at its last known revision takes one operation, which a store completes by
         // itself.
         let store = access.admit().await?;
@@ -91,26 +95,30 @@ impl Broker {
         if let Some(known) = &known
             && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
         {
-            match self.try_to_post(&store, client, &queue, known.revision, &messages, &request).await? {
+            match self.try_to_post(&store, client, &queue, known.revision, &messages, (&request, &limits)).await? {
                 PostOutcome::Posted(ids) => return Ok(with_warnings(ids, &known.metadata, &request)),
                 PostOutcome::Stale(_) => {}
+                PostOutcome::Full(quota) => return Err(limits.exceeded(quota)),
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
             }
         }
         let this = self.clone();
-        let client = client.clone();
-        self.run_to_completion(async move { this.post_at_current_revision(&store, &client, queue, &request).await })
-            .await
+        let caller = caller.clone();
+        self.run_to_completion(async move {
+            this.post_at_current_revision(&store, &caller, queue, (&request, &limits)).await
+        })
+        .await
     }
 
     /// Posts to a queue that has changed since its last known revision, or is not known yet.
     async fn post_at_current_revision(
         &self,
         store: &AdmittedStore,
-        client: &Client,
+        caller: &Caller,
         queue: QueueId,
-        request: &PostRequest,
+        (request, limits): (&PostRequest, &PostLimits),
     ) -> Result<WithWarnings<Vec<MessageId>>, Error> {
+        let client = require_client(caller)?;
         let mut known = store.get_queue(&queue).await?;
         let unset = Metadata::default();
         for _ in 0..ATTEMPTS_MAX {
@@ -118,18 +126,20 @@ impl Broker {
             // Before the queue is created, because a refused request changes nothing.
             let messages = self.prepare(client, &queue, metadata, request)?;
             let Some(current) = known else {
-                self.check_queue_quota(store, &queue).await?;
+                limits.check_new_queue(&messages, request.trace)?;
+                self.check_queue_quota(caller, store, &queue).await?;
                 store.create_queue(&queue, &unset).await?;
                 known = store.get_queue(&queue).await?;
                 continue;
             };
-            match self.try_to_post(store, client, &queue, current.revision, &messages, request).await? {
+            match self.try_to_post(store, client, &queue, current.revision, &messages, (request, limits)).await? {
                 PostOutcome::Posted(ids) => {
                     let posted = with_warnings(ids, &current.metadata, request);
                     self.known_queues.insert(queue, Arc::new(current));
                     return Ok(posted);
                 }
                 PostOutcome::Stale(now) => known = now,
+                PostOutcome::Full(quota) => return Err(limits.exceeded(quota)),
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
             }
         }
@@ -143,14 +153,13 @@ impl Broker {
         queue: &QueueId,
         last_known_revision: Revision,
         messages: &[NewMessage],
-        request: &PostRequest,
+        (request, limits): (&PostRequest, &PostLimits),
     ) -> Result<PostOutcome, Error> {
         let idempotency =
             request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
-        let trace = request.trace;
-        Ok(store
-            .post_messages(queue, &Post { last_known_revision, client: &client.id, messages, trace, idempotency })
-            .await?)
+        let (client, trace, limits) = (&client.id, request.trace, limits.queue);
+        let post = Post { last_known_revision, client, messages, trace, limits, idempotency };
+        Ok(store.post_messages(queue, &post).await?)
     }
 
     /// Returns the messages as a queue with this metadata stores them.

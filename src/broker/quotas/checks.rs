@@ -44,13 +44,14 @@ impl Broker {
     }
 
     /// Checks that the queue exists or that its project may have another one. Queues that are being
-    /// created at the same time are not counted.
+    /// created at the same time are not counted. What the service itself creates is not limited.
     pub(in crate::broker) async fn check_queue_quota(
         &self,
+        caller: &Caller,
         store: &AdmittedStore,
         queue: &QueueId,
     ) -> Result<(), Error> {
-        let Some(max) = self.quotas.limit(queue.project(), Quota::Queues) else {
+        let Some(max) = self.quotas.limit(queue.project(), Quota::Queues).filter(|_| is_limited(caller)) else {
             return Ok(());
         };
         if store.count_queues(queue.project()).await? < max || store.get_queue(queue).await?.is_some() {
@@ -82,4 +83,10 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+/// Returns whether quotas apply to the caller. They do not apply to the service itself, which posts
+/// dead letters of subscriptions, and checks its health.
+pub(super) fn is_limited(caller: &Caller) -> bool {
+    matches!(caller, Caller::Client(_))
 }

@@ -3,6 +3,7 @@
 mod checks;
 mod concurrency;
 mod limits;
+mod post_limits;
 mod rates;
 mod settings;
 mod usage;
@@ -10,5 +11,6 @@ mod usage_cache;
 
 pub(super) use self::concurrency::{ConcurrencyLimit, ConcurrencyUnit};
 pub(super) use self::limits::Quotas;
+pub(super) use self::post_limits::PostLimits;
 pub use self::settings::QuotaSettings;
 pub use self::usage::Usage;

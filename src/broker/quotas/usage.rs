@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
+use super::usage_cache::{MEASURED_AGAIN_AFTER, Measurement};
 use crate::auth::Caller;
 use crate::broker::access::{AdmittedStore, require_client};
 use crate::broker::{Action, Broker, Error};
@@ -15,6 +16,8 @@ use crate::storage::QueueUsage;
 
 /// How long a request waits for a measurement.
 const MEASUREMENT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Age up to which a measurement is recent, besides twice the time that it took.
+const RECENT_MAX: Duration = Duration::from_secs(2);
 /// Number of queues that one step of a measurement examines.
 const QUEUES_PER_STEP: usize = 100;
 /// Pause between two steps. A measurement examines at most 2,000 queues in a second.
@@ -43,6 +46,10 @@ impl Broker {
         drop(store);
         let measured = self.measured_usage(project).await;
         usage[Quota::Subscriptions] = measured.map(|measured| measured.subscriptions);
+        usage[Quota::Messages] = measured.map(|measured| measured.messages);
+        usage[Quota::MessagesPerQueue] = measured.map(|measured| measured.messages_max);
+        usage[Quota::Bytes] = measured.map(|measured| measured.bytes);
+        usage[Quota::BytesPerQueue] = measured.map(|measured| measured.bytes_max);
         usage[Quota::WaitingRequests] = Some(self.waiting.limit.count(project));
         usage[Quota::EventStreams] = Some(self.streams.count(project));
         Ok(Usage { usage, limits })
@@ -65,14 +72,36 @@ impl Broker {
     /// Returns what the queues of a project use: as of the last second, or else as of the last
     /// measurement that has ended.
     async fn measured_usage(&self, project: &ProjectId) -> Option<QueueUsage> {
+        Some(self.measurement(project, MEASUREMENT_WAIT_MAX).await?.usage)
+    }
+
+    /// Returns what the queues of a project used a short time ago. Waits only for the first
+    /// measurement, and for one after a time without requests.
+    pub(super) async fn recent_usage(&self, project: &ProjectId) -> Option<QueueUsage> {
+        let cached = self.quotas.usage.of(project);
+        if let Some(last) = cached.last(Duration::MAX).flatten()
+            && cached.last(RECENT_MAX + 2 * last.took).is_some()
+        {
+            if cached.last(MEASURED_AGAIN_AFTER).is_none() {
+                self.measurement(project, Duration::ZERO).await;
+            }
+            return Some(last.usage);
+        }
+        self.measured_usage(project).await
+    }
+
+    /// Measures what the queues of a project use, unless that was done in the last second. Waits for
+    /// the result up to this time, and then returns the last one.
+    async fn measurement(&self, project: &ProjectId, wait_max: Duration) -> Option<Measurement> {
         let cached = self.quotas.usage.of(project);
         let (this, of, before) = (self.clone(), project.clone(), cached.clone());
         let measure = || async move {
-            let measured = this.measure(&of).await;
+            let began = Instant::now();
+            let measured = this.measure(&of).await.map(|usage| Measurement { usage, took: began.elapsed() });
             let failed = |error| debug!(%error, project = %of, "cannot measure what a project uses");
             measured.map_err(failed).ok().or_else(|| before.last(Duration::MAX).flatten())
         };
-        let measured = cached.get(MEASUREMENT_WAIT_MAX, measure).await;
+        let measured = cached.get(wait_max, measure).await;
         measured.or_else(|| cached.last(Duration::MAX)).flatten()
     }
 

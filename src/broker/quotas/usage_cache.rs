@@ -10,20 +10,28 @@ use crate::domain::ProjectId;
 use crate::storage::QueueUsage;
 
 /// Age at which the usage of the queues of a project is measured again.
-const MEASURED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub(super) const MEASURED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of projects whose measurements a process keeps.
 const PROJECTS_MAX: usize = 10_000;
 
+/// What the queues of a project use together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measurement {
+    pub(super) usage: QueueUsage,
+    /// How long the measurement took.
+    pub(super) took: Duration,
+}
+
 /// The last measurement of each project. A measurement is `None` if the store has failed.
 #[derive(Debug)]
-pub(in crate::broker) struct UsageCache(Cache<ProjectId, Cached<Option<QueueUsage>>>);
+pub(in crate::broker) struct UsageCache(Cache<ProjectId, Cached<Option<Measurement>>>);
 
 impl UsageCache {
     pub(super) fn new() -> Self {
         Self(Cache::new(PROJECTS_MAX))
     }
 
-    pub(super) fn of(&self, project: &ProjectId) -> Cached<Option<QueueUsage>> {
+    pub(super) fn of(&self, project: &ProjectId) -> Cached<Option<Measurement>> {
         let new = || Ok::<_, Infallible>(Cached::new(MEASURED_AGAIN_AFTER));
         self.0.get_or_insert_with(project, new).unwrap_or_else(|never| match never {})
     }

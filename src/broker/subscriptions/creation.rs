@@ -49,7 +49,7 @@ impl Broker {
         let reached = self.reached_subscriptions(queue.project()).await;
         if reached.is_none() {
             let store = access.admit().await?;
-            self.check_queue_quota(&store, &queue).await?;
+            self.check_queue_quota(caller, &store, &queue).await?;
             let created = queue.clone();
             self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
         }

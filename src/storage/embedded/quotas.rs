@@ -11,6 +11,7 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys;
 use crate::storage::embedded::rows::queue::QueueRow;
+use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::writer::Step;
@@ -74,7 +75,9 @@ impl<T: Table> View<T> {
         for entry in self.registry.range::<&[u8]>(rows)?.take(examined_max) {
             let (key, row) = entry?;
             let state = self.stored_state(QueueRow::decode(row.value())?.0.number)?;
-            measured.usage.add(QueueUsage { subscriptions: state.subscription_count });
+            let QueueState { total: messages, subscription_count: subscriptions, .. } = state;
+            let bytes = state.bytes.unwrap_or(0);
+            measured.usage.add(QueueUsage { messages, messages_max: messages, bytes, bytes_max: bytes, subscriptions });
             examined += 1;
             if examined == examined_max {
                 let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;

@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::try_join;
 use tracing::debug;
 
 use super::RedisStore;
@@ -79,11 +80,15 @@ impl RedisStore {
     /// Returns what a queue uses. One that cannot be read must not keep its project from being
     /// measured.
     async fn measure(&self, queue: QueueId) -> Result<QueueUsage, Error> {
-        let key = QueueKeys::of(&queue).queue();
-        match self.connection.command("HMGET", &key, &["n"]).await {
-            Ok(mut reply) => {
-                let subscriptions = reply.text_or_nil()?.map_or(Ok(0), |count| parse_number(&count))?;
-                Ok(QueueUsage { subscriptions })
+        let keys = QueueKeys::of(&queue);
+        let (queue_key, messages_key) = (keys.queue(), keys.messages());
+        let fields = self.connection.command("HMGET", &queue_key, &["n", "b"]);
+        match try_join!(fields, self.connection.command("HLEN", &messages_key, &[])) {
+            Ok((mut fields, mut length)) => {
+                let subscriptions = fields.text_or_nil()?.map_or(Ok(0), |count| parse_number(&count))?;
+                let bytes = fields.text_or_nil()?.map_or(Ok(0), |bytes| parse_number(&bytes))?;
+                let messages = length.number()?;
+                Ok(QueueUsage { messages, messages_max: messages, bytes, bytes_max: bytes, subscriptions })
             }
             Err(Error::Corrupt(reason)) => {
                 debug!(%queue, reason, "a queue that cannot be read counts as empty");

@@ -1,7 +1,7 @@
 //! Concurrent posts, which a store may execute together: each has its own outcome.
 
 use futures::future::join_all;
-use sukkal::domain::{IdempotencyKey, MessageId, NewMessage, QueueId, Revision};
+use sukkal::domain::{IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Revision};
 use sukkal::storage::{Error, Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, bodies_of, client, message, messages};
@@ -21,6 +21,7 @@ impl Subject {
         let by = client(1);
         let posts = requests.iter().map(|request| {
             let post = Post {
+                limits: QueueLimits::default(),
                 last_known_revision: request.last_known_revision,
                 client: &by,
                 messages: &request.messages,

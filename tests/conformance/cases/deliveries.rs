@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use sukkal::domain::{
-    ATTEMPTS_KEPT, MessageId, NewMessage, NewSubscription, Progress, QueueId, Rank, SubscriptionId, TraceContext,
+    ATTEMPTS_KEPT, MessageId, NewMessage, NewSubscription, Progress, QueueId, QueueLimits, Rank, SubscriptionId,
+    TraceContext,
 };
 use sukkal::storage::{DeliveryChange, FeedState, Post, PostOutcome};
 use uuid::Uuid;
@@ -315,7 +316,14 @@ pub(in crate::conformance) async fn a_retry_keeps_its_message(subject: &Subject)
     let trace = Some(TraceContext::from_bytes([7; TraceContext::BYTES]));
     let messages = [NewMessage { body: body(&json!({"a": ["ä", null]})), ..message(50, 0) }];
     let last_known_revision = subject.revision(&queue).await;
-    let post = Post { last_known_revision, client: &by, messages: &messages, trace, idempotency: None };
+    let post = Post {
+        limits: QueueLimits::default(),
+        last_known_revision,
+        client: &by,
+        messages: &messages,
+        trace,
+        idempotency: None,
+    };
     let posted = subject.store().post_messages(&queue, &post).await;
     assert!(matches!(posted, Ok(PostOutcome::Posted(_))), "{posted:?}");
     let message = subject.list(&queue, None, 1).await.remove(0);

@@ -1,7 +1,7 @@
 //! Idempotency keys: a repeated post stores its messages once.
 
 use futures::future::join_all;
-use sukkal::domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId};
+use sukkal::domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits};
 use sukkal::storage::{Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
@@ -14,6 +14,7 @@ impl Subject {
         let once = IdempotencyKey::new(key.as_bytes(), content.as_bytes()).expect("the key is legal");
         let revision = self.revision(queue).await;
         let post = Post {
+            limits: QueueLimits::default(),
             last_known_revision: revision,
             client: by,
             messages: batch,
@@ -101,6 +102,7 @@ pub(in crate::conformance) async fn a_post_that_stored_nothing_is_not_remembered
     let once = IdempotencyKey::new(b"k", b"3 messages").expect("the key is legal");
     let (by, batch) = (client(1), messages(LONG_S, 3));
     let post = Post {
+        limits: QueueLimits::default(),
         last_known_revision: stale,
         client: &by,
         messages: &batch,

@@ -37,6 +37,7 @@ pub(super) mod pauses;
 pub(super) mod pops_and_stats;
 pub(super) mod posting;
 pub(super) mod processed;
+pub(super) mod queue_limits;
 pub(super) mod queue_list;
 pub(super) mod queues;
 pub(super) mod quotas;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{Creation, IdempotencyKey};
+use sukkal::domain::{Creation, IdempotencyKey, QueueLimits};
 use sukkal::storage::{Post, PostOutcome, PresentedClaim, Processed};
 
 use super::redrives::all_to;
@@ -54,8 +54,14 @@ pub(in crate::conformance) async fn a_post_that_is_repeated_counts_once(subject:
     let queue = subject.queue("q").await;
     let key = IdempotencyKey::new(b"k", b"three messages").expect("the key is legal");
     let (seen, by, batch) = (subject.revision(&queue).await, client(1), messages(LONG_S, 3));
-    let post =
-        Post { last_known_revision: seen, client: &by, messages: &batch, idempotency: Some((&key, 600)), trace: None };
+    let post = Post {
+        limits: QueueLimits::default(),
+        last_known_revision: seen,
+        client: &by,
+        messages: &batch,
+        idempotency: Some((&key, 600)),
+        trace: None,
+    };
 
     let outcomes = join_all((0..20).map(|_| subject.store().post_messages(&queue, &post))).await;
     let again = subject.store().post_messages(&queue, &post).await;

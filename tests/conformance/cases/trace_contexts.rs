@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{Message, MessageId, QueueId, TraceContext};
+use sukkal::domain::{Message, MessageId, QueueId, QueueLimits, TraceContext};
 use sukkal::storage::{Popped, Post, PostOutcome};
 
 use super::redrives::all_to;
@@ -13,7 +13,14 @@ impl Subject {
     async fn post_traced(&self, queue: &QueueId, count: usize, trace: Option<TraceContext>) -> Vec<MessageId> {
         let (revision, by) = (self.revision(queue).await, client(0));
         let messages = messages(LONG_S, count);
-        let post = Post { last_known_revision: revision, client: &by, messages: &messages, trace, idempotency: None };
+        let post = Post {
+            limits: QueueLimits::default(),
+            last_known_revision: revision,
+            client: &by,
+            messages: &messages,
+            trace,
+            idempotency: None,
+        };
         match self.store().post_messages(queue, &post).await {
             Ok(PostOutcome::Posted(ids)) => ids,
             other => panic!("not posted to {queue}: {other:?}"),

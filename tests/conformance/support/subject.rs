@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
-    QueueName, Rank, Revision, Stats, Summary,
+    QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
 use sukkal::storage::{Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
@@ -172,7 +172,14 @@ impl Subject {
         client: &ClientId,
         messages: &[NewMessage],
     ) -> Result<PostOutcome, Error> {
-        let post = Post { last_known_revision, client, messages, trace: None, idempotency: None };
+        let post = Post {
+            limits: QueueLimits::default(),
+            last_known_revision,
+            client,
+            messages,
+            trace: None,
+            idempotency: None,
+        };
         self.store().post_messages(queue, &post).await
     }
 

@@ -11,7 +11,7 @@ mod tokens;
 
 use serde_json::json;
 use sukkal::domain::{
-    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, Rank, Revision, Scope,
+    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Rank, Revision, Scope,
 };
 use sukkal::storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome};
 
@@ -47,6 +47,7 @@ async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[
         .post_messages(
             queue,
             &Post {
+                limits: QueueLimits::default(),
                 last_known_revision: revision,
                 client: &client(),
                 messages: &messages,

@@ -34,6 +34,7 @@ impl<T: Table> View<T> {
             logical: state.logical,
             due: state.due,
             busy: state.busy,
+            bytes: state.bytes.map(|_| 0),
             ..state.emptied()
         };
         let mut shards = ShardTotals::default();
@@ -99,6 +100,7 @@ impl<T: Table> View<T> {
         findings
             .expect(entry.size == size, format_args!("message {id} has {size:?}, but its entry has {:?}", entry.size));
         let is_in_flight = located.set == Part::InFlight;
+        counted.bytes = counted.bytes.map(|sum| sum + size.bytes_max() as u64);
         counted.in_flight += u64::from(is_in_flight);
         counted.delayed += u64::from(located.set == Part::Delayed);
         findings.expect(

@@ -9,10 +9,11 @@ use redb::ReadableTable;
 
 use crate::domain::client::Poster;
 use crate::domain::message::Nonce;
-use crate::domain::{QueueId, Revision, ShardAssignment};
+use crate::domain::{QueueId, QueueLimits, Quota, Revision, ShardAssignment};
 use crate::storage::embedded::engine::clock::{self, end_s};
 use crate::storage::embedded::messages::ranks::NewRecord;
 use crate::storage::embedded::rows::keys::{self, Key, kept_until};
+use crate::storage::embedded::rows::queue::QueueRow;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
@@ -26,6 +27,7 @@ struct Request {
     last_known_revision: Revision,
     poster: Poster,
     messages: Vec<NewMessage>,
+    limits: QueueLimits,
     idempotency: Option<Idempotency>,
 }
 
@@ -81,6 +83,7 @@ impl Request {
             last_known_revision: post.last_known_revision,
             poster,
             messages: messages.collect(),
+            limits: post.limits,
             idempotency,
         }
     }
@@ -100,6 +103,14 @@ impl WriteTransaction<'_> {
         let now_us = self.now_us(&request.queue);
         if self.is_fair(&row)? && self.apply_due_changes(&row, now_us)? {
             return Ok(Step::Again);
+        }
+        if self.exceeds(&row, request)?.is_some() {
+            if self.apply_due_changes(&row, now_us)? {
+                return Ok(Step::Again);
+            }
+            if let Some(quota) = self.exceeds(&row, request)? {
+                return Ok(Step::Done(PostOutcome::Full(quota)));
+            }
         }
         if self.is_fair(&row)? {
             let assignments = request.messages.iter().filter_map(|message| message.assignment.as_ref());
@@ -121,6 +132,22 @@ impl WriteTransaction<'_> {
             self.store_outcome(row.number, idempotency, &keys)?;
         }
         posted(&request.queue, &keys).map(Step::Done)
+    }
+
+    /// Returns the quota that the queue would exceed with the messages of a request.
+    fn exceeds(&mut self, row: &QueueRow, request: &Request) -> Result<Option<Quota>, Error> {
+        let (state, limits) = (self.state(row.number)?, &request.limits);
+        let new_bytes: u64 = request.messages.iter().map(|message| message.size.bytes_max() as u64).sum();
+        let messages = state.total + request.messages.len() as u64;
+        Ok(if limits.messages.is_some_and(|max| messages > max) {
+            Some(Quota::MessagesPerQueue)
+        } else if let (Some(max), Some(bytes)) = (limits.bytes, state.bytes)
+            && bytes + new_bytes > max
+        {
+            Some(Quota::BytesPerQueue)
+        } else {
+            None
+        })
     }
 
     /// Returns the outcome that is stored for a request's idempotency key. It is stored under the

@@ -22,7 +22,7 @@ impl WriteTransaction<'_> {
         }
         self.notify(number, u64::from(located.set == Part::Ready));
         self.change_state(number, |state| {
-            state.total += 1;
+            state.count(located.entry.size);
             state.posted += 1;
             enter(state, located);
         })
@@ -61,7 +61,7 @@ impl WriteTransaction<'_> {
             return Err(damaged("a message"));
         }
         self.change_state(number, |state| {
-            state.total = state.total.saturating_sub(1);
+            state.discount(located.entry.size);
             leave(state, located);
         })
     }

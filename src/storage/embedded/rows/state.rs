@@ -6,8 +6,11 @@ use crate::storage::Error;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::queue::Policy;
+use crate::storage::entry::SizeClass;
 
-const STATE_BYTES: usize = 141;
+/// Length without the sum of the sizes, which earlier releases do not have.
+const OLD_STATE_BYTES: usize = 141;
+const STATE_BYTES: usize = OLD_STATE_BYTES + 8;
 
 /// The state of a queue's contents. Ranks are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,9 @@ pub(crate) struct QueueState {
     pub(crate) subscriptions: u64,
     /// Number of subscriptions.
     pub(crate) subscription_count: u64,
+    /// Sum of the sizes of all messages: see `storage/record.rs`. `None` if it is not known, while
+    /// messages are left that an earlier release has posted.
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Default for QueueState {
@@ -75,6 +81,7 @@ impl Default for QueueState {
             is_paused: false,
             subscriptions: 0,
             subscription_count: 0,
+            bytes: Some(0),
         }
     }
 }
@@ -95,11 +102,12 @@ impl QueueState {
         bytes.put_u8(self.is_paused.into());
         bytes.put_u64(self.subscriptions);
         bytes.put_u64(self.subscription_count);
+        bytes.extend(self.bytes.iter().flat_map(|sum| sum.to_be_bytes()));
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() != STATE_BYTES {
+        if ![OLD_STATE_BYTES, STATE_BYTES].contains(&bytes.len()) {
             return Err(damaged("the state of a queue"));
         }
         let mut numbers = bytes;
@@ -124,7 +132,23 @@ impl QueueState {
             is_paused: numbers.get_u8() != 0,
             subscriptions: numbers.get_u64(),
             subscription_count: numbers.get_u64(),
+            bytes: numbers.try_get_u64().ok(),
         })
+    }
+
+    /// Counts a message of this size that was added.
+    pub(crate) fn count(&mut self, size: SizeClass) {
+        if self.total == 0 {
+            self.bytes = Some(0);
+        }
+        self.total += 1;
+        self.bytes = self.bytes.map(|sum| sum + size.bytes_max() as u64);
+    }
+
+    /// Counts a message of this size that was removed.
+    pub(crate) fn discount(&mut self, size: SizeClass) {
+        self.total = self.total.saturating_sub(1);
+        self.bytes = self.bytes.map(|sum| sum.saturating_sub(size.bytes_max() as u64));
     }
 
     /// Returns whether messages may have shards: the owner has made the queue fair, or messages
@@ -232,10 +256,25 @@ mod tests {
             is_paused: true,
             subscriptions: 17,
             subscription_count: 18,
+            bytes: Some(19),
         };
+        let old = QueueState { bytes: None, ..state };
 
         assert_eq!(QueueState::decode(&state.encode()).unwrap(), state);
+        assert_eq!(QueueState::decode(&old.encode()).unwrap(), old);
         assert!(QueueState::decode(&state.encode()[1..]).is_err());
+    }
+
+    #[test]
+    fn the_sum_of_the_sizes_is_known_after_a_queue_was_empty() {
+        let (size, mut state) = (SizeClass::of(16), QueueState { total: 1, bytes: None, ..QueueState::default() });
+
+        state.count(size);
+        assert_eq!((state.total, state.bytes), (2, None));
+        state.discount(size);
+        state.discount(size);
+        state.count(size);
+        assert_eq!((state.total, state.bytes), (1, Some(16)));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    Body, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Sharding, Tenant, Term,
+    Body, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Sharding,
+    Tenant, Term,
 };
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{ClaimStore, MessageStore, Post, QueueStore};
@@ -35,8 +36,14 @@ pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, b
     let revision = store.get_queue(queue).await.unwrap().unwrap().revision;
     let body = Body::from_msgpack(rmp_serde::to_vec(&"x".repeat(bytes)).unwrap().into());
     let messages = vec![NewMessage { ttl_s: 300, delay_s: 0, body, assignment: None }; count];
-    let post =
-        Post { last_known_revision: revision, client: &poster(), messages: &messages, trace: None, idempotency: None };
+    let post = Post {
+        limits: QueueLimits::default(),
+        last_known_revision: revision,
+        client: &poster(),
+        messages: &messages,
+        trace: None,
+        idempotency: None,
+    };
     store.post_messages(queue, &post).await.unwrap();
 }
 
@@ -52,6 +59,7 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
     let message = NewMessage { ttl_s: 60, delay_s: 0, body, assignment: Some(assignment) };
     let client = ClientIdRule::Text(1..=9).parse("a client").unwrap();
     let post = Post {
+        limits: QueueLimits::default(),
         last_known_revision: revision,
         client: &client,
         messages: &vec![message; posted],

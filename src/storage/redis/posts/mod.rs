@@ -17,7 +17,7 @@ use ahash::HashMap;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use self::request::{DUE_FIRST, Request, complete_part, encode_head, into_parts};
+use self::request::{DUE_FIRST, Request, complete_part, encode_head, into_parts, is_full_together};
 use self::retry_slots::RetrySlots;
 use super::arguments;
 use super::connection::Connection;
@@ -139,6 +139,8 @@ impl PostBatcher {
                     for (part, outcome) in batch.into_iter().zip(outcomes) {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
+                        } else if is_full_together(&part, &outcome) {
+                            part.into_iter().for_each(|request| self.enqueue(slot, request.alone()));
                         } else {
                             let posted = complete_part(part, &outcome);
                             self.connection.processed.add(Processed { posted, ..Processed::default() });

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::domain::message::Nonce;
-use crate::domain::{QueueId, Shard, ShardAssignment};
+use crate::domain::quotas::QUOTA_MAX;
+use crate::domain::{QueueId, QueueLimits, Quota, Shard, ShardAssignment};
 use crate::storage::entry::{Entry, SizeClass};
 use crate::storage::key::{self, KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::redis::connection::error_from_reply;
@@ -24,7 +25,12 @@ const KEYS_POSTED: u8 = b'p';
 const KEYS_REPEATED: u8 = b'k';
 const STALE: u8 = b's';
 const OTHER_CONTENT: u8 = b'o';
+const TOO_MANY: u8 = b'q';
+const TOO_LARGE: u8 = b'b';
 const FAILED: u8 = b'f';
+// Flags of a part.
+const HAS_DELAYS: u8 = 1;
+const HAS_LIMITS: u8 = 2;
 /// Due changes of the queue must be applied first.
 pub(super) const DUE_FIRST: u8 = b'u';
 
@@ -41,7 +47,12 @@ pub(super) struct Request {
     pub(super) tenants: Vec<Bytes>,
     /// The record of each message.
     pub(super) records: Vec<Bytes>,
+    /// Sum of the sizes of the messages.
+    bytes: u64,
     pub(super) idempotency: Option<Idempotency>,
+    limits: QueueLimits,
+    /// Whether the request is a part of its own.
+    is_alone: bool,
     outcome_sender: oneshot::Sender<Result<PostOutcome, Error>>,
 }
 
@@ -82,12 +93,14 @@ impl Request {
         let has_delays = post.messages.iter().any(|message| message.delay_s > 0);
         let count = post.messages.len();
         let mut message_fields = Vec::with_capacity(count * MESSAGE_FIELDS_BYTES_MAX);
-        let (mut records, mut tenants) = (Vec::with_capacity(count), TenantTable::default());
+        let (mut records, mut bytes, mut tenants) = (Vec::with_capacity(count), 0, TenantTable::default());
         let nonces: Vec<Nonce> = post.messages.iter().map(|_| Nonce::random()).collect();
         for (message, nonce) in post.messages.iter().zip(&nonces) {
             let record = record::new(message, post.trace);
             message_fields.extend_from_slice(&nonce_bytes(*nonce));
-            message_fields.extend_from_slice(&Entry::poster_and_size(poster, SizeClass::of(record.len())));
+            let size = SizeClass::of(record.len());
+            bytes += size.bytes_max() as u64;
+            message_fields.extend_from_slice(&Entry::poster_and_size(poster, size));
             message_fields.extend_from_slice(&message.ttl_s.to_be_bytes());
             if has_delays {
                 message_fields.extend_from_slice(&message.delay_s.to_be_bytes());
@@ -109,14 +122,22 @@ impl Request {
             has_delays,
             tenants: tenants.encoded,
             records,
+            bytes,
             idempotency,
+            limits: post.limits,
+            is_alone: false,
             outcome_sender,
         }
     }
 
     /// Returns whether the request can form one part together with other plain ones.
     fn is_plain(&self) -> bool {
-        !self.has_delays && self.tenants.is_empty() && self.idempotency.is_none()
+        !self.has_delays && !self.is_alone && self.tenants.is_empty() && self.idempotency.is_none()
+    }
+
+    /// Returns the request as a part of its own.
+    pub(super) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// Sends the outcome to the caller.
@@ -128,10 +149,10 @@ impl Request {
 /// Groups the requests of a batch into parts. Requests in a part are accepted or refused together.
 pub(super) fn into_parts(batch: Vec<Request>) -> Vec<Vec<Request>> {
     let mut parts: Vec<Vec<Request>> = Vec::with_capacity(1);
-    let mut plain: HashMap<(QueueId, u64), usize> = HashMap::default();
+    let mut plain: HashMap<(QueueId, u64, QueueLimits), usize> = HashMap::default();
     for request in batch {
         let index = if request.is_plain() {
-            *plain.entry((request.queue.clone(), request.last_known_revision)).or_insert(parts.len())
+            *plain.entry((request.queue.clone(), request.last_known_revision, request.limits)).or_insert(parts.len())
         } else {
             parts.len()
         };
@@ -147,18 +168,30 @@ pub(super) fn into_parts(batch: Vec<Request>) -> Vec<Vec<Request>> {
 pub(super) fn encode_head(part: &[Request], queue: u16) -> Bytes {
     let count = part.iter().map(|request| request.records.len()).sum::<usize>();
     let count = u32::try_from(count).expect("a request has fewer messages");
-    let Request { last_known_revision, idempotency, has_delays, tenants, .. } = &part[0];
+    let Request { last_known_revision, idempotency, has_delays, tenants, limits, .. } = &part[0];
     let tenants = u16::try_from(tenants.len()).expect("a request has fewer tenants");
-    let mut head = Vec::with_capacity(53 + part.iter().map(|request| request.message_fields.len()).sum::<usize>());
+    let mut head = Vec::with_capacity(77 + part.iter().map(|request| request.message_fields.len()).sum::<usize>());
     head.extend(queue.to_be_bytes());
     head.extend(count.to_be_bytes());
     head.extend(last_known_revision.to_be_bytes());
     head.extend(idempotency.as_ref().map_or(0, |idempotency| idempotency.kept_s).to_be_bytes());
     head.extend(tenants.to_be_bytes());
-    head.push((*has_delays).into());
+    let has_limits = *limits != QueueLimits::default();
+    head.push(u8::from(*has_delays) * HAS_DELAYS + u8::from(has_limits) * HAS_LIMITS);
+    head.extend(part.iter().map(|request| request.bytes).sum::<u64>().to_be_bytes());
+    if has_limits {
+        head.extend(limits.messages.unwrap_or(QUOTA_MAX).to_be_bytes());
+        head.extend(limits.bytes.unwrap_or(QUOTA_MAX).to_be_bytes());
+    }
     head.extend(part.iter().flat_map(|request| &request.message_fields));
     head.extend(idempotency.iter().flat_map(|idempotency| idempotency.name.into_iter().chain(idempotency.digest)));
     head.into()
+}
+
+/// Returns whether a part was refused because its requests together exceed a limit. Some of them may
+/// be within it.
+pub(super) fn is_full_together(part: &[Request], outcome: &Bytes) -> bool {
+    part.len() > 1 && matches!(outcome.first(), Some(&(TOO_MANY | TOO_LARGE)))
 }
 
 /// Sends the outcome of a part to each of its requests. Returns the number of messages that were
@@ -191,6 +224,8 @@ fn read_outcome(request: &Request, outcome: &Bytes, before: u64) -> Result<PostO
             None => None,
         })),
         OTHER_CONTENT => Ok(PostOutcome::KeyReused),
+        TOO_MANY => Ok(PostOutcome::Full(Quota::MessagesPerQueue)),
+        TOO_LARGE => Ok(PostOutcome::Full(Quota::BytesPerQueue)),
         FAILED => Err(error_from_reply(MESSAGE_POST.name, &String::from_utf8_lossy(rest))),
         kind => Err(reply::unknown_kind(MESSAGE_POST.name, &char::from(kind).to_string())),
     }

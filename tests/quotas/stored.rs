@@ -1,0 +1,129 @@
+//! Quotas of stored messages: exact for each queue, refreshed every second for a project.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{answered, messages, refused, send, server, set_quotas, wait_until};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, Sukkal};
+
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+async fn total(api: &Api, queue: &str) -> u64 {
+    let stats = answered(api.get(&format!("/v2/queues/{queue}/stats")), 200).await;
+    stats["messages"]["total"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_queue_never_has_more_messages_than_its_quota() {
+    let redis = RedisServer::shared();
+    let limit = ("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", "3");
+    for server in [Sukkal::start_with(&redis.url(), &[limit]), server(&[limit])] {
+        let api = server.project(&format!("p-{}", Uuid::new_v4()));
+        let expected = "the request would exceed the quota messages_per_queue, which is 3; delete messages, or ask the operator for a higher quota";
+
+        assert_eq!(refused(api.post(MESSAGES, &messages(4))).await, expected);
+        let list = answered(api.get("/v2/queues"), 200).await;
+        assert_eq!(list["queues"], json!([]), "the refused request has created no queue");
+        answered(api.post(MESSAGES, &messages(2)), 201).await;
+        assert_eq!(refused(api.post(MESSAGES, &messages(2))).await, expected);
+        answered(api.post(MESSAGES, &messages(1)), 201).await;
+        assert_eq!(refused(api.post(MESSAGES, &messages(1))).await, expected);
+        answered(api.post("/v2/queues/r/messages", &messages(3)), 201).await;
+        assert_eq!(total(&api, "q").await, 3);
+        answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await;
+        answered(api.post(MESSAGES, &messages(1)), 201).await;
+    }
+}
+
+#[tokio::test]
+async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
+    let server = server(&[]);
+    set_quotas(&server, "p", &json!({"messages": 5})).await;
+    let (api, other) = (server.project("p"), server.project("other"));
+    let once = || api.post(MESSAGES, &messages(3)).header("Idempotency-Key", "once");
+    let first = answered(once(), 201).await;
+    answered(api.post("/v2/queues/r/messages", &messages(2)), 201).await;
+    wait_until("the count", async || send(api.post("/v2/queues/s/messages", &messages(1))).await.status == 403).await;
+
+    let expected = "the request would exceed the quota messages, which is 5; delete messages, or ask the operator for a higher quota";
+    assert_eq!(refused(api.post(MESSAGES, &messages(1))).await, expected);
+    let with_key = |key: &str| api.post("/v2/queues/t/messages", &messages(1)).header("Idempotency-Key", key);
+    assert_eq!(refused(with_key("another")).await, expected);
+    assert_eq!(answered(once(), 201).await, first, "a repeated post gets the first response");
+    answered(other.post(MESSAGES, &messages(100)), 201).await;
+    let usage = answered(api.get("/v2/usage"), 200).await;
+    assert!(usage["usage"]["messages"].as_u64() >= Some(5), "{usage}");
+    let queues = answered(api.get("/v2/queues?name_prefix=t"), 200).await;
+    assert_eq!(queues["queues"], json!([]), "the refused request has created no queue");
+
+    // What was posted before the messages were counted again exceeds the quota.
+    answered(api.delete("/v2/queues/s"), 204).await;
+    answered(api.delete(&format!("{MESSAGES}?pop=3")), 200).await;
+    wait_until("the count", async || send(api.post(MESSAGES, &messages(1))).await.status == 201).await;
+}
+
+#[tokio::test]
+async fn usage_shows_all_messages_and_those_of_the_fullest_queue() {
+    let server = server(&[]);
+    let api = server.project("p");
+    answered(api.post(MESSAGES, &messages(2)), 201).await;
+    answered(api.post("/v2/queues/r/messages", &messages(7)), 201).await;
+
+    let usage = answered(api.get("/v2/usage"), 200).await;
+
+    assert_eq!((&usage["usage"]["messages"], &usage["usage"]["messages_per_queue"]), (&json!(9), &json!(7)));
+    // A message with the body 1 has the minimum size of 8 bytes.
+    assert_eq!((&usage["usage"]["bytes"], &usage["usage"]["bytes_per_queue"]), (&json!(72), &json!(56)));
+    assert_eq!((&usage["limits"]["messages"], &usage["limits"]["messages_per_queue"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn bytes_are_limited_in_each_queue_and_in_the_project() {
+    let server = server(&[("SUKKAL_QUOTAS__BYTES_PER_QUEUE", "1000")]);
+    let api = server.project("p");
+    let body = |length: usize| json!({"messages": [{"body": "x".repeat(length)}]});
+    let expected = "the request would exceed the quota bytes_per_queue, which is 1000; delete messages, or ask the operator for a higher quota";
+
+    assert_eq!(refused(api.post(MESSAGES, &body(1_000))).await, expected);
+    let list = answered(api.get("/v2/queues"), 200).await;
+    assert_eq!(list["queues"], json!([]), "the refused request has created no queue");
+    answered(api.post(MESSAGES, &body(800)), 201).await;
+    assert_eq!(refused(api.post(MESSAGES, &body(200))).await, expected);
+    answered(api.post(MESSAGES, &body(20)), 201).await;
+    answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await;
+    answered(api.post(MESSAGES, &body(800)), 201).await;
+
+    set_quotas(&server, "p", &json!({"bytes": 1_500})).await;
+    let in_another = || api.post("/v2/queues/r/messages", &body(900));
+    wait_until("the count", async || send(in_another()).await.status == 403).await;
+    let description = refused(in_another()).await;
+    assert!(description.starts_with("the request would exceed the quota bytes, which is 1500; "), "{description}");
+}
+
+/// Moved messages and dead letters of subscriptions are not refused either: see the conformance suite.
+#[tokio::test]
+async fn a_claim_and_a_deletion_work_in_a_full_queue() {
+    let server = server(&[("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", "2"), ("SUKKAL_QUOTAS__QUEUES", "1")]);
+    let api = server.project("p");
+    answered(api.post(MESSAGES, &messages(2)), 201).await;
+
+    let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
+    refused(api.post(MESSAGES, &messages(1))).await;
+    answered(api.delete(claim["messages"][0]["href"].as_str().unwrap()), 204).await;
+    answered(api.post(MESSAGES, &messages(1)), 201).await;
+    refused(api.put("/v2/queues/another")).await;
+    answered(api.post("/v2/queues/q/purge", &json!({"resource_types": ["messages"]})), 204).await;
+    answered(api.post(MESSAGES, &messages(2)), 201).await;
+}
+
+#[tokio::test]
+async fn the_health_check_has_no_quotas() {
+    let limits = [("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", "1"), ("SUKKAL_QUOTAS__QUEUES", "1")];
+    let server = server(&limits);
+
+    let health = answered(server.project("operator").get("/v2/health").header("X-Roles", "admin"), 200).await;
+
+    let operations = health["operation_status"].as_object().unwrap();
+    assert!(operations.values().all(|operation| operation["succeeded"] == true), "{health}");
+}
