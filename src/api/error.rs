@@ -247,7 +247,8 @@ impl Error {
             | Self::RepeatedHeader(_)
             | Self::RepeatedParameter(_)
             | Self::TwoSignatures
-            | Self::TwoCredentials => true,
+            | Self::TwoCredentials
+            | Self::Broker(broker::Error::RateExceeded { .. }) => true,
             // A claim protects the message, whoever sends the request.
             Self::Broker(broker::Error::Claimed) => false,
             _ => [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS].contains(&status),

@@ -181,9 +181,11 @@ impl fmt::Debug for AuditLog {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc as blocking;
 
     use futures::future::join_all;
+    use tokio::task::yield_now;
     use tokio::time::{Instant, resume};
 
     use super::*;
@@ -224,6 +226,9 @@ mod tests {
         join_all((RESERVED..WAITING_MAX + 2).map(|_| log.write_change("change\n".to_owned()))).await;
         assert_eq!(start.elapsed().as_secs(), 3 * WAIT_MAX.as_secs());
 
+        while log.0.losses.unmentioned.load(Ordering::SeqCst) < 2 {
+            yield_now().await;
+        }
         resume();
         drop(gate);
         log.finish().await;

@@ -18,7 +18,7 @@ const REASON: &str = "the audit log could not be written";
 pub(super) struct Losses {
     metrics: Arc<Metrics>,
     /// Number of lost records that the audit log does not mention yet.
-    unmentioned: AtomicU64,
+    pub(super) unmentioned: AtomicU64,
     last_report: Mutex<Option<Instant>>,
 }
 

@@ -177,7 +177,8 @@ impl Action {
             | Self::ResumeSubscription
             | Self::Redeliver
             | Self::CreateToken
-            | Self::DeleteToken => true,
+            | Self::DeleteToken
+            | Self::SetQuotas => true,
             Self::ListQueues
             | Self::CountQueues
             | Self::GetQueue
@@ -203,6 +204,8 @@ impl Action {
             | Self::GetSubscription
             | Self::ListAttempts
             | Self::ListTokens
+            | Self::GetUsage
+            | Self::GetQuotas
             | Self::Ping
             | Self::CheckHealth
             | Self::ProbeStore

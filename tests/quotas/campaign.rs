@@ -82,10 +82,8 @@ struct Context {
 
 async fn run(name: &str, bed: TestBed) {
     let (messages, bytes) = (MESSAGES_MAX.to_string(), BYTES_MAX.to_string());
-    let limits = [
-        ("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", messages.as_str()),
-        ("SUKKAL_QUOTAS__BYTES_PER_QUEUE", bytes.as_str()),
-    ];
+    let limits =
+        [("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", messages.as_str()), ("SUKKAL_QUOTAS__BYTES_PER_QUEUE", bytes.as_str())];
     let servers: Vec<Server> = (0..SERVERS).map(|_| bed.serve(&limits)).collect();
     let seed = random::seed();
     println!("quotas {name}: SUKKAL_SEED={seed}");
@@ -129,7 +127,9 @@ impl Context {
         while !self.is_over.load(Ordering::Relaxed) {
             let api = random.choose(&self.apis).expect("there are servers").clone();
             match random.below(100) {
-                0 => drop(answered(api.post(&format!("{QUEUE}/purge"), &json!({"resource_types": ["messages"]})), 204).await),
+                0 => drop(
+                    answered(api.post(&format!("{QUEUE}/purge"), &json!({"resource_types": ["messages"]})), 204).await,
+                ),
                 1 => self.change_shards(&api, &mut random).await,
                 2..=14 => {
                     let limit = random.within(1..=5);

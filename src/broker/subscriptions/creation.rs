@@ -9,8 +9,8 @@ use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
-    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey, Subscription,
-    SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
+    ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey,
+    Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use crate::storage::{self, SubscriptionCreation};
 

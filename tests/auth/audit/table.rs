@@ -9,7 +9,9 @@ use crate::auth::matrix::{Bench, ENVIRONMENT, EndedTokens, ROLES, Row, read_tabl
 use crate::http::{Answer, send};
 
 /// The routes that change queues, subscriptions, tasks or tokens, with the rules of the policy.
-const CHANGES: [(&str, &str); 18] = [
+const CHANGES: [(&str, &str); 20] = [
+    ("PUT /v2/quotas", "quotas:set"),
+    ("DELETE /v2/quotas", "quotas:set"),
     ("POST /v2/tokens", "tokens:create"),
     ("DELETE /v2/tokens/{token_id}", "tokens:delete"),
     ("PUT /v2/queues/{queue_name}", "queues:create"),

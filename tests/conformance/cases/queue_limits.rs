@@ -174,7 +174,10 @@ pub(in crate::conformance) async fn bytes_are_limited_like_messages(subject: &Su
     assert!((10_000..11_500).contains(&large_bytes));
 
     assert_eq!(subject.post_within(&queue, at_most_bytes(0), std::slice::from_ref(&small)).await, refused);
-    assert_eq!(subject.post_within(&queue, at_most_bytes(large_bytes - 1), std::slice::from_ref(&large)).await, refused);
+    assert_eq!(
+        subject.post_within(&queue, at_most_bytes(large_bytes - 1), std::slice::from_ref(&large)).await,
+        refused
+    );
     let posted = subject.post_within(&queue, limits, &[large.clone(), small.clone()]).await;
     let PostOutcome::Posted(ids) = posted else { panic!("{posted:?}") };
     assert_eq!(subject.post_within(&queue, limits, &[small.clone(), small.clone()]).await, refused);
