@@ -285,6 +285,7 @@ scripts! {
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];
     QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];
     QUEUE_CHECK_SUBSCRIPTIONS = "queue_check_subscriptions"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes];

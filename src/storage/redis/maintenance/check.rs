@@ -12,7 +12,7 @@ use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
 use crate::storage::redis::keys::{self, QueueKeys};
 use crate::storage::redis::reply::{self, Reply};
-use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script};
+use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_BYTES, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script};
 use crate::storage::{Check, Error, QueueStore};
 
 /// Approximate number of keys that one `SCAN` visits.
@@ -20,6 +20,9 @@ const KEYS_PER_SCAN: u32 = 1_000;
 const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, and the janitor does not find it";
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
+/// Maximum number of messages of a queue whose bytes are checked. One script reads all their entries,
+/// because the sum changes with each message.
+const BYTES_CHECKED_MAX: u64 = 10_000;
 const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
 /// Number of retries that one script checks. Their records have whole messages.
 const RETRIES_CHECKED_PER_STEP: u64 = 10;
@@ -41,6 +44,7 @@ impl RedisStore {
         while let Some(last) = queues.last() {
             for queue in &queues {
                 self.check_readable(queue, &mut check).await?;
+                self.check_bytes(queue, repairs, &mut check).await?;
             }
             queues = self.queues_after(Some(last), &mut unreachable).await?;
         }
@@ -142,6 +146,32 @@ impl RedisStore {
                 }
             }
             from = Some(last).filter(|last| !last.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Checks the sum of the sizes of the messages. A sum that is not known is not damage: processes
+    /// of an earlier release do not store it.
+    async fn check_bytes(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
+        let repair = if repairs { "repair" } else { "" };
+        let args = [arguments::number(BYTES_CHECKED_MAX), Bytes::from_static(repair.as_bytes())];
+        let (kind, mut reply) = match self.run_check(&QUEUE_CHECK_BYTES, queue, &args).await {
+            // The checks of the messages report this.
+            Err(Error::Corrupt(_)) => return Ok(()),
+            outcome => outcome?,
+        };
+        if kind != "checked" {
+            return Ok(());
+        }
+        let (sum, stored) = (reply.text()?, reply.text()?);
+        if stored != sum {
+            let known = if stored.is_empty() { "their number was not known" } else { &format!("{stored} were counted") };
+            let finding = format_args!("its messages have {sum} bytes, and {known}");
+            match repairs {
+                true => check.add_repair(queue, finding),
+                false if stored.is_empty() => {}
+                false => check.add_finding(queue, finding),
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Tests of the Redis store that inspect its keys and commands.
 
 mod access_control;
+mod bytes;
 mod check;
 mod claim_keys;
 mod concurrent_posts;
