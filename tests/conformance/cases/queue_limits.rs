@@ -93,18 +93,18 @@ pub(in crate::conformance) async fn claimed_and_delayed_messages_count_and_expir
 /// Posts that arrive at the same time share a script, and some of them fit.
 pub(in crate::conformance) async fn concurrent_posts_fill_a_queue_to_its_limit(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
-    for limit in [1, 17, 40] {
+    for limit in [1_usize, 17, 40] {
         let posts = (0..MANY).map(|_| async {
             let batch = messages(LONG_S, 1);
-            let limited = subject.post_within(&queue, at_most(limit), &batch);
+            let limited = subject.post_within(&queue, at_most(limit as u64), &batch);
             futures::join!(limited, subject.posted_within(&other, QueueLimits::default(), 1)).0
         });
         let outcomes = join_all(posts).await;
 
         let posted = outcomes.iter().filter(|outcome| matches!(outcome, PostOutcome::Posted(_))).count();
         let full = outcomes.iter().filter(|outcome| **outcome == PostOutcome::Full(Quota::MessagesPerQueue)).count();
-        assert_eq!((posted, full), (limit as usize, MANY - limit as usize));
-        assert_eq!(subject.count(&queue).await, limit as usize);
+        assert_eq!((posted, full), (limit, MANY - limit));
+        assert_eq!(subject.count(&queue).await, limit);
         subject.store().purge_queue(&queue).await.expect(OK);
     }
 }
@@ -192,15 +192,15 @@ pub(in crate::conformance) async fn bytes_are_limited_like_messages(subject: &Su
 pub(in crate::conformance) async fn concurrent_posts_fill_a_queue_to_its_bytes(subject: &Subject) {
     let queue = subject.queue("q").await;
     let (message, bytes) = sized(100);
-    for limit in [1, 17, 40] {
+    for limit in [1_usize, 17, 40] {
         let batch = std::slice::from_ref(&message);
-        let posts = (0..MANY).map(|_| subject.post_within(&queue, at_most_bytes(limit * bytes), batch));
+        let posts = (0..MANY).map(|_| subject.post_within(&queue, at_most_bytes(limit as u64 * bytes), batch));
         let outcomes = join_all(posts).await;
 
         let posted = outcomes.iter().filter(|outcome| matches!(outcome, PostOutcome::Posted(_))).count();
         let full = outcomes.iter().filter(|outcome| **outcome == PostOutcome::Full(Quota::BytesPerQueue)).count();
-        assert_eq!((posted, full), (limit as usize, MANY - limit as usize));
-        assert_eq!(subject.bytes().await, limit * bytes);
+        assert_eq!((posted, full), (limit, MANY - limit));
+        assert_eq!(subject.bytes().await, limit as u64 * bytes);
         subject.store().purge_queue(&queue).await.expect(OK);
     }
 }

@@ -12,7 +12,9 @@ use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
 use crate::storage::redis::keys::{self, QueueKeys};
 use crate::storage::redis::reply::{self, Reply};
-use crate::storage::redis::script::{QUEUE_CHECK, QUEUE_CHECK_BYTES, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script};
+use crate::storage::redis::script::{
+    QUEUE_CHECK, QUEUE_CHECK_BYTES, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script,
+};
 use crate::storage::{Check, Error, QueueStore};
 
 /// Approximate number of keys that one `SCAN` visits.
@@ -165,7 +167,8 @@ impl RedisStore {
         }
         let (sum, stored) = (reply.text()?, reply.text()?);
         if stored != sum {
-            let known = if stored.is_empty() { "their number was not known" } else { &format!("{stored} were counted") };
+            let known =
+                if stored.is_empty() { "their number was not known" } else { &format!("{stored} were counted") };
             let finding = format_args!("its messages have {sum} bytes, and {known}");
             match repairs {
                 true => check.add_repair(queue, finding),

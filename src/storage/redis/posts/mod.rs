@@ -140,7 +140,9 @@ impl PostBatcher {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
                         } else if is_full_together(&part, &outcome) {
-                            part.into_iter().for_each(|request| self.enqueue(slot, request.alone()));
+                            for request in part {
+                                self.enqueue(slot, request.alone());
+                            }
                         } else {
                             let posted = complete_part(part, &outcome);
                             self.connection.processed.add(Processed { posted, ..Processed::default() });
