@@ -134,7 +134,8 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
         Authentication::Keystone => ("X-Auth-Token", "gAAAAAcached".to_owned()),
         Authentication::Tokens => {
             let document = json!({ "name": "bench", "project_id": "p", "roles": ["producer"] });
-            let request = client.post(format!("{}/v2/tokens", service.url)).bearer_auth(&*admin).json(&document);
+            let request = client.post(format!("{}/v2/tokens", service.url)).bearer_auth(&*admin);
+            let request = request.header("Client-ID", CLIENT).header("X-Project-ID", "p").json(&document);
             let created: Value = send(request, 201).await.json().await.unwrap();
             ("Authorization", format!("Bearer {}", created["token"].as_str().expect("the token is shown once")))
         }
