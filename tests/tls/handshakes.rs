@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use super::{Server, last_line};
-use crate::support::certificates::{Authority, Certificate};
+use crate::support::certificates::{Authority, Certificate, text as path};
 use crate::support::redis::{block_until, child_command};
 
 /// Connects with openssl and these options.
@@ -16,6 +16,20 @@ fn handshake(server: &Server, options: &str) -> Output {
     openssl.args(["s_client", "-connect", server.sukkal.address(), "-verify_return_error", "-CAfile"]);
     openssl.arg(server.authority.file()).args(options.split(' '));
     openssl.stdin(Stdio::null()).output().expect("openssl is installed")
+}
+
+/// Sends a request with openssl and these options, and returns whether a session was resumed.
+fn is_resumed(server: &Server, options: &[&str]) -> bool {
+    let mut openssl = child_command("openssl");
+    openssl.args(["s_client", "-connect", server.sukkal.address(), "-ign_eof", "-CAfile"]);
+    openssl.arg(server.authority.file()).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut openssl = openssl.stderr(Stdio::piped()).spawn().expect("openssl is installed");
+    // Tickets arrive before the response, after which the server closes the connection.
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    openssl.stdin.take().expect("it is piped").write_all(request).unwrap();
+    let text = text(&openssl.wait_with_output().unwrap());
+    assert!(text.contains("HTTP/1.1 204"), "{text}");
+    text.contains("Reused, TLSv1")
 }
 
 fn text(output: &Output) -> String {
@@ -127,6 +141,28 @@ fn clients_need_a_certificate_of_the_right_authority() {
     assert!(status(&server, Some(&own), "--http2").ends_with(" 200"));
     assert!(status(&server, None, "--http2").ends_with(" 200"));
     assert!(status(&server, Some(&foreign), "--http2").ends_with(" 000"));
+}
+
+/// The certificate of a client is verified in full handshakes only, and may expire.
+#[test]
+fn a_session_is_resumed_only_if_clients_are_not_asked_for_certificates() {
+    for (mode, expected) in [(None, true), (Some("required"), false), (Some("optional"), false)] {
+        let authority = Authority::new();
+        let own = authority.issue("client", "/CN=client");
+        let [ca, certificate, key] = [&authority.file(), &own.certificate, &own.key].map(|file| path(file).to_owned());
+        let environment = mode.map(|mode| [("SUKKAL_TLS__CLIENT_CA", &*ca), ("SUKKAL_TLS__CLIENT_CERTIFICATE", mode)]);
+        let server = Server::start_with(authority, environment.as_ref().map_or(&[], |options| &options[..]));
+        for version in ["-tls1_2", "-tls1_3"] {
+            let directory = tempfile::tempdir().unwrap();
+            let session = directory.path().join("session");
+            let options = [version, "-cert", &certificate, "-key", &key];
+            assert!(!is_resumed(&server, &[&options[..], &["-sess_out", path(&session)]].concat()));
+            // Without a ticket, there is no file.
+            let resumed =
+                session.exists() && is_resumed(&server, &[&options[..], &["-sess_in", path(&session)]].concat());
+            assert_eq!(resumed, expected, "{mode:?} {version}");
+        }
+    }
 }
 
 #[test]

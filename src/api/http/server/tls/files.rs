@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use zeroize::Zeroizing;
@@ -145,6 +145,12 @@ impl TlsFiles {
             };
             TlsError::Unusable { file: shown(&self.certificate), reason }
         })?;
+        if client_ca.is_some() {
+            // The certificate of a client is not verified again when its session is resumed, so it may
+            // have expired.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(config)
     }
