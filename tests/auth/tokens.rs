@@ -4,6 +4,8 @@
 use std::future::{Future, pending, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
@@ -17,11 +19,15 @@ use sukkal::domain::ProjectId;
 use sukkal::metrics::LiveCount;
 use sukkal::storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
 
 use super::{FORBIDDEN, SECRET_KEY, UNAUTHORIZED};
 use crate::http::{answered, refused};
+use crate::support::events::Events;
 use crate::support::sukkal::{Api, CLIENT};
 
+/// Maximum time until requests wait.
+const PATIENCE: Duration = Duration::from_secs(30);
 const QUEUES: &str = "/v2/queues";
 const AMBIGUOUS: &str = "Ambiguous identification";
 
@@ -45,6 +51,21 @@ impl TokenStrategy for Stub {
             }),
             None => Err(AuthenticationError::Refused("The token is unknown.".to_owned())),
         }))
+    }
+}
+
+/// Knows every token until the verifier is down.
+#[derive(Clone, Default)]
+struct Fragile(Arc<AtomicBool>);
+
+impl TokenStrategy for Fragile {
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+        service_token: Option<&'a str>,
+    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
+        let is_down = self.0.load(Ordering::SeqCst);
+        Stub("worker").identify(if is_down { "x-down" } else { token }, service_token)
     }
 }
 
@@ -242,4 +263,39 @@ async fn a_credential_that_cannot_be_verified_is_a_503() {
         );
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
+}
+
+/// A token may have been revoked meanwhile.
+#[tokio::test]
+async fn streams_and_waits_end_soon_if_their_token_cannot_be_verified_any_more() {
+    let verifier = Fragile::default();
+    let api = serve(Authenticator::default().with_tokens(Box::new(verifier.clone()))).await;
+    let with = |request: RequestBuilder| request.header("X-Auth-Token", "skt_x-p");
+    let messages = "/v2/queues/q/messages";
+    let mut stream = Events::open(with(api.get(messages))).await;
+    let waits = [
+        api.get(&format!("{messages}?wait=20")),
+        api.delete(&format!("{messages}?pop=1&wait=20")),
+        api.post("/v2/queues/q/claims?wait=20", &json!({})),
+    ];
+    let waits = waits.map(|request| tokio::spawn(answered(with(request), 503)));
+    let metrics = || async { answered(api.get("/metrics"), 200).await.text };
+    let all_wait = async { while !metrics().await.contains("\nsukkal_waiting_requests 3\n") {} };
+    timeout(PATIENCE, all_wait).await.expect("all requests wait");
+
+    // A short outage ends nothing.
+    verifier.0.store(true, Ordering::SeqCst);
+    sleep(Duration::from_millis(1_200)).await;
+    verifier.0.store(false, Ordering::SeqCst);
+    sleep(Duration::from_millis(1_200)).await;
+    assert!(metrics().await.contains("\nsukkal_waiting_requests 3\n"));
+
+    verifier.0.store(true, Ordering::SeqCst);
+    let ended = async {
+        while stream.next().await.is_some() {}
+        for wait in waits {
+            wait.await.unwrap();
+        }
+    };
+    timeout(Duration::from_secs(5), ended).await.expect("the stream and the requests end");
 }

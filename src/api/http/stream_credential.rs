@@ -8,13 +8,16 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use tokio::time::{Instant, sleep_until};
 
-use super::middleware::authentication::presented_token;
+use super::middleware::authentication::{authentication_error, presented_token};
 use super::service::Settings;
 use crate::api::Error;
 use crate::auth::AuthenticationError;
 use crate::authentication::{Authenticator, OwnedToken};
 use crate::broker;
 
+/// Time for which a token counts as valid while it cannot be verified, after which a stream ends at the
+/// next check. A short outage ends no stream. Strategies remember tokens that were verified before.
+const UNVERIFIED_MAX: Duration = Duration::from_secs(2);
 /// Pause between two checks of a token. A strategy may cache a token for two seconds, and a stream
 /// must end within five seconds after its credential.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,6 +34,9 @@ struct PresentedToken {
     token: OwnedToken,
     authenticator: Arc<Authenticator>,
     next_check: Instant,
+    /// When the first of the checks was due that could not verify the token; `None` if the last check
+    /// has verified it.
+    unverified_since: Option<Instant>,
 }
 
 impl StreamCredential {
@@ -39,11 +45,12 @@ impl StreamCredential {
         let authenticator = settings.authenticator.clone();
         let next_check = Instant::now() + CHECK_INTERVAL;
         let token = presented_token(headers, &authenticator);
-        Self { expiry, token: token.map(|token| PresentedToken { token, authenticator, next_check }) }
+        let presented = |token| PresentedToken { token, authenticator, next_check, unverified_since: None };
+        Self { expiry, token: token.map(presented) }
     }
 
-    /// Completes when the credential has expired or is not valid any more. A call that is not awaited
-    /// to its end is continued by the next one.
+    /// Completes when the credential has expired, is not valid any more, or cannot be verified. A call
+    /// that is not awaited to its end is continued by the next one.
     pub(super) async fn ended(&mut self) {
         let expired = async {
             match self.expiry {
@@ -53,14 +60,15 @@ impl StreamCredential {
         };
         tokio::select! {
             () = expired => {}
-            _reason = refused(&mut self.token) => {}
+            _error = rejected(&mut self.token) => {}
         }
     }
 }
 
 /// Returns what an operation returns that waits for this number of seconds. If the token of the
 /// request is revoked, the operation ends as if the client had disconnected, and the request gets a
-/// `401`. Operations themselves end when a credential expires.
+/// `401`; a `503` if the token cannot be verified any more. Operations themselves end when a
+/// credential expires.
 pub(super) async fn while_valid<T>(
     headers: &HeaderMap,
     settings: &Settings,
@@ -73,29 +81,32 @@ pub(super) async fn while_valid<T>(
     let mut token = StreamCredential::of(headers, settings, None).token;
     tokio::select! {
         outcome = operation => Ok(outcome?),
-        reason = refused(&mut token) => {
-            Err(Error::Unauthenticated { reason, challenges: settings.authenticator.challenges() })
-        }
+        error = rejected(&mut token) => Err(authentication_error(error, &settings.authenticator)),
     }
 }
 
-/// Completes when the token is refused, and returns why.
-async fn refused(token: &mut Option<PresentedToken>) -> String {
+/// Completes when the token is not accepted any more, and returns why.
+async fn rejected(token: &mut Option<PresentedToken>) -> AuthenticationError {
     match token {
-        Some(token) => token.refused().await,
+        Some(token) => token.rejected().await,
         None => pending().await,
     }
 }
 
 impl PresentedToken {
-    /// Completes when the token is refused, and returns why. While it cannot be verified, it counts as
-    /// valid.
-    async fn refused(&mut self) -> String {
+    /// Completes when the token is refused, or when it could not be verified for too long. Returns why.
+    async fn rejected(&mut self) -> AuthenticationError {
         loop {
             sleep_until(self.next_check).await;
-            let outcome = self.authenticator.identify(self.token.as_token()).await;
-            if let Err(AuthenticationError::Refused(reason)) = outcome {
-                return reason;
+            match self.authenticator.identify(self.token.as_token()).await {
+                Ok(_) => self.unverified_since = None,
+                Err(AuthenticationError::Unavailable(reason)) => {
+                    let since = *self.unverified_since.get_or_insert(self.next_check);
+                    if since.elapsed() >= UNVERIFIED_MAX {
+                        return AuthenticationError::Unavailable(reason);
+                    }
+                }
+                Err(refused) => return refused,
             }
             self.next_check = Instant::now() + CHECK_INTERVAL;
         }

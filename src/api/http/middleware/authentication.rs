@@ -69,13 +69,7 @@ async fn prove(
         }
         _ => return Err(Error::TwoCredentials),
     };
-    let sender = sender.map_err(|error| match error {
-        AuthenticationError::Refused(reason) => {
-            Error::Unauthenticated { reason, challenges: authenticator.challenges() }
-        }
-        AuthenticationError::NoProject => Error::TokenWithoutProject,
-        AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
-    })?;
+    let sender = sender.map_err(|error| authentication_error(error, authenticator))?;
     if matches!(sender, Sender::Anybody(Openness::ThisMachine, _)) {
         own_host::check(headers, settings)?;
     }
@@ -100,6 +94,17 @@ pub(in crate::api::http) fn presented_token(headers: &HeaderMap, authenticator: 
     let tokens = Tokens::of(headers).ok().filter(|_| authenticator.verifies_tokens())?;
     let auth_token = tokens.auth_token.map(Token::of_auth_token);
     auth_token.or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
+}
+
+/// Returns the error of a request whose credential is not accepted.
+pub(in crate::api::http) fn authentication_error(error: AuthenticationError, authenticator: &Authenticator) -> Error {
+    match error {
+        AuthenticationError::Refused(reason) => {
+            Error::Unauthenticated { reason, challenges: authenticator.challenges() }
+        }
+        AuthenticationError::NoProject => Error::TokenWithoutProject,
+        AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
+    }
 }
 
 /// The tokens in the headers of a request.
