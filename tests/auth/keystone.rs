@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::json;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::keystone::Keystone;
-use tokio::time::{Instant, advance, pause, resume, sleep};
+use tokio::time::{Instant, advance, pause, resume, sleep, timeout};
 
 use super::stub_keystone::{Mood, PASSWORD, StubKeystone, described, described_until};
 
@@ -112,6 +112,34 @@ async fn a_keystone_that_hangs_is_waited_for_in_bounded_time() {
 
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Unavailable));
     assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test]
+async fn invented_tokens_do_not_keep_out_a_token_that_was_valid_before() {
+    let (stub, keystone) = start();
+    assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
+    pass(VALID_AGE_MAX).await;
+    stub.set_mood(Mood::HangsForInvalid);
+    // More than are validated at the same time.
+    let invented: Vec<_> = (0..1_100)
+        .map(|number| {
+            let keystone = keystone.clone();
+            tokio::spawn(async move { outcome(&keystone, &format!("invented-{number}")).await })
+        })
+        .collect();
+    let all_hang = async {
+        while stub.validations() < 1 + 64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(5), all_hang).await.expect("Keystone gets as many requests as are allowed");
+
+    assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
+    assert_eq!(outcome(&keystone, "fresh").await, Outcome::Unavailable, "it cannot be told from invented ones");
+    assert_eq!(stub.validations(), 1 + 64 + 1);
+    for request in invented {
+        assert_eq!(request.await.unwrap(), Outcome::Unavailable);
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ pub(super) enum Mood {
     Well,
     Down,
     Hangs,
+    /// Answers only if the token is valid.
+    HangsForInvalid,
     Fails,
     Forbids,
     RedirectsElsewhere,
@@ -216,6 +218,9 @@ impl State {
             return Reply::Json(401, json!({ "error": { "code": 401 } }));
         }
         let Some(mut description) = description else {
+            if self.mood == Mood::HangsForInvalid {
+                return Reply::Hang;
+            }
             return Reply::Json(404, json!({ "error": { "code": 404 } }));
         };
         let end = description["token"]["expires_at"].as_str().unwrap();

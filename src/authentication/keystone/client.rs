@@ -15,7 +15,10 @@ use crate::auth::AuthenticationError;
 use crate::domain::KeystoneConfig;
 use crate::outbound::json_client::{Answer, Failure, JsonClient};
 
-/// Maximum number of descriptions that are requested at the same time.
+/// Maximum number of descriptions of tokens that were not valid before that are requested at the same
+/// time.
+const REQUESTS_OF_NEW_MAX: usize = 64;
+/// Maximum number of other requests at the same time.
 const REQUESTS_MAX: usize = 64;
 /// Minimum time between two requests for a token of the service user, which Keystone may lock after
 /// wrong passwords.
@@ -35,6 +38,7 @@ pub(super) struct KeystoneClient {
     http: JsonClient,
     login: Mutex<Login>,
     requests: Semaphore,
+    requests_of_new: Semaphore,
 }
 
 /// The logins of the service user.
@@ -63,8 +67,8 @@ impl KeystoneClient {
         let base = config.auth_url.trim_end_matches('/');
         let base = base.strip_suffix("/v3").unwrap_or(base);
         let base = format!("{base}/v3");
-        let requests = Semaphore::new(REQUESTS_MAX);
-        Self { config, base, http: JsonClient::default(), login: Mutex::default(), requests }
+        let (requests, requests_of_new) = (Semaphore::new(REQUESTS_MAX), Semaphore::new(REQUESTS_OF_NEW_MAX));
+        Self { config, base, http: JsonClient::default(), login: Mutex::default(), requests, requests_of_new }
     }
 
     pub(super) fn config(&self) -> &KeystoneConfig {
@@ -87,9 +91,15 @@ impl KeystoneClient {
         Ok(self.own_token(None).await?.user_id)
     }
 
-    /// Returns the description of a token.
-    pub(super) async fn describe(&self, token: &str, expired: Expired) -> Result<TokenDocument, AuthenticationError> {
-        let _permit = self.requests.acquire().await.expect("the semaphore is never closed");
+    /// Returns the description of a token. Tokens that were valid before do not wait for others.
+    pub(super) async fn describe(
+        &self,
+        token: &str,
+        expired: Expired,
+        was_valid: bool,
+    ) -> Result<TokenDocument, AuthenticationError> {
+        let requests = if was_valid { &self.requests } else { &self.requests_of_new };
+        let _permit = requests.acquire().await.expect("the semaphore is never closed");
         let mut own_token = self.own_token(None).await?;
         let mut is_retry = false;
         let allow_expired = if expired == Expired::Accepted { "&allow_expired=1" } else { "" };

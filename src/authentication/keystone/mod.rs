@@ -34,7 +34,8 @@ const VALID_TOKENS_MAX: usize = 10_000;
 /// Maximum number of refused tokens that are remembered. They are kept apart from the valid ones,
 /// because anybody can send many.
 const REFUSED_TOKENS_MAX: usize = 10_000;
-/// Maximum number of tokens that are validated at the same time.
+/// Maximum number of tokens that are validated at the same time, beyond which only those that were
+/// valid before are accepted.
 const VALIDATIONS_MAX: usize = 1_024;
 /// Maximum size of a token, in bytes. Those of Keystone have some hundred bytes, or about a thousand
 /// if they are signed.
@@ -155,12 +156,14 @@ impl Keystone {
         if let Some(validation) = validations.get(&key).filter(|validation| validation.peek().is_none()) {
             return Ok(validation.clone());
         }
-        if validations.len() >= VALIDATIONS_MAX {
+        // Invented tokens must not keep out those that are only due for another validation.
+        let was_valid = self.0.valid.peek(&key).is_some();
+        if !was_valid && validations.len() >= VALIDATIONS_MAX {
             return Err(Err(AuthenticationError::Unavailable("too many tokens are being validated".to_owned())));
         }
         let (inner, token) = (self.0.clone(), token.to_owned());
         let task = tokio::spawn(async move {
-            let outcome = timeout(VALIDATION_DURATION_MAX, inner.validate(&token, key.1)).await;
+            let outcome = timeout(VALIDATION_DURATION_MAX, inner.validate(&token, key.1, was_valid)).await;
             let late = || Err(AuthenticationError::Unavailable("Keystone does not answer in time".to_owned()));
             let outcome = outcome.unwrap_or_else(|_| late());
             inner.remember(key, &outcome);
@@ -200,8 +203,8 @@ impl Inner {
         self.validations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn validate(&self, token: &str, expired: Expired) -> Outcome {
-        let described = self.client.describe(token, expired).await;
+    async fn validate(&self, token: &str, expired: Expired, was_valid: bool) -> Outcome {
+        let described = self.client.describe(token, expired, was_valid).await;
         let outcome = described.and_then(|document| {
             let is_service = document.has_role_of(&self.service_token_roles);
             let identity = document.identity()?;
@@ -232,7 +235,10 @@ impl Inner {
         let (outcomes, age_max) = match outcome {
             Ok(_) => (&self.valid, VALID_AGE_MAX),
             Err(AuthenticationError::Unavailable(_)) => return,
-            Err(_) => (&self.refused, REFUSED_AGE_MAX),
+            Err(_) => {
+                self.valid.remove(&key);
+                (&self.refused, REFUSED_AGE_MAX)
+            }
         };
         outcomes.insert(key, Arc::new(Remembered { outcome: outcome.clone(), until: Instant::now() + age_max }));
     }
