@@ -33,7 +33,7 @@ const UNKNOWN_MAX: usize = 10_000;
 /// Maximum number of lookups in flight, of tokens that were valid before.
 const LOOKUPS_OF_KNOWN_MAX: usize = 64;
 /// Maximum number of other lookups in flight.
-const LOOKUPS_OF_NEW_MAX: usize = 2;
+const LOOKUPS_OF_NEW_MAX: usize = 16;
 /// Maximum number of lookups that wait or are in flight, beyond which only those of tokens that were
 /// valid before are accepted.
 const LOOKUPS_MAX: usize = 1_000;
