@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use crate::domain::token::without_tokens;
+
 /// Maximum length of a value, in characters.
 const VALUE_CHARS_MAX: usize = 256;
 /// Maximum length of a path, in characters.
@@ -19,9 +21,6 @@ const ROLE_CHARS_MAX: usize = 64;
 const ROLES_MAX: usize = 16;
 /// Marks a value that was cut off.
 const CUT_OFF: &str = "...";
-/// The start of every token of the service. Somebody may take a token for its id, and put it into a
-/// path.
-const TOKEN_PREFIX: &str = "skt_";
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,11 +98,7 @@ pub(super) fn roles(roles: &[String]) -> Vec<String> {
 
 /// Returns a path without its query, and without a token that is in it by mistake.
 pub(super) fn path(path: &str) -> String {
-    let path = path.split('?').next().unwrap_or_default();
-    match path.find(TOKEN_PREFIX) {
-        Some(token) => cut(&path[..token], PATH_CHARS_MAX) + TOKEN_PREFIX + CUT_OFF,
-        None => cut(path, PATH_CHARS_MAX),
-    }
+    cut(&without_tokens(path.split('?').next().unwrap_or_default()), PATH_CHARS_MAX)
 }
 
 fn cut(text: &str, chars_max: usize) -> String {

@@ -8,6 +8,8 @@ use super::access::{Resource, require_client};
 use super::range::check_range;
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
+use crate::domain::token::TOKEN_PREFIX;
+use crate::domain::token_draft::InvalidToken;
 use crate::domain::{ProjectId, Token, TokenDraft, TokenGrant, TokenId, TokenRecord};
 use crate::storage::{TokenCreation, TokensMax};
 
@@ -59,7 +61,9 @@ impl Broker {
     /// Returns a token that the caller manages.
     pub async fn get_token(&self, caller: &Caller, id: &str) -> Result<TokenRecord, Error> {
         let client = require_client(caller)?;
-        let store = self.store.authorize(caller, Action::ListTokens, &client.project)?.admit().await?;
+        let access = self.store.authorize(caller, Action::ListTokens, &client.project)?;
+        refuse_token(id)?;
+        let store = access.admit().await?;
         let found = if let Some(id) = TokenId::parse(id) {
             store.get_token(id).await?
         } else {
@@ -74,7 +78,9 @@ impl Broker {
     /// later at the latest.
     pub async fn delete_token(&self, caller: &Caller, id: &str) -> Result<(), Error> {
         let client = require_client(caller)?;
-        let store = self.store.authorize(caller, Action::DeleteToken, &client.project)?.admit().await?;
+        let access = self.store.authorize(caller, Action::DeleteToken, &client.project)?;
+        refuse_token(id)?;
+        let store = access.admit().await?;
         let Some(id) = TokenId::parse(id) else {
             return Ok(store.ping().await?);
         };
@@ -92,6 +98,11 @@ impl Broker {
         let store = self.store.authorize(caller, Action::FindToken, Resource::Store)?.admit().await?;
         Ok(store.get_token(id).await?)
     }
+}
+
+/// Refuses a token in place of its id. Deleting an unknown id succeeds, and the token would stay valid.
+fn refuse_token(id: &str) -> Result<(), Error> {
+    if id.starts_with(TOKEN_PREFIX) { Err(InvalidToken::WholeToken.into()) } else { Ok(()) }
 }
 
 /// Returns whether the client manages tokens with this grant.

@@ -3,11 +3,13 @@
 //! Stores keep a hash of the secret. The secret is 256 random bits, so its SHA-256 needs neither a
 //! salt nor stretching.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use percent_encoding::percent_decode_str;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
@@ -134,6 +136,20 @@ impl Token {
     }
 }
 
+/// Returns the path of a URL without the tokens that are in it by mistake, for logs.
+#[must_use]
+pub fn without_tokens(path: &str) -> Cow<'_, str> {
+    if !path.contains(TOKEN_PREFIX) && !path.contains('%') {
+        return path.into();
+    }
+    let hidden = |segment: &str| match segment.find(TOKEN_PREFIX) {
+        Some(start) => format!("{}{TOKEN_PREFIX}...", &segment[..start]),
+        None if percent_decode_str(segment).decode_utf8_lossy().contains(TOKEN_PREFIX) => format!("{TOKEN_PREFIX}..."),
+        None => segment.to_owned(),
+    };
+    path.split('/').map(hidden).collect::<Vec<_>>().join("/").into()
+}
+
 impl TokenHash {
     /// Returns the hash with these bytes, as a store keeps it.
     #[must_use]
@@ -192,6 +208,19 @@ mod tests {
         }
         assert!(upper == *text || Token::parse(&upper).is_none());
         assert!(Token::parse(&"é".repeat(TOKEN_CHARS / 2)).is_none());
+    }
+
+    #[test]
+    fn a_path_is_shown_without_tokens() {
+        let text = Token::random().reveal();
+        for (path, shown) in [
+            ("/v2/queues/a%20b", "/v2/queues/a%20b".to_owned()),
+            ("/v2/tokens/TOKEN", "/v2/tokens/skt_...".to_owned()),
+            ("/v2/queues/TOKEN/messages/xTOKEN", "/v2/queues/skt_.../messages/xskt_...".to_owned()),
+            ("/v2/tokens/%73kt%5fTOKE", "/v2/tokens/skt_...".to_owned()),
+        ] {
+            assert_eq!(without_tokens(&path.replace("TOKEN", &text)), shown);
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct TokenDraft {
     pub ttl_s: Option<i64>,
 }
 
-/// Why a token cannot be created.
+/// Why a request for a token or its creation is wrong.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvalidToken {
     /// The name is empty, too long, or has control characters.
@@ -49,6 +49,9 @@ pub enum InvalidToken {
     /// The time to live is outside its limits.
     #[error("ttl is {0}; it must be between 1 and {TTL_S_MAX} seconds")]
     Ttl(i64),
+    /// A whole token was given where its id belongs. The text does not repeat it.
+    #[error("the path has a token; it must have only the id of the token, which is the part between skt_ and _")]
+    WholeToken,
 }
 
 impl TokenDraft {

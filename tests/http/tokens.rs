@@ -177,6 +177,25 @@ async fn the_secret_is_shown_once_and_never_logged() {
 }
 
 #[tokio::test]
+async fn a_token_in_place_of_its_id_is_neither_accepted_nor_shown() {
+    let scene = Scene::start();
+    let created = scene.create(&new_project(), &json!({})).await;
+    let token = text(&created["token"]);
+    let path = format!("{PATH}/{token}");
+    let api = scene.api("any");
+
+    for request in [api.get(&path), api.delete(&path), api.delete(&path.replace("skt_", "%73kt%5f"))] {
+        let description = refused(with(request, &scene.admin), 400, INVALID_REQUEST).await;
+        assert!(!description.contains(&token[4..]), "{description}");
+    }
+    answered(api.get(&path), 401).await;
+
+    let log = scene.sukkal.log().join("\n");
+    assert!(log.contains("/v2/tokens/skt_...") && !log.contains(&token[40..]), "{log}");
+    answered(with(api.get("/v2/queues"), token), 200).await;
+}
+
+#[tokio::test]
 async fn a_deleted_token_is_refused_by_all_processes_within_five_seconds() {
     let first = Scene::start();
     let second = first.second();

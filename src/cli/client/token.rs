@@ -14,6 +14,8 @@ use super::table::{Align, Table};
 use crate::cli::new_token::new_token;
 
 const PATH: &str = "/v2/tokens";
+/// Length of the id of a token.
+const ID_CHARS: usize = 36;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
@@ -31,12 +33,12 @@ pub(in crate::cli) enum Command {
     },
     /// Shows a token, without its secret
     Show {
-        #[arg(value_parser = segment)]
+        #[arg(value_parser = id)]
         id: String,
     },
     /// Deletes tokens. All processes of the service refuse them within 5 seconds
     Rm {
-        #[arg(required = true, value_name = "ID", value_parser = segment)]
+        #[arg(required = true, value_name = "ID", value_parser = id)]
         ids: Vec<String>,
     },
     /// Prints a new token for `admin_token` of the service, without using the service
@@ -139,6 +141,13 @@ async fn rm(ids: &[String], service: &Service, output: &mut Output) -> Result<()
         output.done(&format!("deleted token {id}"), &json!({ "id": id, "deleted": true }))?;
     }
     Ok(())
+}
+
+/// Parses the id of a token. Of a whole token, only its id is sent, because a path is no place for
+/// secrets.
+fn id(text: &str) -> Result<String, String> {
+    let id = text.strip_prefix("skt_").and_then(|rest| rest.split('_').next());
+    segment(id.filter(|id| id.len() == ID_CHARS).unwrap_or(text))
 }
 
 /// Returns the project of a token, or that it is for all projects.

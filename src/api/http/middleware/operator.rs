@@ -13,6 +13,7 @@ use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
 use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use crate::domain::token::without_tokens;
 
 /// Returns the project that an operator's request names in its query, if it does, and the URL without
 /// it, because handlers must not take the parameter for one of theirs.
@@ -34,7 +35,7 @@ pub(super) fn named_project(
     };
     info!(
         method = request.method().as_str(),
-        path = request.uri().path(),
+        path = %without_tokens(request.uri().path()),
         project = project.as_str(),
         own_project = client.project.as_str(),
         client = client.id.as_str(),

@@ -11,6 +11,7 @@ use tracing::{debug, error};
 
 use super::{audit, metering};
 use crate::audit::AuditLog;
+use crate::domain::token::without_tokens;
 use crate::request_id::RequestId;
 use crate::telemetry::{Span, Tracer};
 
@@ -33,11 +34,12 @@ pub(super) async fn log<F: Future<Output = Response>>(
         let response = handle(request).await;
         let duration_ms = start.elapsed().as_secs_f64() * 1000.0;
         // Only the path is logged, because a query may contain confidential data.
-        let (method, path, status) = (method.as_str(), uri.path(), response.status().as_u16());
+        let (method, status) = (method.as_str(), response.status().as_u16());
+        let path = || without_tokens(uri.path());
         if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
-            error!(method, path, status, duration_ms, "request failed");
+            error!(method, path = %path(), status, duration_ms, "request failed");
         } else {
-            debug!(method, path, status, duration_ms, "request completed");
+            debug!(method, path = %path(), status, duration_ms, "request completed");
         }
         response
     };
@@ -63,7 +65,7 @@ fn request_span(tracer: &Tracer, request: &Request, id: RequestId) -> Span {
     span.set("http.request.method", method);
     span.set("http.route", route.to_owned());
     // Without the query, which may contain confidential data.
-    span.set("url.path", request.uri().path().to_owned());
+    span.set("url.path", without_tokens(request.uri().path()).into_owned());
     span.set("sukkal.request_id", id.to_string());
     span
 }
