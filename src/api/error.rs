@@ -124,6 +124,9 @@ pub enum Error {
     /// `X-Project-ID` is not UTF-8.
     #[error("The header X-Project-ID must be valid UTF-8.")]
     ProjectInvalid,
+    /// `X-Roles` is not UTF-8.
+    #[error("The header X-Roles must be valid UTF-8.")]
+    RolesInvalid,
     /// The project in the query is not UTF-8 or has control characters.
     #[error("The parameter project_id must be valid UTF-8 without control characters.")]
     ProjectParameter,
@@ -290,6 +293,7 @@ impl Error {
             Self::ProjectInvalid | Self::ProjectParameter => {
                 (StatusCode::BAD_REQUEST, "Invalid project identification")
             }
+            Self::RolesInvalid => (StatusCode::BAD_REQUEST, "Invalid header value"),
             Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_)

@@ -315,6 +315,22 @@ async fn a_rule_can_be_replaced() {
     answered(api.get("/v2/queues/q/stats").header("X-Roles", "reader"), 200).await;
 }
 
+/// A role that is not ASCII must not hide the others.
+#[tokio::test]
+async fn a_rule_can_refuse_a_role_beside_roles_of_any_script() {
+    let rules = "queues:get_all = not role:guest,queues:stats = role:käufer";
+    let sukkal = Sukkal::start_with("memory:", &[(RULES, rules)]);
+    let api = sukkal.project("p");
+    let with = |path: &str, roles: &str| api.get(path).header("X-Roles", roles);
+
+    answered(with("/v2/queues", "käufer"), 200).await;
+    for roles in ["guest", "guest,käufer", "käufer, guest", "guest,\u{200b}"] {
+        refused(with("/v2/queues", roles)).await;
+    }
+    answered(with("/v2/queues/q/stats", "guest, käufer"), 200).await;
+    refused(with("/v2/queues/q/stats", "guest")).await;
+}
+
 /// It uses operations that its caller may not use.
 #[tokio::test]
 async fn the_health_check_needs_only_its_own_rule() {

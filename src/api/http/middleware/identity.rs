@@ -74,8 +74,10 @@ pub(super) fn caller(
 
 /// Returns the roles in the headers.
 fn roles(headers: &HeaderMap) -> Result<Vec<String>, Error> {
-    let roles = single_header(headers, &ROLES, "X-Roles")?.and_then(|roles| roles.to_str().ok());
-    Ok(roles.into_iter().flat_map(|roles| roles.split(',')).map(|role| role.trim().to_owned()).collect())
+    let Some(roles) = single_header(headers, &ROLES, "X-Roles")? else { return Ok(Vec::new()) };
+    // A rule may refuse a role, so none of them may be ignored.
+    let roles = str::from_utf8(roles.as_bytes()).map_err(|_| Error::RolesInvalid)?;
+    Ok(roles.split(',').map(|role| role.trim().to_owned()).collect())
 }
 
 /// Returns the identity of a sender whose project and roles are in the headers, which are believed.
