@@ -285,7 +285,7 @@ impl Config {
             }
         }
         options.validate()?;
-        warnings.extend(options.short_secret_warnings());
+        warnings.extend(options.secret_warnings());
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
@@ -448,7 +448,7 @@ mod tests {
 
         let config = load(&file, &[], None).unwrap();
         assert_eq!(keys(&config), ["hush"]);
-        assert_eq!(keys(&load(&file, &environment, None).unwrap()), ["one", "two"]);
+        assert_eq!(keys(&load(&file, &environment, None).unwrap()), ["one", " two"], "white space is kept");
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
         assert!(config.warnings[0].starts_with("transport.message_decryption_keys is short (4 bytes"), "{config:?}");
         for mistyped in ["[4242]", "\"hush\"", "[\"\"]"] {
@@ -552,5 +552,24 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("SUKKAL_SIGNED_URL__SECRET_KEY is short (4 bytes, in the environment)"));
         assert!(!warnings[0].contains("hush"));
+    }
+
+    #[test]
+    fn a_secret_that_is_hard_to_repeat_causes_a_warning() {
+        let (space, comma) = (format!("{}\n", "x".repeat(32)), format!("{},x", "x".repeat(32)));
+        let (key, others) = ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS");
+        for (variable, secret, expected) in [
+            (key, &space, "begins or ends with white space (in the environment)"),
+            ("SUKKAL_SIGNED_URL__SECRET_KEY", &space, "begins or ends with white space (in the environment)"),
+            (key, &comma, "has a comma (in the environment): to change it later, list it"),
+        ] {
+            let warnings = load("", &[(variable, secret)], None).unwrap().warnings;
+            assert!(warnings.len() == 1 && warnings[0].starts_with(&format!("{variable} {expected}")), "{warnings:?}");
+            assert!(!warnings[0].contains("xx"), "{warnings:?}");
+        }
+        assert_eq!(load("", &[("SUKKAL_SIGNED_URL__SECRET_KEY", &comma)], None).unwrap().warnings, [""; 0]);
+        let pair = format!("{space},{}", "x".repeat(32));
+        let warnings = load("", &[(key, &"x".repeat(32)), (others, &pair)], None).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&format!("{others} begins or ends")), "{warnings:?}");
     }
 }

@@ -120,24 +120,12 @@ impl Options {
         Ok(())
     }
 
-    /// Returns a warning for each secret that is short enough to be guessed.
-    pub(super) fn short_secret_warnings(&self) -> Vec<String> {
-        let secrets =
-            self.0.iter().filter(|(_, setting)| matches!(setting.rule, ValueRule::Secret | ValueRule::Secrets));
-        let short = secrets.filter_map(|(name, setting)| {
-            let lengths = |value: &Value| value.as_str().map_or(0, str::len);
-            let shortest = setting.value.as_array().map(|secrets| secrets.iter().map(lengths).min().unwrap_or(0));
-            let bytes = shortest.unwrap_or_else(|| lengths(&setting.value));
-            (1..SECRET_BYTES_MIN).contains(&bytes).then(|| {
-                format!(
-                    "{} is short ({bytes} bytes, {}): use at least {SECRET_BYTES_MIN} random bytes, for example the output of \
-                     `openssl rand -base64 32`",
-                    setting.name_in_source(name),
-                    setting.source_description()
-                )
-            })
-        });
-        short.collect()
+    /// Returns a warning for each secret that is short enough to be guessed, that may have more
+    /// characters than the operator means, or that will be hard to change.
+    pub(super) fn secret_warnings(&self) -> Vec<String> {
+        let is_secret = |setting: &Setting| matches!(setting.rule, ValueRule::Secret | ValueRule::Secrets);
+        let secrets = self.0.iter().filter(|(_, setting)| is_secret(setting));
+        secrets.flat_map(|(name, setting)| setting.secret_warnings(name)).collect()
     }
 
     pub(super) fn into_table(self) -> Table {
@@ -177,6 +165,33 @@ impl Setting {
             Source::Environment(_) => "in the environment".to_owned(),
             Source::Flag => "on the command line".to_owned(),
         }
+    }
+
+    /// Returns what may be wrong with secrets, without a part of them.
+    fn secret_warnings(&self, name: &str) -> impl Iterator<Item = String> {
+        let (option, source) = (self.name_in_source(name), self.source_description());
+        let texts = match &self.value {
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+            value => Vec::from_iter(value.as_str()),
+        };
+        let bytes = texts.iter().map(|text| text.len()).min().unwrap_or_default();
+        let short = (1..SECRET_BYTES_MIN).contains(&bytes).then(|| {
+            format!(
+                "{option} is short ({bytes} bytes, {source}): use at least {SECRET_BYTES_MIN} random bytes, for example the \
+                 output of `openssl rand -base64 32`"
+            )
+        });
+        let has_space = texts.iter().any(|text| text.trim() != *text);
+        let space = has_space
+            .then(|| format!("{option} begins or ends with white space ({source}), which is part of the secret"));
+        let has_comma = name == "transport.message_encryption_key" && texts.iter().any(|text| text.contains(','));
+        let comma = has_comma.then(|| {
+            format!(
+                "{option} has a comma ({source}): to change it later, list it in message_decryption_keys in a file, \
+                 because commas separate passphrases in the environment"
+            )
+        });
+        [short, space, comma].into_iter().flatten()
     }
 
     fn error(&self, name: &str, expected: &str) -> Error {
@@ -230,6 +245,6 @@ mod tests {
         let mut options = Options::defaults();
 
         options.validate().unwrap();
-        assert!(options.short_secret_warnings().is_empty());
+        assert!(options.secret_warnings().is_empty());
     }
 }

@@ -244,9 +244,13 @@ impl ValueRule {
             | Self::Strategies
             | Self::PolicyRules
             | Self::SomeOf(_)
-            | Self::Names
-            | Self::Secrets => {
+            | Self::Names => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+            }
+            // White space is part of a secret, as in an option with a single one.
+            Self::Secrets => {
+                let items = text.split(',').filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
             }
             Self::OneOf(_)

@@ -310,3 +310,23 @@ async fn a_pop_delivers_readable_messages_and_returns_the_damaged_one() {
     let refusal = refused(server.delete(&format!("{PATH}?pop=3")), 500, INTERNAL).await;
     assert!(refusal.contains(&ids[1]), "{refusal}");
 }
+
+/// White space is part of a passphrase, wherever it is set.
+#[tokio::test]
+async fn an_old_passphrase_is_the_same_in_the_list_of_the_environment() {
+    let api = new_project();
+    for (queue, old) in
+        [("newline", "an old passphrase with a newline\n"), ("space", " an old passphrase with a space")]
+    {
+        let path = format!("/v2/queues/{queue}/messages");
+        let before = on_server_with_key(&api, old);
+        before.create(queue, &json!({ "_enable_encrypt_messages": true })).await;
+        answered(before.post(&path, &json!({ "messages": [{ "body": "hello" }] })), 201).await;
+
+        let others = format!("a passphrase of another server,{old}");
+        let options = [(KEY_OPTION, KEY), ("SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS", &others)];
+        let after = Project::of(&Arc::new(Server::start(&options)), &api.id);
+        let list = answered(after.get(&format!("{path}?echo=true")), 200).await.json();
+        assert_eq!(list["messages"][0]["body"], "hello", "{old:?}");
+    }
+}
