@@ -63,6 +63,9 @@ pub(super) enum ValueRule {
     Names,
     /// The URL of a server with or without TLS, or an empty text.
     OptionalWebUrl,
+    /// Any text, which is not the URL of a server with a user. It is not shown, because the user may
+    /// have a password.
+    TextWithoutUser,
     /// A password, which is never shown. It may be short, because other services choose it.
     Password,
     /// The URI of a store, which may contain a password.
@@ -186,8 +189,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("push.max_connections", CONNECTIONS),
     ("push.max_connections_per_host", CONNECTIONS),
     ("push.disable_after", ValueRule::Integer(60, YEAR_S, "seconds")),
-    ("jwt.issuer", ValueRule::Text),
-    ("jwt.jwks", ValueRule::Text),
+    ("jwt.issuer", ValueRule::TextWithoutUser),
+    ("jwt.jwks", ValueRule::TextWithoutUser),
     ("jwt.audience", ValueRule::Names),
     ("jwt.algorithms", ValueRule::SomeOf(&JwtAlgorithm::NAMES)),
     ("jwt.project_claim", ValueRule::Name),
@@ -260,6 +263,7 @@ impl ValueRule {
             | Self::OptionalUrl
             | Self::OptionalWebUrl
             | Self::Text
+            | Self::TextWithoutUser
             | Self::Name
             | Self::Password
             | Self::QuotaFile
@@ -280,6 +284,7 @@ impl ValueRule {
             }
             (Self::Boolean, Value::Boolean(_))
             | (Self::Secret | Self::Password | Self::Text | Self::OptionalFile, Value::String(_)) => true,
+            (Self::TextWithoutUser, Value::String(text)) => !has_user(text),
             (Self::Name, Value::String(text)) => !text.is_empty(),
             (Self::Names, Value::Array(names)) => all(names, |text| !text.is_empty()),
             (Self::SomeOf(words), Value::Array(items)) => all(items, |text| words.contains(&text)),
@@ -361,6 +366,7 @@ impl ValueRule {
             Self::OptionalFile => "the path of a file in quotes, or empty".to_owned(),
             Self::OptionalToken => "a token that `sukkal token generate` has printed, or empty".to_owned(),
             Self::Secrets => "a list of texts in quotes, none of which is empty".to_owned(),
+            Self::TextWithoutUser => "text in quotes; a URL must not have a user or a password".to_owned(),
             Self::Secret | Self::Password | Self::Text => "text in quotes".to_owned(),
         }
     }
@@ -373,6 +379,7 @@ impl ValueRule {
             Self::PolicyRules
                 | Self::Store
                 | Self::OptionalWebUrl
+                | Self::TextWithoutUser
                 | Self::OptionalToken
                 | Self::Secret
                 | Self::Secrets
@@ -397,6 +404,12 @@ fn is_web_url(text: &str) -> bool {
     let is_plain = |url: &Uri| url.host().is_some() && url.query().is_none() && !text.contains(['@', '#', '"']);
     let has_scheme = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https"));
     text.parse::<Uri>().is_ok_and(|url| has_scheme(&url) && is_plain(&url))
+}
+
+/// Returns whether a text is a URL with a user, a password, or both.
+fn has_user(text: &str) -> bool {
+    let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    authority.is_some_and(|authority| authority.contains('@'))
 }
 
 /// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.

@@ -18,6 +18,8 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
         .into_iter()
         .filter(|(strategy, (_, url))| config.auth.strategies.contains(strategy) && is_unencrypted(url));
     unsafe_servers.map(|(_, (option, url))| {
+        // The query may contain a key.
+        let url = url.split('?').next().unwrap_or_default();
         format!(
             "{option} is {url}, which is not encrypted: everybody between Sukkal and this server can act as any \
              caller, so use https"
@@ -62,14 +64,14 @@ mod tests {
             let environment = strategies.iter().chain(options).map(|(name, value)| ((*name).into(), (*value).into()));
             Config::load(None, environment.collect::<Vec<(String, String)>>(), &[]).unwrap().warnings
         };
-        let (issuer, jwks) = (("SUKKAL_JWT__ISSUER", "http://idp"), ("SUKKAL_JWT__JWKS", "http://keys"));
+        let (issuer, jwks) = (("SUKKAL_JWT__ISSUER", "http://idp"), ("SUKKAL_JWT__JWKS", "http://keys?key=hush"));
         let keystone = ("SUKKAL_KEYSTONE__AUTH_URL", "http://keystone");
 
         let both = warnings("jwt,keystone", &[issuer, keystone]);
         assert!(both[0].starts_with("jwt.issuer is http://idp, which is not encrypted"), "{both:?}");
         assert!(both[1].starts_with("keystone.auth_url is http://keystone, which is not encrypted"), "{both:?}");
         let of_keys = warnings("jwt", &[issuer, jwks, keystone]);
-        assert!(of_keys.len() == 1 && of_keys[0].starts_with("jwt.jwks is http://keys"), "{of_keys:?}");
+        assert!(of_keys.len() == 1 && of_keys[0].starts_with("jwt.jwks is http://keys, "), "{of_keys:?}");
         assert_eq!(warnings("jwt", &[issuer, ("SUKKAL_JWT__JWKS", "/etc/keys")]), [""; 0]);
         assert_eq!(warnings("none", &[issuer, keystone]), [""; 0]);
     }

@@ -52,3 +52,16 @@ fn a_refused_server_leaves_no_store() {
 
     assert_eq!((code, data.exists()), (Some(2), false));
 }
+
+#[test]
+fn a_password_in_the_url_of_an_issuer_or_of_keys_is_refused() {
+    for (variable, url) in [
+        ("SUKKAL_JWT__JWKS", "https://user:hush@idp.example.com/keys"),
+        ("SUKKAL_JWT__ISSUER", "https://hush@idp.example.com"),
+    ] {
+        let (code, stderr) = refused(&["--bind", "0", "--store", "memory:"], &[(variable, url)]);
+
+        let expected = format!("{variable} is not accepted (in the environment)");
+        assert!(code == Some(2) && stderr.contains(&expected) && !stderr.contains("hush"), "{code:?} {stderr}");
+    }
+}

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::STRATEGIES;
 use super::stub_keystone::{Mood, PASSWORD, StubKeystone, described, described_until};
@@ -137,4 +138,28 @@ async fn a_json_web_token_proves_the_project_and_the_roles() {
     let unavailable = send(with(api.get(QUEUES), &provider.token("unknown", "shop"))).await;
     assert_eq!((unavailable.status, unavailable.headers["retry-after"].to_str().unwrap()), (503, "1"));
     answered(with(api.get(QUEUES), &provider.token("first", "shop")), 200).await;
+}
+
+#[tokio::test]
+async fn the_query_of_the_url_of_the_keys_is_not_logged() {
+    let provider = StubProvider::start(ProviderMood::Down);
+    let jwks = format!("{}/keys?api_key=confidential", provider.stub.url);
+    let options = [
+        (STRATEGIES, "jwt"),
+        ("SUKKAL_JWT__ISSUER", "me"),
+        ("SUKKAL_JWT__JWKS", &jwks),
+        ("SUKKAL_JWT__AUDIENCE", AUDIENCE),
+        ("SUKKAL_LOG__FILTER", "debug"),
+    ];
+    let sukkal = Sukkal::start_with("memory:", &options);
+    let warned = async {
+        while !sukkal.log().concat().contains("credentials cannot be verified") {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), warned).await.expect("the outage is logged");
+
+    let log = sukkal.log().concat();
+    assert!(log.contains(&format!("{}/keys\"", provider.stub.url)) && !log.contains("confidential"), "{log}");
+    assert!(provider.stub.requests()[0].path_and_query.contains("confidential"), "the query is sent");
 }

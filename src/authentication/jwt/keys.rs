@@ -72,7 +72,8 @@ impl Keys {
     /// background.
     pub(super) fn new(source: Source) -> Result<Arc<Self>, String> {
         let name = match &source {
-            Source::Issuer(url) | Source::Url(url) => url.clone(),
+            // The query may contain a key, and the name is for the log.
+            Source::Issuer(url) | Source::Url(url) => url.split('?').next().unwrap_or_default().to_owned(),
             Source::File(path) => path.display().to_string(),
         };
         let current = Current { keys: Arc::default(), version: 0, refresh_at: Instant::now() };
