@@ -118,10 +118,31 @@ async fn unknown_keys_cause_one_fetch_a_minute() {
     for fetches in [2, 3] {
         let outcomes = join_all(tokens.iter().map(|token| outcome(&jwt, token))).await;
         assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Refused));
-        assert_eq!(outcome(&jwt, &provider.token("late", "shop")).await, Outcome::Refused);
+        let late = outcome(&jwt, &provider.token("late", "shop")).await;
+        assert_eq!(late, Outcome::Unavailable, "the key may be newer than the keys");
         assert_eq!(provider.fetches(), fetches);
         pass(FETCH_PAUSE).await;
     }
+}
+
+#[tokio::test]
+async fn invented_tokens_do_not_get_tokens_of_a_new_key_refused() {
+    let provider = StubProvider::start(Mood::Well);
+    let jwt = Jwt::new(provider.config()).unwrap();
+    assert_eq!(outcome(&jwt, &provider.token("first", "shop")).await, Outcome::Accepted);
+
+    // A token whose claims are wrong causes no fetch.
+    let expired = SystemTime::now() - Duration::from_secs(1);
+    assert_eq!(outcome(&jwt, &provider.token_until("unknown", "shop", expired)).await, Outcome::Refused);
+    assert_eq!(provider.fetches(), 1);
+
+    assert_eq!(outcome(&jwt, &provider.token("unknown", "shop")).await, Outcome::Refused);
+    provider.add_key("second");
+    let new = provider.token("second", "shop");
+    assert_eq!(outcome(&jwt, &new).await, Outcome::Unavailable, "the client tries again");
+    assert_eq!(provider.fetches(), 2);
+    pass(FETCH_PAUSE).await;
+    assert_eq!(outcome(&jwt, &new).await, Outcome::Accepted);
 }
 
 #[tokio::test]

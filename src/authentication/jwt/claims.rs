@@ -1,5 +1,5 @@
-//! The claims of a token whose signature is valid (RFC 7519): which of them must be there, and the
-//! identity that they prove.
+//! The claims of a token (RFC 7519): which of them must be there, and the identity that they prove if
+//! the signature is valid.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::auth::Identity;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::{JwtConfig, ProjectId};
 
-/// What the claims of a token prove.
+/// What the claims of a token prove if its signature is valid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     pub(super) identity: Identity,

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -57,6 +58,10 @@ struct Current {
     keys: Arc<KeySet>,
     /// The number of changes of the keys; 0 before the first fetch.
     version: u64,
+    /// The keys before the last change.
+    previous: Arc<KeySet>,
+    /// When the keys were fetched; before the first fetch, when the service started.
+    fetched_at: Instant,
     refresh_at: Instant,
 }
 
@@ -76,7 +81,9 @@ impl Keys {
             Source::Issuer(url) | Source::Url(url) => url.split('?').next().unwrap_or_default().to_owned(),
             Source::File(path) => path.display().to_string(),
         };
-        let current = Current { keys: Arc::default(), version: 0, refresh_at: Instant::now() };
+        let now = Instant::now();
+        let (keys, previous) = (Arc::default(), Arc::default());
+        let current = Current { keys, version: 0, previous, fetched_at: now, refresh_at: now };
         let (client, current) = (JsonClient::default(), RwLock::new(current));
         let shared = Arc::new(Shared { source, client, current, outage: Outage::new(name) });
         let keys = Arc::new(Self { shared, first: Cached::new(FIRST_FETCH_PAUSE), again: Cached::new(FETCH_PAUSE) });
@@ -111,9 +118,10 @@ impl Keys {
     }
 
     /// Verifies the signature of a token, and returns the version of the keys. If the token names an
-    /// unknown key, fetches the keys first, unless they have just been fetched.
+    /// unknown key, fetches the keys first, unless they have just been fetched. Then the key may be
+    /// newer than the known ones, so it is not known whether the token is valid.
     pub(super) async fn verify(&self, token: &Token<'_>) -> Result<u64, AuthenticationError> {
-        let mut fetched = None;
+        let (start, mut fetched) = (Instant::now(), None);
         loop {
             let current = self.shared.current();
             return match current.keys.verify(token) {
@@ -126,8 +134,13 @@ impl Keys {
                         fetched = Some(self.fetch().await);
                         continue;
                     }
-                    Some(Ok(())) => Err(AuthenticationError::Refused(
-                        "the issuer has no key that verifies the signature of the token".to_owned(),
+                    Some(Ok(())) if current.fetched_at >= start || current.has_withdrawn_key_of(token) => {
+                        Err(AuthenticationError::Refused(
+                            "the issuer has no key that verifies the signature of the token".to_owned(),
+                        ))
+                    }
+                    Some(Ok(())) => Err(AuthenticationError::Unavailable(
+                        "the keys of the issuer were fetched just before a token named an unknown key".to_owned(),
                     )),
                     Some(Err(reason)) => Err(AuthenticationError::Unavailable(reason)),
                 },
@@ -145,6 +158,13 @@ impl Keys {
     }
 }
 
+impl Current {
+    /// Returns whether a key has signed the token that was withdrawn by the last change.
+    fn has_withdrawn_key_of(&self, token: &Token<'_>) -> bool {
+        matches!(self.previous.verify(token), Verdict::Valid)
+    }
+}
+
 impl Shared {
     fn read<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
         read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
@@ -157,9 +177,11 @@ impl Shared {
     fn replace(&self, keys: KeySet) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if *current.keys != keys {
-            (current.keys, current.version) = (Arc::new(keys), current.version + 1);
+            current.previous = mem::replace(&mut current.keys, Arc::new(keys));
+            current.version += 1;
         }
-        current.refresh_at = Instant::now() + REFRESH_AGE;
+        current.fetched_at = Instant::now();
+        current.refresh_at = current.fetched_at + REFRESH_AGE;
     }
 
     async fn fetch(&self) -> Result<(), String> {

@@ -85,9 +85,10 @@ impl Jwt {
             return Ok(verified.identity.clone());
         }
         let token = Token::parse(token, &self.config.algorithms).map_err(refused)?;
-        let keys_version = self.keys.verify(&token).await?;
+        // Only a token with the right claims may cause a fetch of the keys.
         let claims = token.claims().ok_or_else(|| refused("the claims of the token are not an object".to_owned()))?;
-        let proof = claims::check(claims, &self.config, SystemTime::now()).map_err(refused)?;
+        let proof = claims::check(claims, &self.config, now).map_err(refused)?;
+        let keys_version = self.keys.verify(&token).await?;
         let verified = Verified { identity: proof.identity, expires_at: proof.expires_at, keys_version };
         let identity = verified.identity.clone();
         self.verified.insert(hash, Arc::new(verified));
