@@ -149,7 +149,7 @@ impl AuditLog {
         for sender in [Sender::Unknown, Sender::Known] {
             let line = self.omission(sender);
             if !line.text.is_empty() {
-                self.write_change_later(line.text);
+                self.write_change(line.text).await;
             }
         }
         self.write_change(String::new()).await;

@@ -19,7 +19,7 @@ pub enum StoreUri {
     /// The embedded store, in the memory of this process.
     Memory,
     /// A Redis server, cluster or Sentinel group.
-    Redis(RedisUri),
+    Redis(Box<RedisUri>),
 }
 
 /// Reasons for which a store URI is refused.
@@ -53,7 +53,9 @@ impl FromStr for StoreUri {
         match text.strip_prefix(MEMORY) {
             Some("") => Ok(Self::Memory),
             Some(_) => Err(InvalidUri::Memory),
-            None if text.starts_with("redis") => text.parse().map(Self::Redis).map_err(InvalidUri::Redis),
+            None if text.starts_with("redis") => {
+                text.parse().map(|uri| Self::Redis(Box::new(uri))).map_err(InvalidUri::Redis)
+            }
             None => Err(InvalidUri::Other),
         }
     }

@@ -6,6 +6,7 @@ mod credential_end;
 mod host;
 mod jwt;
 mod keystone;
+mod logged_secrets;
 mod matrix;
 mod policy;
 mod proxy;

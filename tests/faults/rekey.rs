@@ -27,7 +27,7 @@ const COUNT: &str = "
       found = found + (string.find(record, ARGV[1], 1, true) and 1 or 0)
     end
     return found";
-const POSTED_PER_REQUEST: u64 = 500;
+const POSTED_PER_REQUEST: usize = 500;
 const POSTED_BEFORE: u64 = 6_000;
 /// The command is killed when it has encrypted this many messages.
 const KILLED_AFTER: i64 = 300;
@@ -72,7 +72,7 @@ async fn bodies(api: &Api, queue: &str) -> Vec<Value> {
             return found;
         }
         found.extend(messages.into_iter().map(|mut message| message["body"].take()));
-        path = page["links"][0]["href"].as_str().unwrap().to_owned();
+        page["links"][0]["href"].as_str().unwrap().clone_into(&mut path);
     }
 }
 
@@ -180,8 +180,8 @@ async fn a_killed_command_can_be_repeated_while_clients_post_and_claim() {
         let sukkal = start(&redis.url(), OLD, NEW);
         let api = sukkal.project("p");
         ok(api.put("/v2/queues/q").json(&json!({ ENCRYPTING: true }))).await;
-        for first in (0..POSTED_BEFORE).step_by(POSTED_PER_REQUEST as usize) {
-            post(&api, "q", (first..first + POSTED_PER_REQUEST).map(|number| json!({ "body": number }))).await;
+        for first in (0..POSTED_BEFORE).step_by(POSTED_PER_REQUEST) {
+            post(&api, "q", (first..first + POSTED_PER_REQUEST as u64).map(|number| json!({ "body": number }))).await;
         }
     }
     let sukkal = start(&redis.url(), NEW, OLD);

@@ -89,11 +89,9 @@ impl RedisServer {
         let port = free_port();
         let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
         let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\n".to_owned();
-        config.push_str(&if uses_tls {
-            format!("port 0\ntls-port {port}\nunixsocket {SOCKET}\n")
-        } else {
-            format!("port {port}\n")
-        });
+        let listeners =
+            if uses_tls { format!("port 0\ntls-port {port}\nunixsocket {SOCKET}") } else { format!("port {port}") };
+        writeln!(config, "{listeners}").expect("a string can be written to");
         for (name, value) in options {
             writeln!(config, "{name} {value}").expect("a string can be written to");
         }

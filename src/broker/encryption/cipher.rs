@@ -90,7 +90,9 @@ impl CipherKey {
     fn new(passphrase: &str) -> Self {
         let mut key: Key<Aes256GcmSiv> = Sha256::digest(passphrase);
         let mut id = [0; KEY_ID_BYTES];
-        id.copy_from_slice(&Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(&key).finalize()[..KEY_ID_BYTES]);
+        id.copy_from_slice(
+            &Sha256::new().chain_update(KEY_ID_PURPOSE).chain_update(key.as_slice()).finalize()[..KEY_ID_BYTES],
+        );
         let aead = Aes256GcmSiv::new(&key);
         key.as_mut_slice().zeroize();
         Self { aead, id }
