@@ -418,7 +418,8 @@ mod tests {
     fn the_admin_token_has_the_form_of_a_token_and_is_not_shown() {
         let token = Token::random().reveal();
         let load_token = |token: &str| {
-            let environment = [("SUKKAL_TOKENS__ADMIN_TOKEN", token), ("SUKKAL_AUTH__STRATEGIES", "tokens")];
+            let strategy = ("SUKKAL_AUTH__STRATEGIES", "tokens");
+            let environment = [("SUKKAL_TOKENS__ADMIN_TOKEN", token), strategy, ("SUKKAL_POLICY__PRESET", "roles")];
             load("", &environment, None)
         };
 

@@ -1,12 +1,16 @@
-//! Options that have no effect because another one is missing. The service runs, and logs them.
+//! Options that have no effect, or hardly one, because another one is missing. The service runs, and
+//! logs them.
 
 use super::{Config, SignedUrl, Transport};
+use crate::auth::policy::Policy;
+use crate::domain::AuthStrategy;
 
 impl Config {
-    /// Returns a warning for each option that has no effect.
+    /// Returns a warning for each option that has no effect, or hardly one.
     pub(super) fn useless_options(&self) -> impl Iterator<Item = String> {
         let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
         let Transport { message_encryption_key, message_decryption_keys, .. } = &self.transport;
+        let has_roles = [AuthStrategy::Tokens, AuthStrategy::Jwt].iter().any(|one| self.auth.strategies.contains(one));
         let cannot_sign = secret_key.reveal().is_none();
         let warnings = [
             (
@@ -21,6 +25,11 @@ impl Config {
             (
                 !message_decryption_keys.is_empty() && message_encryption_key.reveal().is_none(),
                 "transport.message_decryption_keys has no effect, because transport.message_encryption_key is empty",
+            ),
+            (
+                has_roles && self.policy == Policy::default(),
+                "auth.strategies has \"tokens\" or \"jwt\", but policy.preset is \"zaqar\", in which roles hardly restrict \
+                 clients; with policy.preset = \"roles\", each role may do what it is for",
             ),
         ];
         warnings.into_iter().filter(|(is_useless, _)| *is_useless).map(|(_, warning)| warning.to_owned())
@@ -39,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_needs_a_key_causes_a_warning_without_it() {
+    fn an_option_that_needs_another_one_causes_a_warning_without_it() {
         for (option, value, needed, warning) in [
             (
                 "SUKKAL_PUSH__REQUIRE_CONFIRMATION",
@@ -59,11 +68,20 @@ mod tests {
                 "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY",
                 "transport.message_decryption_keys has no effect",
             ),
+            (
+                "SUKKAL_AUTH__STRATEGIES",
+                "tokens",
+                "SUKKAL_POLICY__PRESET",
+                "auth.strategies has \"tokens\" or \"jwt\", but policy.preset is \"zaqar\"",
+            ),
         ] {
             let alone = warnings(&[(option, value)]);
 
             assert!(alone.len() == 1 && alone[0].starts_with(warning), "{alone:?}");
-            assert_eq!(warnings(&[(option, value), (needed, KEY)]), [""; 0]);
+            assert_eq!(
+                warnings(&[(option, value), (needed, if needed.ends_with("KEY") { KEY } else { "roles" })]),
+                [""; 0]
+            );
         }
     }
 }
