@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn only_servers_of_strategies_that_are_on_cause_warnings() {
         let warnings = |strategies: &str, options: &[(&str, &str)]| {
-            let strategies = [("SUKKAL_AUTH__STRATEGIES", strategies)];
+            let strategies = [("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", "roles")];
             let environment = strategies.iter().chain(options).map(|(name, value)| ((*name).into(), (*value).into()));
             Config::load(None, environment.collect::<Vec<(String, String)>>(), &[]).unwrap().warnings
         };
