@@ -168,7 +168,7 @@ fn a_bad_option_is_refused_in_one_line() {
             "file in [audit]: cannot open /dev/null: it is not a regular file",
         ),
         (
-            file("auth.strategies = [\"tokens\"]\ntokens.admin_token_file = \"/nowhere\""),
+            file("auth.strategies = [\"tokens\"]\npolicy.preset = \"roles\"\ntokens.admin_token_file = \"/nowhere\""),
             "admin_token_file in [tokens]: cannot read /nowhere: No such file or directory (os error 2)",
         ),
         (
