@@ -242,11 +242,14 @@ fn a_bad_option_is_refused_in_one_line() {
             "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses or networks of \
              the proxies that authenticate callers, for example trusted_proxies = [\"10.0.0.1\"]",
         ),
-        (variable("SUKKAL_AUTH__STRATEGIES", "jwt"), "jwt.issuer is empty; the strategy jwt needs it"),
+        (
+            file("auth.strategies = [\"jwt\"]\npolicy.preset = \"roles\""),
+            "jwt.issuer is empty; the strategy jwt needs it",
+        ),
         (variable("SUKKAL_AUTH__STRATEGIES", "keystone"), "keystone.auth_url is empty; the strategy keystone needs it"),
         (
             file(
-                "[auth]\nstrategies = [\"jwt\"]\n[jwt]\nissuer = \"me\"\naudience = [\"a\"]\njwks = \"/nowhere/keys\"",
+                "policy.preset = \"roles\"\n[auth]\nstrategies = [\"jwt\"]\n[jwt]\nissuer = \"me\"\naudience = [\"a\"]\njwks = \"/nowhere/keys\"",
             ),
             "jwt.jwks: No such file or directory (os error 2)",
         ),
