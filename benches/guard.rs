@@ -21,7 +21,7 @@ use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use sukkal::domain::Token;
 
-use crate::stub_keystone::{PASSWORD, StubKeystone, described};
+use crate::stub_keystone::{StubKeystone, described};
 use crate::support::redis::{RedisServer, child_command, spawn};
 use crate::support::sukkal::CLIENT;
 
@@ -108,20 +108,12 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
     let (redis, keystone, folder) = (RedisServer::start(), StubKeystone::start(), tempfile::tempdir().unwrap());
     keystone.issue("gAAAAAcached", described("user-7", Some("p"), &["member"], HOUR));
     let admin = Token::random().reveal();
-    let url = &keystone.stub.url;
     let mut environment = match variant.authentication {
         Authentication::None => vec![],
         Authentication::Tokens => {
             vec![("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_TOKENS__ADMIN_TOKEN", admin.as_str())]
         }
-        Authentication::Keystone => vec![
-            ("SUKKAL_AUTH__STRATEGIES", "keystone"),
-            ("SUKKAL_KEYSTONE__AUTH_URL", url),
-            ("SUKKAL_KEYSTONE__USERNAME", "sukkal"),
-            ("SUKKAL_KEYSTONE__PASSWORD", PASSWORD),
-            ("SUKKAL_KEYSTONE__USER_DOMAIN_NAME", "users"),
-            ("SUKKAL_KEYSTONE__PROJECT_DOMAIN_NAME", "projects"),
-        ],
+        Authentication::Keystone => stub_keystone::options(&keystone.stub.url).to_vec(),
     };
     if variant.has_quotas {
         environment.extend(QUOTAS);

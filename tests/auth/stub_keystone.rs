@@ -14,6 +14,18 @@ use super::stub::{Reply, Request, Stub};
 
 pub(crate) const PASSWORD: &str = "a password of the service user";
 
+/// Returns the options of a server that asks the Keystone at this URL.
+pub(crate) fn options(url: &str) -> [(&str, &str); 6] {
+    [
+        ("SUKKAL_AUTH__STRATEGIES", "keystone"),
+        ("SUKKAL_KEYSTONE__AUTH_URL", url),
+        ("SUKKAL_KEYSTONE__USERNAME", "sukkal"),
+        ("SUKKAL_KEYSTONE__PASSWORD", PASSWORD),
+        ("SUKKAL_KEYSTONE__USER_DOMAIN_NAME", "users"),
+        ("SUKKAL_KEYSTONE__PROJECT_DOMAIN_NAME", "projects"),
+    ]
+}
+
 /// How Keystone answers questions about tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::STRATEGIES;
-use super::stub_keystone::{Mood, PASSWORD, StubKeystone, described, described_until};
+use super::stub_keystone::{self, Mood, PASSWORD, StubKeystone, described, described_until};
 use super::stub_provider::{AUDIENCE, Mood as ProviderMood, StubProvider};
 use crate::http::{Answer, answered, refused, send};
 use crate::support::sukkal::{Api, Sukkal};
@@ -18,20 +18,13 @@ const PUBLIC_URI: &str = "https://keystone.example.com/v3";
 
 /// Starts a server that asks this Keystone, and returns a client whose headers name another project.
 pub(super) fn with_keystone(keystone: &StubKeystone) -> (Sukkal, Api) {
-    let sukkal = Sukkal::start_with(
-        "memory:",
-        &[
-            (STRATEGIES, "keystone"),
-            ("SUKKAL_ADMIN_MODE", "true"),
-            ("SUKKAL_KEYSTONE__AUTH_URL", &keystone.stub.url),
-            ("SUKKAL_KEYSTONE__WWW_AUTHENTICATE_URI", PUBLIC_URI),
-            ("SUKKAL_KEYSTONE__USERNAME", "sukkal"),
-            ("SUKKAL_KEYSTONE__PASSWORD", PASSWORD),
-            ("SUKKAL_KEYSTONE__USER_DOMAIN_NAME", "users"),
-            ("SUKKAL_KEYSTONE__PROJECT_DOMAIN_NAME", "projects"),
-            ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
-        ],
-    );
+    let others = [
+        ("SUKKAL_ADMIN_MODE", "true"),
+        ("SUKKAL_KEYSTONE__WWW_AUTHENTICATE_URI", PUBLIC_URI),
+        ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
+    ];
+    let environment = [&stub_keystone::options(&keystone.stub.url)[..], &others].concat();
+    let sukkal = Sukkal::start_with("memory:", &environment);
     let api = sukkal.project("of-the-header");
     (sukkal, api)
 }

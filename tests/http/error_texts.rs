@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::encryption::damage;
 use super::{KEY, KEY_OPTION, Project, Server, answered};
-use crate::auth::stub_keystone::{PASSWORD, StubKeystone, described};
+use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::support::certificates::Authority;
 use crate::support::events::Events;
 use crate::support::ports::free_port;
@@ -163,16 +163,7 @@ impl Servers {
         let with_tls = on(&[("SUKKAL_TLS__CERTIFICATE", &certificate), ("SUKKAL_TLS__KEY", &key)]);
         let keystone = StubKeystone::start();
         keystone.issue("unscoped", described("u", None, &[], Duration::from_secs(3_600)));
-        let at = |url: &str| {
-            on(&[
-                ("SUKKAL_AUTH__STRATEGIES", "keystone"),
-                ("SUKKAL_KEYSTONE__AUTH_URL", url),
-                ("SUKKAL_KEYSTONE__USERNAME", "sukkal"),
-                ("SUKKAL_KEYSTONE__PASSWORD", PASSWORD),
-                ("SUKKAL_KEYSTONE__USER_DOMAIN_NAME", "users"),
-                ("SUKKAL_KEYSTONE__PROJECT_DOMAIN_NAME", "projects"),
-            ])
-        };
+        let at = |url: &str| on(&stub_keystone::options(url));
         let redis = RedisServer::start();
         let sukkal = Sukkal::start(&redis.url());
         redis.kill();
