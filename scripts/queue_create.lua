@@ -23,7 +23,8 @@ local deleted, last_number = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
 if deleted and tonumber(version) <= tonumber(deleted) then
   return {'ended', deleted}
 end
-last_visible = math.max((tonumber(last_number) or 0) + 1, now)
+-- In a pool, the version is also above all numbers that the queue has assigned in other pools.
+last_visible = math.max((tonumber(last_number) or 0) + 1, tonumber(version), now)
 local first = decimal(last_visible)
 redis.call('HSET', queue, 'm', metadata, 'v', first, 's', version, 'c', struct.pack(FEED_STATE, last_visible, 0),
   'e', first)

@@ -6,11 +6,12 @@
 -- long. Dead letters in the outbox are kept until they have been delivered.
 --
 -- ARGV  1 registration version that has no queue, or empty to delete the queue    2 how long the
---       tombstone is kept (s)
--- Returns {registration version that has ended or empty, number of dead letters to forward}. The
---       version is the queue's own, or that in ARGV if the queue does not exist.
-assert(#ARGV == 2, 'queue_delete: 2 arguments')
-local orphaned_version, tombstone_ttl_s = ARGV[1], ARGV[2]
+--       tombstone is kept (s)    3 last number that the queue may have assigned in another store, or 0
+-- Returns {registration version that has ended or empty, number of dead letters to forward, last
+--       number that the queue may have assigned}. The version is the queue's own, or that in ARGV if
+--       the queue does not exist.
+assert(#ARGV == 3, 'queue_delete: 3 arguments')
+local orphaned_version, tombstone_ttl_s, last_elsewhere = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 load_queue()
 local version, last_dead_letter, counters = unpack(redis.call('HMGET', queue, 's', 'o', 'k'))
@@ -20,7 +21,7 @@ local last
 if not version then
   version = orphaned_version
 elseif orphaned_version ~= '' then
-  return {'', 0}
+  return {'', 0, '0'}
 else
   local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
   last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible,
@@ -31,13 +32,14 @@ else
   redis.call('EXPIRE', received, tombstone_ttl_s)
 end
 local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
+local last_number = decimal(math.max(last or 0, tonumber(last_before) or 0, last_elsewhere))
 if version ~= '' and not (deleted and tonumber(deleted) >= tonumber(version)) then
   -- Frees memory before anything grows, so that this works when the store is full.
   redis.call('DEL', tombstone)
-  redis.call('HSET', tombstone, 'v', version, 'c', decimal(math.max(last or 0, tonumber(last_before) or 0)))
+  redis.call('HSET', tombstone, 'v', version, 'c', last_number)
   redis.call('EXPIRE', tombstone, tombstone_ttl_s)
 end
 if outbox_length == 0 then
   redis.call('ZREM', due, hash_tag())
 end
-return {version, outbox_length}
+return {version, outbox_length, last_number}

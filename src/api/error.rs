@@ -202,7 +202,7 @@ impl StoreFailure {
             StoreError::Unavailable(_) => Some(Self::Unavailable),
             StoreError::DiskFull(_) => Some(Self::DiskFull),
             StoreError::MemoryFull(_) => Some(Self::MemoryFull),
-            StoreError::Overloaded | StoreError::Corrupt(_) => None,
+            StoreError::Overloaded | StoreError::NoQueue | StoreError::Corrupt(_) => None,
         }
     }
 

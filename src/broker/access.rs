@@ -159,7 +159,12 @@ impl Access {
         let Guarded { driver, admission_wait_max, metrics, .. } = &*self.guarded;
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
-            Resource::Queue(queue) => (driver.queue_admission(queue), queue.project()),
+            Resource::Queue(queue) => {
+                if !driver.is_located(queue) {
+                    driver.locate(queue, *admission_wait_max).await?;
+                }
+                (driver.queue_admission(queue), queue.project())
+            }
             Resource::Project(project) => (driver.project_admission(project), project),
             Resource::Store => return Ok(self.unlimited()),
         };

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ahash::HashMap;
+use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -25,9 +26,20 @@ const PAUSE_BETWEEN_REFUSALS: Duration = Duration::from_micros(250);
 
 /// Provides the admission that bounds the operations on a store. The broker acquires a permit
 /// before it calls an operation for a client; drivers do not.
+#[async_trait]
 pub trait AdmissionControl: Send + Sync {
     /// Returns the admission for operations on this queue.
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission>;
+
+    /// Returns whether it is known which store has the queue, and thus which admission it has.
+    fn is_located(&self, _queue: &QueueId) -> bool {
+        true
+    }
+
+    /// Finds out which store has the queue. Waits for the admission to that at most for `wait_max`.
+    async fn locate(&self, _queue: &QueueId, _wait_max: Duration) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Returns the admission for operations on the project's list of queues.
     fn project_admission(&self, project: &ProjectId) -> Arc<Admission>;

@@ -20,6 +20,10 @@ pub enum Error {
     /// deleting work.
     #[error("the memory of the store is full: {0}")]
     MemoryFull(String),
+    /// The queue is not in this store. Only stores that require the queue to exist have this error, and
+    /// nothing was changed: see [`super::catalogue`].
+    #[error("the queue is not in this store")]
+    NoQueue,
     /// The store contains or has returned data that this release cannot read. This is a defect.
     #[error("the store has returned invalid data: {0}")]
     Corrupt(String),
@@ -34,6 +38,7 @@ impl Error {
                 reason
             }
             Self::Overloaded => "it has more requests than it can serve in time",
+            Self::NoQueue => "it does not have the queue",
         }
     }
 
@@ -41,7 +46,7 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Overloaded | Self::DiskFull(_) | Self::MemoryFull(_) => true,
+            Self::Unavailable(_) | Self::Overloaded | Self::DiskFull(_) | Self::MemoryFull(_) | Self::NoQueue => true,
             Self::Corrupt(_) => false,
         }
     }

@@ -90,6 +90,16 @@ pub struct Check {
 }
 
 impl Check {
+    /// Adds the results of verifying another store.
+    pub(super) fn add(&mut self, other: Self) {
+        self.queues += other.queues;
+        self.messages += other.messages;
+        self.findings.extend(other.findings);
+        self.repaired.extend(other.repaired);
+        self.findings.truncate(FINDINGS_MAX);
+        self.repaired.truncate(FINDINGS_MAX);
+    }
+
     /// Records an error in the given object.
     pub(super) fn add_finding(&mut self, of: impl Display, finding: impl Display) {
         if self.findings.len() < FINDINGS_MAX {

@@ -11,6 +11,7 @@
 //! message is *delayed* until the delay with which it was posted has passed.
 
 mod admission;
+mod catalogue;
 mod claims;
 mod deliveries;
 mod delivery_record;
@@ -21,6 +22,7 @@ mod key;
 mod maintenance;
 mod messages;
 mod monitoring;
+pub mod pooled;
 mod queues;
 mod quotas;
 mod record;
@@ -39,6 +41,7 @@ pub mod watch;
 mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit};
+pub use catalogue::{Catalogue, Epoch, Place, PlacePage};
 use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use deliveries::{
@@ -61,6 +64,7 @@ pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore};
+pub use watchers::Watchers;
 
 /// A complete store.
 pub trait Driver:
@@ -78,6 +82,7 @@ pub trait Driver:
     + AdmissionControl
     + Monitoring
     + QuotaStore
+    + Catalogue
 {
 }
 
@@ -96,5 +101,6 @@ impl<T> Driver for T where
         + AdmissionControl
         + Monitoring
         + QuotaStore
+        + Catalogue
 {
 }

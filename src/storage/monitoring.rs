@@ -1,5 +1,6 @@
 //! What a store reports for monitoring: the trait and its results.
 
+use super::pooled::PoolState;
 use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,11 @@ pub trait Monitoring: Send + Sync {
     /// Returns the size of the store's file and the free space of its disk, or `None` if the store
     /// has no file.
     fn disk_usage(&self) -> Option<DiskUsage>;
+
+    /// Returns the states of the pools, in the order of their names.
+    fn pools(&self) -> Vec<PoolState> {
+        Vec::new()
+    }
 }
 
 /// Number of messages that were processed, by what has happened to them. Messages that are removed

@@ -5,7 +5,7 @@ use bytes::{Buf, BufMut, Bytes};
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{ProjectId, Quota, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, Quota, QuotaOverrides};
 
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
@@ -29,6 +29,9 @@ pub trait QuotaStore: Send + Sync {
         after: Option<&str>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error>;
+
+    /// Returns what one queue uses, as [`Self::measure_queues`] measures it.
+    async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error>;
 }
 
 /// The version of the list of quotas. It changes with each change of the list.

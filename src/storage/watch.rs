@@ -13,6 +13,7 @@ use tokio::sync::{Notify, OnceCell, broadcast, futures::Notified, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
+use super::watchers::Watchers;
 use crate::domain::{QueueId, Rank};
 
 /// Maximum number of older positions kept for a reader that has not caught up. A reader that has
@@ -31,6 +32,18 @@ pub trait WatchStore: Send + Sync {
     /// Updates the expiry timer of a watched queue. Call this after a waiter's query and before the
     /// waiter sleeps: otherwise the store may not know when the next lease ends.
     fn query_finished(&self, queue: &QueueId);
+
+    /// Returns the waiters of this process. The stores of a service with pools share them.
+    fn watchers(&self) -> &Watchers;
+
+    /// Notifies the watchers of everything that happens in the queue of this store from now on. May
+    /// be repeated.
+    async fn subscribe_to(&self, _queue: &QueueId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends the subscription.
+    async fn unsubscribe_from(&self, _queue: &QueueId) {}
 
     /// Applies due changes of the queue, and returns its status. The status of a queue that does
     /// not exist is that of an empty queue.

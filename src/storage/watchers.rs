@@ -49,7 +49,7 @@ pub(super) trait NotificationSource: Clone + Send + Sync + 'static {
 
 /// All queues that have waiters in this process. Clones share their state.
 #[derive(Clone, Default)]
-pub(super) struct Watchers(Arc<Mutex<HashMap<QueueId, Arc<WatchedQueue>>>>);
+pub struct Watchers(Arc<Mutex<HashMap<QueueId, Arc<WatchedQueue>>>>);
 
 impl Watchers {
     /// Adds a waiter for the queue.

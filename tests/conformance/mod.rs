@@ -32,7 +32,7 @@ macro_rules! suite {
 }
 
 suite! {
-    drivers: [redis, redis_cluster, embedded, memory],
+    drivers: [redis, redis_cluster, embedded, memory, pooled_redis, pooled_embedded],
     cases: {
         queues: [
             a_created_queue_has_its_metadata,

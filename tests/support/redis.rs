@@ -80,6 +80,13 @@ impl RedisServer {
         shared_instance(&SHARED, Self::start)
     }
 
+    /// Returns two further servers that all tests of this process share.
+    pub(crate) fn shared_others() -> [Arc<Self>; 2] {
+        static SHARED: [Mutex<Weak<RedisServer>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
+
+        SHARED.each_ref().map(|slot| shared_instance(slot, Self::start))
+    }
+
     /// Makes one attempt to start a server. The error is the log of the server up to its exit.
     pub(super) fn try_start(options: &[(&str, &str)]) -> Result<Self, String> {
         Self::try_launch(options, &[])

@@ -81,6 +81,8 @@ impl Maintenance for EmbeddedStore {
                 Err(Error::Corrupt(reason)) => {
                     tracing::warn!(%queue, reason, "cannot maintain a damaged queue; skipping it");
                 }
+                // It is in a pool, which maintains it.
+                Err(Error::NoQueue) => {}
                 outcome => drop(outcome?),
             }
         }

@@ -8,6 +8,7 @@
 //! From the bottom up: `engine` is the file, `rows` the formats, `transaction` the access to them,
 //! `fair` the turns of fair queues. The operations have the names of the store's traits.
 
+mod catalogue;
 mod check;
 mod claims;
 mod dead_letters;

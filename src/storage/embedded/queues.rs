@@ -98,16 +98,12 @@ impl QueueStore for EmbeddedStore {
 impl<T: Table> View<T> {
     /// Lists queues of the project whose keys begin with `of`.
     fn list(&self, of: &[u8], listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let key = |text: &str| [of, text.as_bytes()].concat();
-        let first = key(listing.name_prefix.unwrap_or_default());
-        let (end, after) = (keys::prefix_end(&first), listing.after.map(key));
         let (mut page, mut examined) = (QueuePage::default(), 0);
-        let from = match &after {
-            Some(after) if *after >= end => return Ok(page),
-            Some(after) if *after >= first => Bound::Excluded(&after[..]),
-            _ => Bound::Included(&first[..]),
+        let Some((from, end)) = keys::names_after(of, listing.after, listing.name_prefix.unwrap_or_default()) else {
+            return Ok(page);
         };
-        let entries = self.registry.range::<&[u8]>((from, Bound::Excluded(&*end)))?;
+        let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
+        let entries = self.registry.range::<&[u8]>(range)?;
         for entry in entries.take(listing.examined_max) {
             let (key, row) = entry?;
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
@@ -116,7 +112,7 @@ impl<T: Table> View<T> {
             if examined == listing.examined_max {
                 page.reached = Some(name.to_string());
             }
-            if listing.includes(name.as_str()) {
+            if listing.includes(name.as_str()) && !QueueRow::decode(row.value())?.0.is_placed() {
                 page.queues.push((name.clone(), read_queue(row.value())?));
             }
         }
@@ -157,10 +153,26 @@ impl WriteTransaction<'_> {
         let revision = self.now_us(queue).max(last + 1);
         let number = self.new_number()?;
         self.change_state(number, |state| (state.last, state.fence) = (revision, revision))?;
-        self.put_row(queue, number, Revision(revision), metadata)?;
-        let count = self.view.count(queue.project())? + 1;
-        self.put_registry(&keys::project_count(queue.project()), &count.to_be_bytes())?;
+        self.add_row(queue, &encode_row(number, Revision(revision), metadata))?;
         Ok(Creation::Created)
+    }
+
+    /// Adds the row of a queue to its project.
+    pub(super) fn add_row(&mut self, queue: &QueueId, row: &[u8]) -> Result<(), Error> {
+        self.put_registry(&keys::queue(queue), row)?;
+        let count = self.view.count(queue.project())? + 1;
+        self.put_registry(&keys::project_count(queue.project()), &count.to_be_bytes())
+    }
+
+    /// Removes the row of a queue from its project.
+    pub(super) fn remove_row(&mut self, queue: &QueueId) -> Result<(), Error> {
+        self.remove_registry(&keys::queue(queue))?;
+        let (project, count) = (keys::project_count(queue.project()), self.view.count(queue.project())?);
+        if count > 1 {
+            self.put_registry(&project, &(count - 1).to_be_bytes())
+        } else {
+            self.remove_registry(&project).map(drop)
+        }
     }
 
     fn update(
@@ -184,7 +196,8 @@ impl WriteTransaction<'_> {
             }
         }
         let next_rank = self.state(row.number)?.next_rank(self.now_us(queue));
-        self.put_row(queue, row.number, Revision(next_rank.max(last_known_revision.0 + 1)), metadata)?;
+        let revision = Revision(next_rank.max(last_known_revision.0 + 1));
+        self.put_registry(&keys::queue(queue), &encode_row(row.number, revision, metadata))?;
         Ok(Step::Done(UpdateOutcome::Done))
     }
 
@@ -207,13 +220,7 @@ impl WriteTransaction<'_> {
         let state = self.state(row.number)?;
         let last = state.next_rank(self.now_us(queue)) - 1;
         self.put_tombstone(queue, last.max(row.revision.0).max(state.fence))?;
-        self.remove_registry(&keys::queue(queue))?;
-        let (project, count) = (keys::project_count(queue.project()), self.view.count(queue.project())?);
-        if count > 1 {
-            self.put_registry(&project, &(count - 1).to_be_bytes())?;
-        } else {
-            self.remove_registry(&project)?;
-        }
+        self.remove_row(queue)?;
         if state.subscriptions > 0 {
             self.discard_contents(state.subscriptions)?;
         }
@@ -242,12 +249,7 @@ impl WriteTransaction<'_> {
         self.discard_contents(row.number)
     }
 
-    fn put_row(&mut self, queue: &QueueId, number: u64, revision: Revision, metadata: &Metadata) -> Result<(), Error> {
-        let row = QueueRow::encode(number, revision, &record::policy(metadata), &record::from_metadata(metadata));
-        self.put_registry(&keys::queue(queue), &row)
-    }
-
-    fn put_tombstone(&mut self, queue: &QueueId, last: u64) -> Result<(), Error> {
+    pub(super) fn put_tombstone(&mut self, queue: &QueueId, last: u64) -> Result<(), Error> {
         let end_us = clock::now_us() + TOMBSTONE_KEPT_US;
         let mut tombstone = Vec::new();
         tombstone.put_u64(end_us);
@@ -257,7 +259,7 @@ impl WriteTransaction<'_> {
 
     /// Removes the tombstone. Returns the last rank or fence that an earlier queue of that name may
     /// have assigned; 0 if there was none recently.
-    fn take_tombstone(&mut self, queue: &QueueId) -> Result<u64, Error> {
+    pub(super) fn take_tombstone(&mut self, queue: &QueueId) -> Result<u64, Error> {
         let key = keys::tombstone(queue);
         let Some(tombstone) = self.remove_registry(&key)? else {
             return Ok(0);
@@ -269,4 +271,8 @@ impl WriteTransaction<'_> {
         self.remove_registry(&keys::expiry(end_us, &key))?;
         Ok(last)
     }
+}
+
+fn encode_row(number: u64, revision: Revision, metadata: &Metadata) -> Vec<u8> {
+    QueueRow::encode(number, revision, &record::policy(metadata), &record::from_metadata(metadata))
 }

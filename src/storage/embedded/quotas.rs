@@ -6,7 +6,7 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::domain::{ProjectId, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, QuotaOverrides};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys;
@@ -49,6 +49,15 @@ impl QuotaStore for EmbeddedStore {
         let after = [&of, after.unwrap_or_default().as_bytes()].concat();
         self.read(move |view| view.measure(&of, &after, examined_max)).await
     }
+
+    async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
+        let queue = queue.clone();
+        self.read(move |view| match view.row(&queue)? {
+            Some(row) => Ok(used_by(&view.stored_state(row.number)?)),
+            None => Ok(QueueUsage::default()),
+        })
+        .await
+    }
 }
 
 impl<T: Table> View<T> {
@@ -74,10 +83,9 @@ impl<T: Table> View<T> {
         let rows = (Bound::Excluded(after), Bound::Excluded(&*keys::prefix_end(of)));
         for entry in self.registry.range::<&[u8]>(rows)?.take(examined_max) {
             let (key, row) = entry?;
+            // A queue that is in a pool has no contents here.
             let state = self.stored_state(QueueRow::decode(row.value())?.0.number)?;
-            let QueueState { total: messages, subscription_count: subscriptions, .. } = state;
-            let bytes = state.bytes.unwrap_or(0);
-            measured.usage.add(QueueUsage { messages, messages_max: messages, bytes, bytes_max: bytes, subscriptions });
+            measured.usage.add(used_by(&state));
             examined += 1;
             if examined == examined_max {
                 let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
@@ -86,4 +94,10 @@ impl<T: Table> View<T> {
         }
         Ok(measured)
     }
+}
+
+fn used_by(state: &QueueState) -> QueueUsage {
+    let QueueState { total: messages, subscription_count: subscriptions, .. } = *state;
+    let bytes = state.bytes.unwrap_or(0);
+    QueueUsage { messages, messages_max: messages, bytes, bytes_max: bytes, subscriptions }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use redb::{DatabaseError, StorageBackend};
 use tokio::sync::broadcast;
 use tokio::task::consume_budget;
@@ -223,6 +224,7 @@ impl EmbeddedStore {
     }
 }
 
+#[async_trait]
 impl AdmissionControl for EmbeddedStore {
     fn queue_admission(&self, _queue: &QueueId) -> Arc<Admission> {
         self.parts.admission.clone()

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::domain::{QueueId, Rank};
 use crate::storage::embedded::store::{EmbeddedStore, Parts};
-use crate::storage::watchers::NotificationSource;
+use crate::storage::watchers::{NotificationSource, Watchers};
 use crate::storage::{Error, QueueStatus, Watch, WatchStore};
 
 #[async_trait]
@@ -18,6 +18,10 @@ impl WatchStore for EmbeddedStore {
 
     fn query_finished(&self, queue: &QueueId) {
         self.parts.watchers.query_finished(queue);
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.parts.watchers
     }
 
     async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {

@@ -135,6 +135,11 @@ impl QueueKeys {
         names.iter().map(key).collect()
     }
 
+    /// Returns the key of the hash of a deleted queue.
+    pub(super) fn tombstone(&self) -> String {
+        self.key(KeyName::Tombstone.name())
+    }
+
     /// Returns the key of the hash of message records.
     pub(super) fn messages(&self) -> String {
         self.key(KeyName::Messages.name())

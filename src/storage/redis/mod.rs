@@ -5,6 +5,7 @@
 //! `queues.rs`.
 
 mod arguments;
+mod catalogue;
 mod claims;
 mod connection;
 mod dead_letters;
@@ -36,10 +37,12 @@ mod watch;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 
 pub use posts::BatchLimits;
+pub use queues::PlacedCreation;
 pub use tls::{TlsError, TlsFiles};
 pub use uri::{InvalidUri, RedisUri};
 
@@ -52,6 +55,7 @@ use self::reply::Reply;
 use self::script::Script;
 use self::signals::Signals;
 use crate::domain::{ProjectId, QueueId};
+use crate::storage::watchers::Watchers;
 use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// A store in Redis. Cheap to clone.
@@ -76,10 +80,15 @@ impl RedisStore {
 
     /// The same with these limits for batches of posts.
     pub fn open_with(uri: &RedisUri, batches: BatchLimits) -> Result<Self, TlsError> {
+        Self::open_sharing(uri, batches, Watchers::default())
+    }
+
+    /// The same for a pool, whose queues have these waiters.
+    pub(super) fn open_sharing(uri: &RedisUri, batches: BatchLimits, watchers: Watchers) -> Result<Self, TlsError> {
         let servers = Servers::open(uri.config()?);
         let connection = Connection::new(servers.clone());
         let post_batcher = PostBatcher::new(connection.clone(), batches);
-        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers));
+        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers, watchers));
         let (confirmer, waiting) = Confirmer::new();
         let id = Uuid::new_v4();
         let signals = Signals::new(id);
@@ -87,6 +96,12 @@ impl RedisStore {
         tokio::spawn(this.clone().confirm_registrations(waiting));
         tokio::spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
+    }
+
+    /// Returns the same store for operations that fail with [`Error::NoQueue`] if their queue does not
+    /// exist. Posts, lookups of queues and lists of tasks do not.
+    pub(super) fn requiring_queues(&self) -> Self {
+        Self { connection: self.connection.requiring_queues(), ..self.clone() }
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the clock of Redis.
@@ -121,6 +136,7 @@ impl RedisStore {
     }
 }
 
+#[async_trait]
 impl AdmissionControl for RedisStore {
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
         self.connection.admission_of(|| QueueKeys::of(queue).queue())

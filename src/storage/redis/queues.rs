@@ -15,10 +15,11 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::arguments;
 use super::keys::{self, QueueKeys};
+use super::registrations::Mode;
 use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
-use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use crate::storage::{Epoch, Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
 /// flight.
@@ -26,6 +27,16 @@ const TOMBSTONE_KEPT_S: &str = "86400";
 
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion.
 const ATTEMPTS_MAX: usize = 32;
+
+/// The outcome of creating a queue in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacedCreation {
+    /// The queue exists.
+    Done(Creation),
+    /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs a
+    /// higher one.
+    Ended(Epoch),
+}
 
 #[async_trait]
 impl QueueStore for RedisStore {
@@ -36,15 +47,11 @@ impl QueueStore for RedisStore {
         let mut lowest = 0;
         for _ in 0..ATTEMPTS_MAX {
             let version = self.register(queue, lowest).await?;
-            let args = [arguments::number(version), record::from_metadata(metadata), record::policy(metadata)];
-            let mut reply = self.connection.run(&QUEUE_CREATE, &QueueKeys::of(queue), &args).await?;
-            match reply.text()?.as_str() {
-                "created" => return Ok(Creation::Created),
-                "existed" => return Ok(Creation::Existed),
+            match self.create_registered(queue, metadata, version).await? {
+                PlacedCreation::Done(creation) => return Ok(creation),
                 // There was a concurrent deletion, or the clock has stepped back since the last
                 // one.
-                "ended" => lowest = reply.number()? + 1,
-                kind => return Err(reply::unknown_kind(QUEUE_CREATE.name, kind)),
+                PlacedCreation::Ended(version) => lowest = version.0 + 1,
             }
         }
         Err(Error::Unavailable(format!(
@@ -79,7 +86,7 @@ impl QueueStore for RedisStore {
     }
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        self.delete_and_unregister(queue, Bytes::new()).await
+        self.delete_and_unregister(queue, Bytes::new()).await.map(drop)
     }
 
     async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
@@ -125,12 +132,73 @@ impl QueueStore for RedisStore {
 }
 
 impl RedisStore {
+    /// Creates the queue in this store, which is a pool, under the epoch of its place.
+    pub(in crate::storage) async fn create_placed_queue(
+        &self,
+        queue: &QueueId,
+        metadata: &Metadata,
+        epoch: Epoch,
+    ) -> Result<PlacedCreation, Error> {
+        if self.get_queue(queue).await?.is_some() {
+            return Ok(PlacedCreation::Done(Creation::Existed));
+        }
+        let (registered, _is_new) = self.register_with_project(queue, Mode::Exactly, epoch.0, None).await?;
+        if registered.version > epoch.0 {
+            return Ok(PlacedCreation::Ended(Epoch(registered.version)));
+        }
+        self.create_registered(queue, metadata, epoch.0).await
+    }
+
+    /// Deletes the queue from this store, which is a pool. If it does not exist, makes sure that it is
+    /// not created under this epoch or an earlier one. Returns the last rank, fence or number that it
+    /// may have assigned.
+    pub(in crate::storage) async fn delete_placed_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<u64, Error> {
+        self.delete_and_unregister(queue, Bytes::new()).await?;
+        self.delete_and_unregister(queue, arguments::number(epoch.0)).await
+    }
+
+    /// Stores that the queue has ended with this epoch and this last number in a pool.
+    pub(super) async fn put_tombstone(&self, queue: &QueueId, epoch: Epoch, last_number: u64) -> Result<(), Error> {
+        let kept = Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes());
+        let args = [arguments::number(epoch.0), kept, arguments::number(last_number)];
+        self.connection.run(&QUEUE_DELETE, &QueueKeys::of(queue), &args).await.map(drop)
+    }
+
+    /// Returns a number above all that the queue has assigned before it was deleted.
+    pub(super) async fn number_after_tombstone(&self, queue: &QueueId) -> Result<u64, Error> {
+        let tombstone = QueueKeys::of(queue).tombstone();
+        let mut reply = self.connection.command("HMGET", &tombstone, &["v", "c"]).await?;
+        let mut lowest = 0;
+        while !reply.is_empty() {
+            let number = reply.text_or_nil()?.map_or(Ok(0), |number| reply::parse_number(&number))?;
+            lowest = lowest.max(number + 1);
+        }
+        Ok(lowest)
+    }
+
+    async fn create_registered(
+        &self,
+        queue: &QueueId,
+        metadata: &Metadata,
+        version: u64,
+    ) -> Result<PlacedCreation, Error> {
+        let args = [arguments::number(version), record::from_metadata(metadata), record::policy(metadata)];
+        let mut reply = self.connection.run(&QUEUE_CREATE, &QueueKeys::of(queue), &args).await?;
+        match reply.text()?.as_str() {
+            "created" => Ok(PlacedCreation::Done(Creation::Created)),
+            "existed" => Ok(PlacedCreation::Done(Creation::Existed)),
+            "ended" => Ok(PlacedCreation::Ended(Epoch(reply.number()?))),
+            kind => Err(reply::unknown_kind(QUEUE_CREATE.name, kind)),
+        }
+    }
+
     /// Deletes the queue, or invalidates `orphan`, the version of a registration that has no queue.
-    /// Then removes the registration, unless the name has been registered again.
-    pub(super) async fn delete_and_unregister(&self, queue: &QueueId, orphan: Bytes) -> Result<(), Error> {
-        let args = [orphan, Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes())];
+    /// Then removes the registration, unless the name has been registered again. Returns the last rank,
+    /// fence or number that the queue may have assigned.
+    pub(super) async fn delete_and_unregister(&self, queue: &QueueId, orphan: Bytes) -> Result<u64, Error> {
+        let args = [orphan, Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes()), arguments::number(0)];
         let mut reply = self.connection.run(&QUEUE_DELETE, &QueueKeys::of(queue), &args).await?;
-        let (version, dead_letters) = (reply.bytes()?, reply.number()?);
+        let (version, dead_letters, last_number) = (reply.bytes()?, reply.number()?, reply.number()?);
         if dead_letters > 0 {
             let left = self.forward_dead_letters(queue).await.unwrap_or_else(|error| {
                 warn!(%queue, %error, "cannot forward dead letters of a deleted queue; the janitor tries again");
@@ -139,13 +207,15 @@ impl RedisStore {
             if left > 0 {
                 // The name stays in the register, so that the janitor finds the queue and its dead
                 // letters.
-                return Ok(());
+                return Ok(last_number);
             }
         }
-        match str::from_utf8(&version) {
-            Ok("") | Err(_) => Ok(()),
-            Ok(version) => self.remove_registration(queue, reply::parse_number(version)?).await,
+        if let Ok(version) = str::from_utf8(&version)
+            && !version.is_empty()
+        {
+            self.remove_registration(queue, reply::parse_number(version)?).await?;
         }
+        Ok(last_number)
     }
 
     async fn get_named_queue(&self, project: &ProjectId, name: QueueName) -> Result<Option<(QueueName, Queue)>, Error> {

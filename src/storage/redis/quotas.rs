@@ -74,6 +74,10 @@ impl QuotaStore for RedisStore {
         };
         Ok(MeasuredQueues { usage: usage.try_fold(QueueUsage::default(), add).await?, reached })
     }
+
+    async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
+        self.measure(queue.clone()).await
+    }
 }
 
 impl RedisStore {
@@ -82,9 +86,12 @@ impl RedisStore {
     async fn measure(&self, queue: QueueId) -> Result<QueueUsage, Error> {
         let keys = QueueKeys::of(&queue);
         let (queue_key, messages_key) = (keys.queue(), keys.messages());
-        let fields = self.connection.command("HMGET", &queue_key, &["n", "b"]);
+        let fields = self.connection.command("HMGET", &queue_key, &["v", "n", "b"]);
         match try_join!(fields, self.connection.command("HLEN", &messages_key, &[])) {
             Ok((mut fields, mut length)) => {
+                if fields.text_or_nil()?.is_none() && self.connection.requires_queues() {
+                    return Err(Error::NoQueue);
+                }
                 let subscriptions = fields.text_or_nil()?.map_or(Ok(0), |count| parse_number(&count))?;
                 let bytes = fields.text_or_nil()?.map_or(Ok(0), |bytes| parse_number(&bytes))?;
                 let messages = length.number()?;

@@ -1,5 +1,6 @@
 //! The registers: one of all projects, and one of each project's queues. A register has names with
-//! versions, in byte order.
+//! versions, in byte order. In a management store, the name of a queue may also have a pool: see
+//! `catalogue.rs`.
 //!
 //! A project and its queues are in different slots, so the order of the steps matters. A project is
 //! registered before the name of its first queue, so that a crash leaves no name that is never
@@ -7,7 +8,6 @@
 //! in between. A project is removed only at the version that was read before it was found to be
 //! empty.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::RedisStore;
 use super::keys;
 use super::reply;
 use super::script::REGISTER;
-use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::domain::{PoolName, ProjectId, QueueId, QueueName};
 use crate::storage::Error;
 
 /// Separates a name from its version.
@@ -39,12 +39,57 @@ const PAUSE_BETWEEN_QUEUES: Duration = Duration::from_millis(5);
 pub(super) struct Registration {
     pub(super) name: String,
     pub(super) version: u64,
+    /// The pool that has the queue of this name, if it is not this store.
+    pub(super) pool: Option<PoolName>,
+}
+
+/// What `scripts/register.lua` does with a name that is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Replaces the registration, unless it names a pool.
+    Replace,
+    /// Keeps the registration.
+    IfAbsent,
+    /// Replaces the registration by one of exactly this version, unless it has a higher one.
+    Exactly,
 }
 
 impl Registration {
-    fn member(&self) -> String {
-        format!("{}{SEPARATOR}{}", self.name, self.version)
+    /// Returns the registration of a queue of this store.
+    fn of(queue: &QueueId, version: u64) -> Self {
+        Self { name: queue.name().as_str().to_owned(), version, pool: None }
     }
+
+    /// Returns the member of the register.
+    pub(super) fn member(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.name, self.without_name())
+    }
+
+    /// Returns the member without the name and its separator.
+    pub(super) fn without_name(&self) -> String {
+        match &self.pool {
+            Some(pool) => format!("{}{SEPARATOR}{pool}", self.version),
+            None => self.version.to_string(),
+        }
+    }
+
+    /// Reads a member of a register.
+    fn read(register: &str, member: &str) -> Result<Self, Error> {
+        let (name, rest) = member
+            .split_once(SEPARATOR)
+            .ok_or_else(|| Error::Corrupt(format!("{register} has the member {member:?} without a version")))?;
+        let (version, pool) = match rest.split_once(SEPARATOR) {
+            Some((version, pool)) => (version, read_pool(pool)?),
+            None => (rest, None),
+        };
+        Ok(Self { name: name.to_owned(), version: reply::parse_number(version)?, pool })
+    }
+}
+
+/// Reads the name of a pool; `None` if it is empty.
+pub(super) fn read_pool(name: &str) -> Result<Option<PoolName>, Error> {
+    let pool = (!name.is_empty()).then(|| name.parse()).transpose();
+    pool.map_err(|_| Error::Corrupt(format!("{name:?} is not the name of a pool")))
 }
 
 impl RedisStore {
@@ -65,13 +110,33 @@ impl RedisStore {
 
     /// Registers a queue that is about to be created. The version is at least `lowest` and higher
     /// than that of any present registration. Returns the version.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQueue`] if the queue is in a pool.
     pub(super) async fn register(&self, queue: &QueueId, lowest: u64) -> Result<u64, Error> {
+        let (registered, _is_new) = self.register_with_project(queue, Mode::Replace, lowest, None).await?;
+        match registered.pool {
+            None => Ok(registered.version),
+            Some(_) => Err(Error::NoQueue),
+        }
+    }
+
+    /// Registers a queue, and its project before and afterwards. Returns the registration that there
+    /// is now, and whether this call has made it.
+    pub(super) async fn register_with_project(
+        &self,
+        queue: &QueueId,
+        mode: Mode,
+        version: u64,
+        pool: Option<&PoolName>,
+    ) -> Result<(Registration, bool), Error> {
         let project = keys::encode_project(queue.project());
-        self.register_new_version(keys::PROJECT_REGISTER, &project, 0).await?;
-        let version =
-            self.register_new_version(&keys::queue_register(queue.project()), queue.name().as_str(), lowest).await?;
-        self.register_new_version(keys::PROJECT_REGISTER, &project, 0).await?;
-        Ok(version)
+        self.register_in(keys::PROJECT_REGISTER, &project, Mode::Replace, 0, None).await?;
+        let register = keys::queue_register(queue.project());
+        let registered = self.register_in(&register, queue.name().as_str(), mode, version, pool).await?;
+        self.register_in(keys::PROJECT_REGISTER, &project, Mode::Replace, 0, None).await?;
+        Ok(registered)
     }
 
     /// Registers the queue under its own version, unless it is registered. Returns whether it was
@@ -81,8 +146,14 @@ impl RedisStore {
             return Ok(false);
         };
         let register = keys::queue_register(queue.project());
-        let is_new = self.register_if_absent(&register, queue.name().as_str(), version).await?;
-        self.register_if_absent(keys::PROJECT_REGISTER, &keys::encode_project(queue.project()), 0).await?;
+        let (registered, is_new) =
+            self.register_in(&register, queue.name().as_str(), Mode::IfAbsent, version, None).await?;
+        if let Some(pool) = registered.pool {
+            warn!(%queue, %pool, "the catalogue says that a queue of this store is in a pool; it is not used here");
+            return Ok(false);
+        }
+        let project = keys::encode_project(queue.project());
+        self.register_in(keys::PROJECT_REGISTER, &project, Mode::IfAbsent, 0, None).await?;
         if is_new && self.version_of_queue(queue).await?.is_none() {
             // The queue was deleted in between, perhaps before there was a registration to remove.
             self.remove_registration(queue, version).await?;
@@ -93,8 +164,12 @@ impl RedisStore {
 
     /// Removes the registration of a queue, if it still has this version.
     pub(super) async fn remove_registration(&self, queue: &QueueId, version: u64) -> Result<(), Error> {
-        let registration = Registration { name: queue.name().as_str().to_owned(), version };
-        let register = keys::queue_register(queue.project());
+        self.remove_member(queue.project(), &Registration::of(queue, version)).await
+    }
+
+    /// Removes exactly this registration of a queue.
+    pub(super) async fn remove_member(&self, project: &ProjectId, registration: &Registration) -> Result<(), Error> {
+        let register = keys::queue_register(project);
         self.connection.command("ZREM", &register, &[&registration.member()]).await.map(drop)
     }
 
@@ -104,12 +179,17 @@ impl RedisStore {
         self.connection.command("ZREM", keys::PROJECT_REGISTER, &[&project.member()]).await.map(drop)
     }
 
-    /// Returns the version under which the queue is registered.
+    /// Returns the version under which the queue is registered in this store.
     pub(super) async fn registered_version(&self, queue: &QueueId) -> Result<Option<u64>, Error> {
+        let registration = self.registration(queue).await?.filter(|registration| registration.pool.is_none());
+        Ok(registration.map(|registration| registration.version))
+    }
+
+    /// Returns the registration of the queue.
+    pub(super) async fn registration(&self, queue: &QueueId) -> Result<Option<Registration>, Error> {
         let name = queue.name();
         let (from, to) = (format!("[{name}{SEPARATOR}"), format!("({name}{AFTER_SEPARATOR}"));
-        let found = self.registrations(&keys::queue_register(queue.project()), &from, &to, 1).await?;
-        Ok(found.first().map(|registration| registration.version))
+        Ok(self.registrations(&keys::queue_register(queue.project()), &from, &to, 1).await?.pop())
     }
 
     /// Returns up to `limit` registered names of queues that follow `after` and begin with `prefix`,
@@ -121,13 +201,25 @@ impl RedisStore {
         prefix: &str,
         limit: usize,
     ) -> Result<Vec<QueueName>, Error> {
+        let found = self.registered_queues(project, after, prefix, limit).await?;
+        Ok(found.into_iter().map(|(name, _registration)| name).collect())
+    }
+
+    /// The same with the registrations of the queues.
+    pub(super) async fn registered_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<(QueueName, Registration)>, Error> {
         let (from, to) = range_of(after, prefix);
         let found = self.registrations(&keys::queue_register(project), &from, &to, limit).await?;
-        let name = |registration: Registration| {
+        let with_name = |registration: Registration| {
             let corrupt = |_| Error::Corrupt(format!("a register has the invalid queue name {:?}", registration.name));
-            registration.name.parse().map_err(corrupt)
+            Ok((registration.name.parse().map_err(corrupt)?, registration))
         };
-        found.into_iter().map(name).collect()
+        found.into_iter().map(with_name).collect()
     }
 
     /// Returns the registration of the next project.
@@ -146,24 +238,32 @@ impl RedisStore {
     }
 
     /// Returns the version under which the queue was created, if it exists.
-    async fn version_of_queue(&self, queue: &QueueId) -> Result<Option<u64>, Error> {
+    pub(super) async fn version_of_queue(&self, queue: &QueueId) -> Result<Option<u64>, Error> {
         let key = keys::QueueKeys::of(queue).queue();
         let version = self.connection.command("HGET", &key, &["s"]).await?.text_or_nil()?;
         version.map(|version| reply::parse_number(&version)).transpose()
     }
 
-    async fn register_new_version(&self, register: &str, name: &str, lowest: u64) -> Result<u64, Error> {
-        let mut reply =
-            self.connection.run_on(&REGISTER, vec![register.to_owned()], args(name, "replace", lowest)).await?;
-        reply.number()
-    }
-
-    /// Registers a name unless it is registered. Returns whether it was not registered.
-    async fn register_if_absent(&self, register: &str, name: &str, version: u64) -> Result<bool, Error> {
-        let args = args(name, "if_absent", version);
-        let mut reply = self.connection.run_on(&REGISTER, vec![register.to_owned()], args).await?;
-        let _present = reply.number()?;
-        Ok(reply.number()? == 1)
+    /// Registers a name. Returns the registration that there is now, and whether this call has made
+    /// it.
+    async fn register_in(
+        &self,
+        register: &str,
+        name: &str,
+        mode: Mode,
+        version: u64,
+        pool: Option<&PoolName>,
+    ) -> Result<(Registration, bool), Error> {
+        let mode = match mode {
+            Mode::Replace => "replace",
+            Mode::IfAbsent => "if_absent",
+            Mode::Exactly => "exactly",
+        };
+        let pool = pool.map_or("", PoolName::as_str);
+        let args = [name, mode, &version.to_string(), pool].map(|text| Bytes::copy_from_slice(text.as_bytes()));
+        let mut reply = self.connection.run_on(&REGISTER, vec![register.to_owned()], args.to_vec()).await?;
+        let (version, is_new, pool) = (reply.number()?, reply.number()? == 1, read_pool(&reply.text()?)?);
+        Ok((Registration { name: name.to_owned(), version, pool }, is_new))
     }
 
     async fn registrations(
@@ -177,19 +277,10 @@ impl RedisStore {
         let mut reply = self.connection.command("ZRANGEBYLEX", register, &args).await?;
         let mut found = Vec::new();
         while !reply.is_empty() {
-            let member = reply.text()?;
-            let (name, version) = member
-                .split_once(SEPARATOR)
-                .ok_or_else(|| Error::Corrupt(format!("{register} has the member {member:?} without a version")))?;
-            found.push(Registration { name: name.to_owned(), version: reply::parse_number(version)? });
+            found.push(Registration::read(register, &reply.text()?)?);
         }
         Ok(found)
     }
-}
-
-fn args(name: &str, mode: &'static str, version: impl Display) -> Vec<Bytes> {
-    let version = version.to_string();
-    vec![Bytes::copy_from_slice(name.as_bytes()), Bytes::from_static(mode.as_bytes()), Bytes::from(version)]
 }
 
 /// Returns the start and the end of the range of members whose names follow `after` and begin with

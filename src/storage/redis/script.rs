@@ -37,21 +37,41 @@ pub(super) struct Script {
     /// The keys that it gets for a queue, in this order.
     pub(super) keys: &'static [KeyName],
     rendered: LazyLock<Rendered>,
+    /// The same for a queue that must exist.
+    for_existing_queue: LazyLock<Rendered>,
 }
 
+/// The scripts that a store runs on queues that do not exist, even if it requires queues to exist:
+/// those that create or delete a queue, and those of maintenance and notifications. A post reports
+/// itself that a queue does not exist, and so do messages that arrive from another queue.
+const FOR_ANY_QUEUE: [&str; 6] =
+    ["dead_letter_post", "message_post", "queue_announce", "queue_apply_due", "queue_create", "queue_delete"];
+
+/// Begins a script on a queue that must exist.
+const REQUIRE_QUEUE: &str = "if redis.call('HEXISTS', KEYS[1], 'v') == 0 then
+  return redis.error_reply('NOQUEUE the queue is not in this store')
+end
+";
+
 /// The complete text, and its SHA-1 for `EVALSHA`.
-struct Rendered {
-    text: String,
-    sha: String,
+pub(super) struct Rendered {
+    pub(super) text: String,
+    pub(super) sha: String,
+}
+
+impl Rendered {
+    fn of(text: String) -> Self {
+        let sha = FredScript::from_lua(text.as_str()).sha1().to_string();
+        Self { text, sha }
+    }
 }
 
 impl Script {
-    pub(super) fn text(&self) -> &str {
-        &self.rendered.text
-    }
-
-    pub(super) fn sha(&self) -> &str {
-        &self.rendered.sha
+    /// Returns the script. With `requires_queue`, it fails with `NOQUEUE` if its queue does not
+    /// exist, unless it is one of those for any queue.
+    pub(super) fn rendered(&self, requires_queue: bool) -> &Rendered {
+        let is_on_queue = self.keys.first() == Some(&KeyName::Queue) && !FOR_ANY_QUEUE.contains(&self.name);
+        if requires_queue && is_on_queue { &self.for_existing_queue } else { &self.rendered }
     }
 }
 
@@ -144,9 +164,7 @@ fn render(keys: &[KeyName], own: &str) -> Rendered {
         writeln!(text, "local {}", definition.text).expect("writing to a string cannot fail");
     }
     text.push_str(own);
-    let text = inline_constants(&text);
-    let sha = FredScript::from_lua(text.as_str()).sha1().to_string();
-    Rendered { text, sha }
+    Rendered::of(inline_constants(&text))
 }
 
 /// A local function, or local variables. The text begins after the word `local`.
@@ -255,6 +273,9 @@ macro_rules! scripts {
             name: $name,
             keys: &[$(KeyName::$key),*],
             rendered: LazyLock::new(|| render($constant.keys, lua!($name))),
+            for_existing_queue: LazyLock::new(|| {
+                Rendered::of([REQUIRE_QUEUE, &render($constant.keys, lua!($name)).text].concat())
+            }),
         };)*
     };
 }
@@ -301,6 +322,8 @@ scripts! {
     REDRIVE_MOVE = "redrive_move"
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REDRIVE_RETURN = "redrive_return" [Queue Messages Ready Expirations Outbox Shards Tasks Due];
+    QUEUE_ANNOUNCE = "queue_announce" [Queue];
+    PLACE_REPLACE = "place_replace" [];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
     SEALED_LIST = "sealed_list" [Messages Ready InFlight Delayed Retries RetryTimes];
@@ -341,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_script_has_only_the_definitions_that_it_uses() {
-        let text = CLAIM_GET.text();
+        let text = &CLAIM_GET.rendered(false).text;
 
         assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
         for used in ["local function load_queue(", "local function split(", "local now = "] {

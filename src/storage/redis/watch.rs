@@ -8,17 +8,29 @@ use super::RedisStore;
 use super::reply::Reply;
 use super::script::QUEUE_STATUS;
 use crate::domain::{QueueId, Rank};
-use crate::storage::watchers::NotificationSource;
+use crate::storage::watchers::{NotificationSource, Watchers};
 use crate::storage::{Error, QueueStatus, Watch, WatchStore};
 
 #[async_trait]
 impl WatchStore for RedisStore {
     async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
-        self.subscriber.watchers().join(self, queue).await
+        self.watchers().join(self, queue).await
     }
 
     fn query_finished(&self, queue: &QueueId) {
-        self.subscriber.watchers().query_finished(queue);
+        self.watchers().query_finished(queue);
+    }
+
+    fn watchers(&self) -> &Watchers {
+        self.subscriber.watchers()
+    }
+
+    async fn subscribe_to(&self, queue: &QueueId) -> Result<(), Error> {
+        self.subscriber.subscribe(queue).await
+    }
+
+    async fn unsubscribe_from(&self, queue: &QueueId) {
+        self.subscriber.unsubscribe(queue).await;
     }
 
     async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
@@ -36,7 +48,7 @@ impl RedisStore {
     /// Notifies the waiters of this process when all the next messages have become dead letters,
     /// because others may follow them.
     pub(super) fn notify_after_dead_letters(&self, queue: &QueueId) {
-        self.subscriber.watchers().notify_all(queue);
+        self.watchers().notify_all(queue);
     }
 }
 

@@ -1,12 +1,14 @@
 //! The drivers under test: one function each, which opens a test store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sukkal::domain::QueueId;
-use sukkal::storage::Driver;
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::redis::RedisStore;
+use sukkal::storage::pooled::{self, PoolConfig, PooledStore};
+use sukkal::storage::redis::{RedisStore, TlsFiles};
+use sukkal::storage::{Driver, Schedule};
 use tempfile::TempDir;
 
 use super::subject::{Subject, TestBackend};
@@ -45,6 +47,72 @@ pub(in crate::conformance) fn embedded() -> Subject {
 pub(in crate::conformance) fn memory() -> Subject {
     let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
     Subject::new(EmbeddedBackend { store, _folder: None })
+}
+
+/// Opens a store with pools: a management store in Redis, and two pools.
+pub(in crate::conformance) fn pooled_redis() -> Subject {
+    let server = RedisServer::shared();
+    let store = PooledStore::over_redis(open(&server.url()), pooled_options()).expect("an empty store opens");
+    pooled(store, Management::Redis(open(&server.url()), server))
+}
+
+/// Opens a store with pools: an embedded management store, and two pools.
+pub(in crate::conformance) fn pooled_embedded() -> Subject {
+    let management = EmbeddedStore::in_memory().expect("an in-memory store opens");
+    let store = PooledStore::over_embedded(management.clone(), pooled_options()).expect("an empty store opens");
+    pooled(store, Management::Embedded(management))
+}
+
+fn pooled_options() -> pooled::Options {
+    let schedule = Schedule { pause: Duration::from_hours(1), walk: Duration::from_hours(1) };
+    pooled::Options { has_virtual_pool: true, schedule, tls_files: TlsFiles::default() }
+}
+
+fn pooled(store: PooledStore, management: Management) -> Subject {
+    let servers = RedisServer::shared_others();
+    let config = |(name, server): (&str, &Arc<RedisServer>)| PoolConfig {
+        name: name.parse().expect("the name is valid"),
+        uri: server.url().into(),
+        weight: 1,
+        flavor: None,
+    };
+    store.set_pools(["one", "other"].into_iter().zip(&servers).map(config).collect());
+    let pools = servers.each_ref().map(|server| open(&server.url()));
+    Subject::new(PooledBackend { store, management, pools, _servers: servers })
+}
+
+/// The management store, as tests move its clock.
+enum Management {
+    Redis(RedisStore, #[expect(dead_code, reason = "the server runs as long as this exists")] Arc<RedisServer>),
+    Embedded(EmbeddedStore),
+}
+
+struct PooledBackend {
+    store: PooledStore,
+    management: Management,
+    pools: [RedisStore; 2],
+    _servers: [Arc<RedisServer>; 2],
+}
+
+#[async_trait]
+impl TestBackend for PooledBackend {
+    fn store(&self) -> &dyn Driver {
+        &self.store
+    }
+
+    async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+        match &self.management {
+            Management::Redis(store, _) => store.set_clock(queue, offset_us).await.expect("the store answers"),
+            Management::Embedded(store) => store.set_clock(queue, offset_us),
+        }
+        for pool in &self.pools {
+            pool.set_clock(queue, offset_us).await.expect("the pool answers");
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 struct RedisBackend<S> {

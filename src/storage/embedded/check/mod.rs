@@ -28,6 +28,10 @@ impl<T: Table> View<T> {
         for (key, row) in self.all_with(&[QUEUES])? {
             let queue = keys::decode_queue(&key).ok_or_else(|| damaged("a queue's name"))?;
             let mut findings = Findings { check: &mut check, subject: queue.to_string() };
+            *projects.entry(keys::project_count(queue.project())).or_default() += 1;
+            if QueueRow::decode(&row).is_ok_and(|(row, _)| row.is_placed()) {
+                continue;
+            }
             findings.check.queues += 1;
             match (QueueRow::decode(&row), read_queue(&row)) {
                 (Ok((row, _)), Ok(_)) => {
@@ -46,7 +50,6 @@ impl<T: Table> View<T> {
                 }
                 (Err(error), _) | (_, Err(error)) => findings.expect(false, error),
             }
-            *projects.entry(keys::project_count(queue.project())).or_default() += 1;
         }
         let mut findings = Findings { check: &mut check, subject: "the registry".to_owned() };
         let counted: HashMap<Vec<u8>, u64> = self

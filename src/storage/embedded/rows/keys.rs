@@ -9,7 +9,7 @@
 //! | `format` | version of this format: see `engine/tables.rs` |
 //! | `n` | last contents number that was assigned |
 //! | `p` project | number of queues in the project |
-//! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata |
+//! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata; of a queue that is in a pool: 0, epoch, 2 zero bytes, name of the pool |
 //! | `g` Q | tombstone of a deleted queue, for a day: the last rank or fence that it may have assigned |
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
@@ -54,6 +54,8 @@
 //! | `RETRY` | id, key | the retry of a message |
 //! | `RETRY_TIME` | id, time (µs), key | nothing: the retry is due at this time |
 //! | `DELIVERY` | | the delivery lease, and what its last holder has seen: see `delivery.rs` |
+
+use std::ops::Bound;
 
 use crate::domain::{MessageId, ProjectId, QueueId, QueueName, TokenId};
 use crate::storage::key::KEY_BYTES;
@@ -105,6 +107,20 @@ pub(crate) enum Part {
 const PROJECT_END: [u8; 2] = [0, 0];
 const TIME_BYTES: usize = 8;
 const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
+
+/// Returns the start and the end of the range of queues whose names follow `after` and begin with
+/// `prefix`. The keys of the project's queues begin with `of`. Returns `None` if there can be none.
+pub(crate) fn names_after(of: &[u8], after: Option<&str>, prefix: &str) -> Option<(Bound<Vec<u8>>, Vec<u8>)> {
+    let key = |text: &str| [of, text.as_bytes()].concat();
+    let first = key(prefix);
+    let end = prefix_end(&first);
+    let from = match after.map(key) {
+        Some(after) if after >= end => return None,
+        Some(after) if after >= first => Bound::Excluded(after),
+        _ => Bound::Included(first),
+    };
+    Some((from, end))
+}
 
 /// Returns the key of the number of queues in a project.
 pub(crate) fn project_count(project: &ProjectId) -> Vec<u8> {

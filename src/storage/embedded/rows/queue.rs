@@ -2,12 +2,14 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::domain::{Queue, QueueName, Revision, Sharding};
+use crate::domain::{PoolName, Queue, QueueName, Revision, Sharding};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::{Error, record};
 
 const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
+/// Contents number of a queue that is in a pool. No contents have it.
+const PLACED: u64 = 0;
 
 /// A queue in the registry, without its metadata.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,18 @@ impl QueueRow {
         row.put_slice(policy);
         row.put_slice(metadata);
         row
+    }
+
+    /// Encodes the row of a queue that is in this pool, under the epoch of its place.
+    pub(crate) fn placed(epoch: u64, pool: &PoolName) -> Vec<u8> {
+        let pool = Bytes::copy_from_slice(pool.as_str().as_bytes());
+        Self::encode(PLACED, Revision(epoch), &Bytes::new(), &pool)
+    }
+
+    /// Returns whether the queue is in a pool. Then the row has the name of the pool instead of
+    /// metadata.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.number == PLACED
     }
 
     /// Returns an encoded row with another contents number.
@@ -96,7 +110,14 @@ impl Policy {
 }
 
 /// Decodes the queue with its metadata.
+///
+/// # Errors
+///
+/// [`Error::NoQueue`] if the queue is in a pool.
 pub(crate) fn read_queue(row: &[u8]) -> Result<Queue, Error> {
     let (row, metadata) = QueueRow::decode(row)?;
+    if row.is_placed() {
+        return Err(Error::NoQueue);
+    }
     Ok(Queue { metadata: record::metadata(metadata)?, revision: row.revision })
 }

@@ -33,14 +33,21 @@ impl ReadView {
 
 impl<T: Table> View<T> {
     /// Returns the queue without its metadata.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQueue`] if the queue is in a pool.
     pub(crate) fn row(&self, queue: &QueueId) -> Result<Option<QueueRow>, Error> {
         match self.registry.get(&*keys::queue(queue))? {
-            Some(row) => Ok(Some(QueueRow::decode(row.value())?.0)),
+            Some(row) => match QueueRow::decode(row.value())?.0 {
+                row if row.is_placed() => Err(Error::NoQueue),
+                row => Ok(Some(row)),
+            },
             None => Ok(None),
         }
     }
 
-    /// Returns the queue with its metadata.
+    /// Returns the queue with its metadata. Fails as [`Self::row`] does.
     pub(crate) fn queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
         self.registry.get(&*keys::queue(queue))?.map(|row| read_queue(row.value())).transpose()
     }

@@ -54,7 +54,9 @@ pub(in crate::storage::redis) fn error_from_reply(what: &str, said: &str) -> Err
     let transient = ["READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS"];
     // Redis includes the message of the operating system.
     let no_room = ["No space left on device", "Disk quota exceeded", "File too large"];
-    if said.contains("MISCONF") && no_room.iter().any(|words| said.contains(words)) {
+    if said.starts_with("NOQUEUE") {
+        Error::NoQueue
+    } else if said.contains("MISCONF") && no_room.iter().any(|words| said.contains(words)) {
         Error::DiskFull(format!("{what}: {said}"))
     } else if said.contains("OOM ") {
         Error::MemoryFull(format!("{what}: {said}"))

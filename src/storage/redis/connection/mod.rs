@@ -38,7 +38,7 @@ use self::failure::{error_from_failure, has_not_run, is_permanent, no_server_kno
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
-use super::script::{QUEUE_APPLY_DUE, Script};
+use super::script::{QUEUE_APPLY_DUE, Rendered, Script};
 use crate::domain::TaskId;
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::{Admission, Error, Load, Processed};
@@ -56,6 +56,8 @@ const DUE: &str = "due";
 pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
+    /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
+    requires_queues: bool,
     /// Messages that this process has processed.
     pub(super) processed: Arc<ProcessedCounter>,
 }
@@ -82,10 +84,21 @@ impl DueStep {
 impl Connection {
     /// Uses these servers, if they have the supported layout.
     pub(super) fn new(servers: Servers) -> Self {
-        let this = Self { servers, layout: Layout::unknown(), processed: Arc::default() };
+        let this = Self { servers, layout: Layout::unknown(), requires_queues: false, processed: Arc::default() };
         tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().warn_about_eviction());
         this
+    }
+
+    /// Returns the same connections for scripts that fail with [`Error::NoQueue`] on queues that do not
+    /// exist.
+    pub(super) fn requiring_queues(&self) -> Self {
+        Self { requires_queues: true, ..self.clone() }
+    }
+
+    /// Returns whether an operation on a queue that does not exist is an error.
+    pub(super) fn requires_queues(&self) -> bool {
+        self.requires_queues
     }
 
     /// Completes with a message if the store turns out to have a layout that this release does not
@@ -209,7 +222,8 @@ impl Connection {
         let slot = keys.first().map_or(0, |key| self.slot(key));
         let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let attempt = |client| evaluate(client, script, keys.clone(), args.clone());
+        let rendered = script.rendered(self.requires_queues);
+        let attempt = |client| evaluate(client, rendered, keys.clone(), args.clone());
         self.require_layout(script.name).await?;
         self.retry(script.name, slot, may_repeat, attempt).await
     }
@@ -296,7 +310,7 @@ impl Connection {
         match error {
             Error::DiskFull(reason) => server.pool.health.note_write(Some(reason)),
             Error::Unavailable(reason) | Error::MemoryFull(reason) => server.pool.health.note_refusal(reason),
-            Error::Overloaded | Error::Corrupt(_) => {}
+            Error::Overloaded | Error::NoQueue | Error::Corrupt(_) => {}
         }
     }
 
@@ -381,9 +395,9 @@ impl Connection {
     }
 }
 
-async fn evaluate(client: Client, script: &Script, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
-    match client.evalsha(script.sha(), keys.clone(), args.clone()).await {
-        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(script.text(), keys, args).await,
+async fn evaluate(client: Client, script: &Rendered, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
+    match client.evalsha(&*script.sha, keys.clone(), args.clone()).await {
+        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(&*script.text, keys, args).await,
         reply => reply,
     }
 }

@@ -55,8 +55,8 @@ struct Channel {
 
 impl Subscriber {
     /// Connects to no server until a client waits.
-    pub(in crate::storage::redis) fn new(servers: Servers) -> Self {
-        let (channels, watchers, connected) = (Arc::default(), Watchers::default(), Arc::default());
+    pub(in crate::storage::redis) fn new(servers: Servers, watchers: Watchers) -> Self {
+        let (channels, connected) = (Arc::default(), Arc::default());
         Self { servers, channels, watchers, connected, start_renewal: Arc::new(Once::new()) }
     }
 

@@ -90,7 +90,7 @@ impl RedisStore {
     /// interrupted.
     async fn remove_orphaned_registration(&self, queue: &QueueId) -> Result<(), Error> {
         match self.registered_version(queue).await? {
-            Some(version) => self.delete_and_unregister(queue, arguments::number(version)).await,
+            Some(version) => self.delete_and_unregister(queue, arguments::number(version)).await.map(drop),
             None => Ok(()),
         }
     }

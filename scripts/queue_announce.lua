@@ -1,0 +1,3 @@
+-- Notifies all waiters of a queue, whether it exists in this store or not.
+notify(4294967295, 0)
+return 'done'

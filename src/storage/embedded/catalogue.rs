@@ -1,0 +1,132 @@
+//! The catalogue of queues in the embedded store. A queue that is in a pool has a row like that of a
+//! queue, without contents: see `QueueRow::placed`.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+
+use crate::domain::{PoolName, ProjectId, QueueId};
+use crate::storage::embedded::engine::error::damaged;
+use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::rows::keys;
+use crate::storage::embedded::rows::queue::QueueRow;
+use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::transaction::read::View;
+use crate::storage::embedded::transaction::write::WriteTransaction;
+use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::{Catalogue, Epoch, Error, Place, PlacePage};
+
+#[async_trait]
+impl Catalogue for EmbeddedStore {
+    async fn find_queue(&self, queue: &QueueId) -> Result<Option<Place>, Error> {
+        let queue = queue.clone();
+        self.read(move |view| view.place(&queue)).await
+    }
+
+    async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error> {
+        let (queue, pool) = (queue.clone(), pool.clone());
+        self.write(0, move |store| store.place(&queue, &pool).map(Step::Done)).await
+    }
+
+    async fn replace_place(
+        &self,
+        queue: &QueueId,
+        known: &Place,
+        pool: &PoolName,
+        lowest: Epoch,
+    ) -> Result<Option<Place>, Error> {
+        let (queue, known, pool) = (queue.clone(), known.clone(), pool.clone());
+        self.write(0, move |store| store.replace(&queue, &known, &pool, lowest).map(Step::Done)).await
+    }
+
+    async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error> {
+        let (queue, known) = (queue.clone(), known.clone());
+        self.write(0, move |store| {
+            if store.view.place(&queue)?.as_ref() == Some(&known) && known.pool.is_some() {
+                store.put_tombstone(&queue, known.epoch.0.max(last_number))?;
+                store.remove_row(&queue)?;
+            }
+            Ok(Step::Done(()))
+        })
+        .await
+    }
+
+    async fn list_places(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        prefix: &str,
+        examined_max: usize,
+    ) -> Result<PlacePage, Error> {
+        let of = keys::queues_prefix(project);
+        let (after, prefix) = (after.map(str::to_owned), prefix.to_owned());
+        self.read(move |view| view.places(&of, after.as_deref(), &prefix, examined_max)).await
+    }
+
+    async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
+        self.parts.watchers.notify_all(queue);
+        Ok(())
+    }
+}
+
+impl<T: Table> View<T> {
+    /// Returns the place of the queue; `None` if it is not in the catalogue.
+    fn place(&self, queue: &QueueId) -> Result<Option<Place>, Error> {
+        self.registry.get(&*keys::queue(queue))?.map(|row| place_of(row.value())).transpose()
+    }
+
+    fn places(&self, of: &[u8], after: Option<&str>, prefix: &str, examined_max: usize) -> Result<PlacePage, Error> {
+        let mut page = PlacePage::default();
+        let Some((from, end)) = keys::names_after(of, after, prefix) else {
+            return Ok(page);
+        };
+        let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
+        for entry in self.registry.range::<&[u8]>(range)?.take(examined_max) {
+            let (key, row) = entry?;
+            let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
+            page.queues.push((queue.name().clone(), place_of(row.value())?));
+        }
+        let last = page.queues.last().filter(|_| page.queues.len() == examined_max);
+        page.reached = last.map(|(name, _)| name.to_string());
+        Ok(page)
+    }
+}
+
+fn place_of(row: &[u8]) -> Result<Place, Error> {
+    let (row, pool) = QueueRow::decode(row)?;
+    let pool = row.is_placed().then(|| str::from_utf8(pool).ok().and_then(|pool| pool.parse().ok()));
+    match pool {
+        Some(None) => Err(damaged("the place of a queue")),
+        pool => Ok(Place { pool: pool.flatten(), epoch: Epoch(row.revision.0) }),
+    }
+}
+
+impl WriteTransaction<'_> {
+    fn place(&mut self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error> {
+        if let Some(place) = self.view.place(queue)? {
+            return Ok(place);
+        }
+        let epoch = Epoch(self.now_us(queue).max(self.take_tombstone(queue)? + 1));
+        self.add_row(queue, &QueueRow::placed(epoch.0, pool))?;
+        Ok(Place { pool: Some(pool.clone()), epoch })
+    }
+
+    fn replace(
+        &mut self,
+        queue: &QueueId,
+        known: &Place,
+        pool: &PoolName,
+        lowest: Epoch,
+    ) -> Result<Option<Place>, Error> {
+        let place = self.view.place(queue)?;
+        if place.as_ref() != Some(known) {
+            return Ok(place);
+        }
+        if known.pool.is_none() {
+            return Err(Error::Unavailable("a queue of the embedded store cannot move to a pool".to_owned()));
+        }
+        let epoch = Epoch(self.now_us(queue).max(known.epoch.0 + 1).max(lowest.0));
+        self.put_registry(&keys::queue(queue), &QueueRow::placed(epoch.0, pool))?;
+        Ok(Some(Place { pool: Some(pool.clone()), epoch }))
+    }
+}

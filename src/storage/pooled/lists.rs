@@ -1,0 +1,122 @@
+//! Lists of queues across pools, and what the queues of a project use.
+
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use super::PooledStore;
+use super::search::at;
+use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueUsage, QuotaStore};
+
+/// Maximum number of queues that are read at a time.
+const READS_IN_FLIGHT_MAX: usize = 64;
+
+impl PooledStore {
+    /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata, so
+    /// that one pool does not keep a project from seeing its other queues.
+    pub(super) async fn list_placed_queues(
+        &self,
+        project: &ProjectId,
+        listing: &QueueListing<'_>,
+    ) -> Result<QueuePage, Error> {
+        let prefix = listing.name_prefix.unwrap_or_default();
+        let page = self.0.management.list_places(project, listing.after, prefix, listing.examined_max).await?;
+        let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name.as_str()));
+        let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place)).collect();
+        let queues: Vec<_> = stream::iter(reads).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
+        Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached: page.reached })
+    }
+
+    async fn read_listed(
+        &self,
+        project: &ProjectId,
+        name: QueueName,
+        place: Place,
+    ) -> Result<Option<(QueueName, Queue)>, Error> {
+        let queue = QueueId::new(project.clone(), name.clone())
+            .map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
+        let found = match self.is_up(place.pool.as_ref()) {
+            true => self.store_of(place.pool.as_ref())?.get_queue(&queue).await,
+            false => Err(Error::Unavailable("the pool is down".to_owned())),
+        };
+        match found {
+            Ok(found) => Ok(found.map(|found| (name, found))),
+            Err(Error::NoQueue) => Ok(None),
+            Err(Error::Unavailable(_)) if place.pool.is_some() => {
+                Ok(Some((name, Queue { metadata: Metadata::default(), revision: Revision(0) })))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Measures the next queues of the catalogue.
+    pub(super) async fn measure_placed_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        examined_max: usize,
+    ) -> Result<MeasuredQueues, Error> {
+        let page = self.0.management.list_places(project, after, "", examined_max).await?;
+        let queues = page.queues.into_iter().filter_map(|(name, _)| QueueId::new(project.clone(), name).ok());
+        let queues: Vec<QueueId> = queues.collect();
+        let measurements: Vec<_> = queues.iter().map(|queue| self.measure_queue(queue)).collect();
+        let mut usage = QueueUsage::default();
+        for measured in stream::iter(measurements).buffered(READS_IN_FLIGHT_MAX).try_collect::<Vec<_>>().await? {
+            usage.add(measured);
+        }
+        Ok(MeasuredQueues { usage, reached: page.reached })
+    }
+
+    /// Summarizes the queues of each store by one call to it. Returns the summaries of the first queues,
+    /// up to the one that its store has left out.
+    pub(super) async fn summarize_placed_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+        let stores: Vec<_> = queues.iter().map(|queue| self.store_with(queue)).collect();
+        let stores: Vec<_> = stream::iter(stores).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
+        let mut groups: Vec<(Arc<dyn Driver>, Vec<usize>)> = Vec::new();
+        for (index, store) in stores.into_iter().enumerate() {
+            match groups.iter_mut().find(|(other, _)| is_same(&**other, &*store)) {
+                Some((_, indexes)) => indexes.push(index),
+                None => groups.push((store, vec![index])),
+            }
+        }
+        let reads = groups.iter().map(|(store, indexes)| self.summarize_group(&**store, queues, indexes));
+        let mut summaries = vec![None; queues.len()];
+        for (index, summary) in try_join_all(reads).await?.into_iter().flatten() {
+            summaries[index] = Some(summary);
+        }
+        Ok(summaries.into_iter().map_while(|summary| summary).collect())
+    }
+
+    /// Summarizes these queues in this store, or each of them where it is by now if one has left.
+    async fn summarize_group(
+        &self,
+        store: &dyn Driver,
+        queues: &[QueueId],
+        indexes: &[usize],
+    ) -> Result<Vec<(usize, Summary)>, Error> {
+        let group: Vec<QueueId> = indexes.iter().map(|&index| queues[index].clone()).collect();
+        let summaries = match store.summarize_queues(&group).await {
+            Err(Error::NoQueue) => {
+                let mut summaries = Vec::new();
+                for queue in &group {
+                    let one = std::slice::from_ref(queue);
+                    summaries.extend(at!(self, queue, store => store.summarize_queues(one))?);
+                }
+                summaries
+            }
+            summaries => summaries?,
+        };
+        Ok(indexes.iter().copied().zip(summaries).collect())
+    }
+
+    /// Returns the store that has the queue, as far as this process knows, or the empty store.
+    async fn store_with(&self, queue: &QueueId) -> Result<Arc<dyn Driver>, Error> {
+        self.search(queue, true).next().await
+    }
+}
+
+fn is_same(one: &dyn Driver, other: &dyn Driver) -> bool {
+    std::ptr::addr_eq(std::ptr::from_ref(one), std::ptr::from_ref(other))
+}

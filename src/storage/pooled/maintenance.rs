@@ -1,0 +1,115 @@
+//! The maintenance and the admission of the stores of a service with pools. In a service, each pool is
+//! maintained by a task of its own, so that none waits for another: see `pools.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+
+use super::PooledStore;
+use crate::domain::{ProjectId, QueueId};
+use crate::storage::{
+    Admission, AdmissionControl, Check, DiskUsage, Error, Load, Maintenance, Monitoring, Processed, Schedule,
+};
+
+#[async_trait]
+impl Maintenance for PooledStore {
+    async fn ping(&self) -> Result<(), Error> {
+        self.0.management.ping().await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        self.0.management.probe().await
+    }
+
+    fn has_full_disk(&self) -> bool {
+        self.0.management.has_full_disk()
+    }
+
+    async fn becomes_unusable(&self) -> String {
+        self.0.management.becomes_unusable().await
+    }
+
+    async fn maintain(&self, schedule: &Schedule) -> Result<u64, Error> {
+        let stores = self.stores();
+        Ok(try_join_all(stores.iter().map(|store| store.maintain(schedule))).await?.into_iter().sum())
+    }
+
+    /// The first step also walks over all queues of the pools.
+    async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
+        if after.is_none() {
+            for pool in self.stores().iter().skip(1) {
+                let mut reached = None;
+                loop {
+                    reached = pool.maintain_step(reached.as_ref()).await?;
+                    if reached.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.0.management.maintain_step(after).await
+    }
+
+    async fn check(&self) -> Result<Check, Error> {
+        let mut sum = Check::default();
+        for store in self.stores() {
+            sum.add(store.check().await?);
+        }
+        Ok(sum)
+    }
+
+    async fn repair(&self) -> Result<Check, Error> {
+        let mut sum = Check::default();
+        for store in self.stores() {
+            sum.add(store.repair().await?);
+        }
+        Ok(sum)
+    }
+}
+
+impl Monitoring for PooledStore {
+    fn processed(&self) -> Processed {
+        self.processed_in_all()
+    }
+
+    fn disk_usage(&self) -> Option<DiskUsage> {
+        self.0.management.disk_usage()
+    }
+
+    fn pools(&self) -> Vec<super::PoolState> {
+        self.states()
+    }
+}
+
+#[async_trait]
+impl AdmissionControl for PooledStore {
+    fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
+        match self.0.places.get(queue) {
+            Some(located) => located.store.queue_admission(queue),
+            None => self.0.management.queue_admission(queue),
+        }
+    }
+
+    fn project_admission(&self, project: &ProjectId) -> Arc<Admission> {
+        self.0.management.project_admission(project)
+    }
+
+    fn is_located(&self, queue: &QueueId) -> bool {
+        self.0.places.get(queue).is_some()
+    }
+
+    async fn locate(&self, queue: &QueueId, wait_max: Duration) -> Result<(), Error> {
+        let project = queue.project();
+        let _permit = self.project_admission(project).acquire(project, wait_max).await?;
+        if let Some(place) = self.0.management.find_queue(queue).await? {
+            self.locate_at(queue, place).await?;
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Load {
+        self.stores().iter().map(|store| store.load()).sum()
+    }
+}

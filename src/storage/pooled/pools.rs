@@ -1,0 +1,249 @@
+//! The pools that a process uses: their stores, their states, and the choice of one for a new queue.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+use zeroize::Zeroizing;
+
+use super::PooledStore;
+use crate::domain::{Metadata, PoolName};
+use crate::storage::redis::{BatchLimits, InvalidUri, RedisStore, RedisUri};
+use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, Processed, Schedule};
+
+/// Time between two requests that show whether a pool is up.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A pool as it is registered.
+#[derive(Clone)]
+pub struct PoolConfig {
+    /// The name of the pool.
+    pub name: PoolName,
+    /// The URI of its store, which may contain a password.
+    pub uri: Zeroizing<String>,
+    /// The weight with which it is chosen for new queues; 0 for never.
+    pub weight: u32,
+    /// The flavor of the pool, which queues may ask for.
+    pub flavor: Option<String>,
+}
+
+/// The state of a pool, as far as this process knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolState {
+    /// The name of the pool.
+    pub name: PoolName,
+    /// Why the pool cannot be used; `None` if it can.
+    pub failure: Option<String>,
+}
+
+/// The pools of a process, by name.
+#[derive(Default)]
+pub(super) struct Pools {
+    live: RwLock<Arc<BTreeMap<PoolName, Arc<LivePool>>>>,
+    /// What was processed in pools that are not used any more.
+    processed_before: RwLock<Processed>,
+}
+
+/// A pool and what runs for it.
+pub(super) struct LivePool {
+    config: PoolConfig,
+    pub(super) redis: RedisStore,
+    /// The same store, whose operations fail if they are on a queue that it does not have.
+    pub(super) store: Arc<dyn Driver>,
+    failure: watch::Receiver<Option<String>>,
+    _tasks: [AbortOnDropHandle<()>; 3],
+}
+
+impl Pools {
+    pub(super) fn all(&self) -> Arc<BTreeMap<PoolName, Arc<LivePool>>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl LivePool {
+    /// Returns why the pool cannot be used; `None` if it can.
+    fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    fn is_up(&self) -> bool {
+        self.failure.borrow().is_none()
+    }
+}
+
+impl PooledStore {
+    /// Uses exactly these pools from now on.
+    pub fn set_pools(&self, pools: Vec<PoolConfig>) {
+        let before = self.0.pools.all();
+        let mut live = BTreeMap::new();
+        for config in pools {
+            let name = config.name.clone();
+            match before.get(&name).filter(|pool| pool.config.uri == config.uri) {
+                Some(pool) if pool.config.weight == config.weight && pool.config.flavor == config.flavor => {
+                    live.insert(name, pool.clone());
+                }
+                pool => match self.open_pool(config, pool.map(|pool| pool.redis.clone())) {
+                    Ok(pool) => drop(live.insert(name, Arc::new(pool))),
+                    Err(error) => warn!(pool = %name, %error, "cannot use a pool"),
+                },
+            }
+        }
+        for (name, pool) in &*before {
+            if !live.contains_key(name) {
+                info!(pool = %name, "a pool is not used any more");
+                let mut processed = self.0.pools.processed_before.write().unwrap_or_else(PoisonError::into_inner);
+                *processed += pool.redis.processed();
+            }
+        }
+        *self.0.pools.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        self.0.places.clear();
+    }
+
+    /// Opens a pool, over the store that is open already if there is one.
+    fn open_pool(&self, config: PoolConfig, open: Option<RedisStore>) -> Result<LivePool, Error> {
+        let redis = match open {
+            Some(redis) => redis,
+            None => {
+                let uri: RedisUri =
+                    config.uri.parse().map_err(|error: InvalidUri| Error::Unavailable(error.to_string()))?;
+                let uri = uri.with_tls(self.0.options.tls_files.clone());
+                let watchers = self.0.management.watchers().clone();
+                RedisStore::open_sharing(&uri, BatchLimits::default(), watchers)
+                    .map_err(|error| Error::Unavailable(error.to_string()))?
+            }
+        };
+        let (report, failure) = watch::channel(None);
+        let tasks = [
+            tokio::spawn(watch_pool(config.name.clone(), redis.clone(), report)),
+            tokio::spawn(maintain_pool(config.name.clone(), redis.clone(), self.0.options.schedule)),
+            tokio::spawn(self.forwarder(redis.delivery_signals())),
+        ];
+        let store = Arc::new(redis.requiring_queues());
+        Ok(LivePool { config, redis, store, failure, _tasks: tasks.map(AbortOnDropHandle::new) })
+    }
+
+    /// Returns the pool with this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if this process does not know the pool.
+    pub(super) fn pool(&self, name: &PoolName) -> Result<Arc<LivePool>, Error> {
+        let pool = self.0.pools.all().get(name).cloned();
+        pool.ok_or_else(|| Error::Unavailable(format!("this process does not know the pool {name} yet")))
+    }
+
+    /// Returns whether a pool can be used, as far as this process knows.
+    pub(super) fn is_up(&self, pool: Option<&PoolName>) -> bool {
+        pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| pool.is_up()))
+    }
+
+    /// Returns all stores: the management store, and the pools in the order of their names.
+    pub(super) fn stores(&self) -> Vec<Arc<dyn Driver>> {
+        let pools = self.0.pools.all();
+        let pools = pools.values().map(|pool| Arc::new(pool.redis.clone()) as Arc<dyn Driver>);
+        [self.0.management.clone()].into_iter().chain(pools).collect()
+    }
+
+    /// Returns the states of the pools, in the order of their names.
+    pub(super) fn states(&self) -> Vec<PoolState> {
+        let pools = self.0.pools.all();
+        pools.iter().map(|(name, pool)| PoolState { name: name.clone(), failure: pool.failure() }).collect()
+    }
+
+    /// Returns what this process has processed in all stores.
+    pub(super) fn processed_in_all(&self) -> Processed {
+        let mut sum = *self.0.pools.processed_before.read().unwrap_or_else(PoisonError::into_inner);
+        for store in self.stores() {
+            sum += store.processed();
+        }
+        sum
+    }
+
+    /// Chooses a pool for a new queue, at random by the weights; `None` for the virtual pool. A queue
+    /// gets a pool of its flavor, or one without a flavor if it asks for none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down.
+    pub(super) fn choose_pool(&self, metadata: &Metadata) -> Result<Option<PoolName>, Error> {
+        let flavor = metadata.keys().get("_flavor").and_then(|flavor| flavor.as_str());
+        let pools = self.0.pools.all();
+        let eligible: Vec<&Arc<LivePool>> =
+            pools.values().filter(|pool| pool.config.weight > 0 && pool.config.flavor.as_deref() == flavor).collect();
+        if eligible.is_empty() {
+            return match flavor {
+                None if self.0.options.has_virtual_pool => Ok(None),
+                None => Err(Error::Unavailable("there is no pool for new queues".to_owned())),
+                Some(flavor) => Err(Error::Unavailable(format!("flavor {flavor} has no pool for new queues"))),
+            };
+        }
+        let up = eligible.into_iter().filter(|pool| pool.is_up());
+        let weighted: Vec<(u64, &PoolName)> =
+            up.map(|pool| (u64::from(pool.config.weight), &pool.config.name)).collect();
+        let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
+        if total == 0 {
+            return Err(Error::Unavailable("all pools for this queue are down".to_owned()));
+        }
+        let mut left = fastrand::u64(..total);
+        for (weight, name) in weighted {
+            if left < weight {
+                return Ok(Some(name.clone()));
+            }
+            left -= weight;
+        }
+        unreachable!("the number is less than the sum of the weights")
+    }
+}
+
+/// Reports whether a pool can be used, until it is dropped.
+async fn watch_pool(name: PoolName, redis: RedisStore, report: watch::Sender<Option<String>>) {
+    let unusable = async {
+        let reason = redis.becomes_unusable().await;
+        warn!(pool = %name, reason, "this release cannot use a pool");
+        reason
+    };
+    let probing = async {
+        loop {
+            let failure = redis.ping().await.err().map(|error| error.reason().to_owned());
+            report.send_if_modified(|known| {
+                let is_changed = known.is_some() != failure.is_some();
+                match (&failure, is_changed) {
+                    (Some(reason), true) => warn!(pool = %name, reason, "a pool is down"),
+                    (None, true) => info!(pool = %name, "a pool is up again"),
+                    (_, false) => {}
+                }
+                *known = failure;
+                is_changed
+            });
+            sleep(PROBE_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        reason = unusable => {
+            let _no_receiver = report.send(Some(reason));
+            std::future::pending::<()>().await;
+        }
+        () = probing => {}
+    }
+}
+
+/// Maintains a pool until it is dropped.
+async fn maintain_pool(name: PoolName, redis: RedisStore, schedule: Schedule) {
+    loop {
+        if let Err(error) = redis.maintain(&schedule).await {
+            if error.is_transient() {
+                debug!(pool = %name, %error, "maintenance waits for a pool");
+            } else {
+                warn!(pool = %name, %error, "maintenance of a pool could not finish a round");
+            }
+        }
+        if redis.has_full_disk() {
+            let _shown_by_metrics = redis.probe().await;
+        }
+        sleep(schedule.pause).await;
+    }
+}

@@ -1,0 +1,123 @@
+//! Finds the store that has a queue.
+//!
+//! An operation is tried in one store after the other, until one has the queue: first where the
+//! process remembers it, then where the catalogue says. If the catalogue says the same, the queue does
+//! not exist there: it is being created or deleted, or a crash has interrupted that.
+
+use std::sync::Arc;
+
+use super::PooledStore;
+use super::places::Located;
+use crate::domain::{PoolName, QueueId};
+use crate::storage::{Driver, Error, Place, WatchStore};
+
+/// Maximum number of stores in which an operation is tried. Each of them lost the queue since the
+/// catalogue was read.
+const TRIED_MAX: usize = 32;
+
+/// Runs an operation in the store that has the queue, or in an empty store if it does not exist.
+/// The operation is an expression that is awaited, in which the name stands for the store.
+macro_rules! at {
+    ($this:ident, $queue:expr, $store:ident => $operation:expr) => {
+        crate::storage::pooled::search::try_stores!($this.search($queue, true), $store => $operation)
+    };
+}
+
+/// The same, but fails with [`Error::NoQueue`] if the queue does not exist.
+macro_rules! at_existing {
+    ($this:ident, $queue:expr, $store:ident => $operation:expr) => {
+        crate::storage::pooled::search::try_stores!($this.search($queue, false), $store => $operation)
+    };
+}
+
+macro_rules! try_stores {
+    ($search:expr, $store:ident => $operation:expr) => {{
+        let mut search = $search;
+        loop {
+            let $store = search.next().await?;
+            match $operation.await {
+                Err(crate::storage::Error::NoQueue) => {}
+                outcome => break outcome,
+            }
+        }
+    }};
+}
+
+pub(super) use {at, at_existing, try_stores};
+
+/// The search for the store of one queue.
+pub(super) struct Search<'a> {
+    pooled: &'a PooledStore,
+    queue: &'a QueueId,
+    /// Whether the last store to try is the empty one.
+    ends_nowhere: bool,
+    /// Number of stores tried.
+    tried: usize,
+    /// The place of the last one.
+    last: Option<Place>,
+    has_ended: bool,
+}
+
+impl Search<'_> {
+    /// Returns the next store to try.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQueue`] if all stores have been tried.
+    pub(super) async fn next(&mut self) -> Result<Arc<dyn Driver>, Error> {
+        let (pooled, queue) = (self.pooled, self.queue);
+        if self.has_ended {
+            return Err(Error::NoQueue);
+        }
+        if self.tried == 0
+            && let Some(Located { place, store }) = pooled.0.places.get(queue)
+        {
+            (self.tried, self.last) = (1, Some(place));
+            return Ok(store);
+        }
+        if self.tried > TRIED_MAX {
+            return Err(Error::Unavailable(format!("queue {queue} moves too often")));
+        }
+        let place = pooled.0.management.find_queue(queue).await?;
+        match place {
+            Some(place) if self.last.as_ref() != Some(&place) => {
+                let store = pooled.locate_at(queue, place.clone()).await?;
+                (self.tried, self.last) = (self.tried + 1, Some(place));
+                Ok(store)
+            }
+            Some(_) | None => {
+                pooled.0.places.forget(queue);
+                self.has_ended = true;
+                if self.ends_nowhere { Ok(pooled.0.nowhere.clone()) } else { Err(Error::NoQueue) }
+            }
+        }
+    }
+}
+
+impl PooledStore {
+    /// Starts a search for the store of a queue.
+    pub(super) fn search<'a>(&'a self, queue: &'a QueueId, ends_nowhere: bool) -> Search<'a> {
+        Search { pooled: self, queue, ends_nowhere, tried: 0, last: None, has_ended: false }
+    }
+
+    /// Returns the store at the place of a queue, and remembers the place.
+    pub(super) async fn locate_at(&self, queue: &QueueId, place: Place) -> Result<Arc<dyn Driver>, Error> {
+        let store = self.store_of(place.pool.as_ref())?;
+        self.0.places.remember(queue, Located { place: place.clone(), store: store.clone() });
+        self.follow_place(queue, place.pool.as_ref()).await;
+        Ok(store)
+    }
+
+    /// Returns whether this is the empty store.
+    pub(super) fn is_nowhere(&self, store: &dyn Driver) -> bool {
+        std::ptr::eq(store.watchers(), self.0.nowhere.watchers())
+    }
+
+    /// Returns the store of a pool. Its operations fail if they are on a queue that it does not have.
+    pub(super) fn store_of(&self, pool: Option<&PoolName>) -> Result<Arc<dyn Driver>, Error> {
+        match pool {
+            None => Ok(self.0.virtual_pool.clone()),
+            Some(name) => Ok(self.pool(name)?.store.clone()),
+        }
+    }
+}

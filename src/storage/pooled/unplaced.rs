@@ -1,0 +1,99 @@
+//! What belongs to no queue, and is in the management store: tokens and quotas. The catalogue is
+//! there too.
+
+use async_trait::async_trait;
+
+use super::PooledStore;
+use super::search::at;
+use crate::domain::{NewToken, PoolName, ProjectId, QueueId, QuotaOverrides, TokenId, TokenRecord};
+use crate::storage::{
+    Catalogue, Epoch, Error, MeasuredQueues, Place, PlacePage, QueueUsage, QuotaList, QuotaStore, QuotaVersion,
+    TokenCreation, TokenStore, TokensMax,
+};
+
+#[async_trait]
+impl TokenStore for PooledStore {
+    async fn create_token(&self, new: &NewToken, max: TokensMax) -> Result<TokenCreation, Error> {
+        self.0.management.create_token(new, max).await
+    }
+
+    async fn get_token(&self, id: TokenId) -> Result<Option<TokenRecord>, Error> {
+        self.0.management.get_token(id).await
+    }
+
+    async fn list_tokens(
+        &self,
+        project: Option<&ProjectId>,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Result<Vec<TokenRecord>, Error> {
+        self.0.management.list_tokens(project, after, limit).await
+    }
+
+    async fn delete_token(&self, id: TokenId) -> Result<(), Error> {
+        self.0.management.delete_token(id).await
+    }
+}
+
+#[async_trait]
+impl QuotaStore for PooledStore {
+    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
+        self.0.management.list_quotas(known).await
+    }
+
+    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
+        self.0.management.set_quotas(project, quotas).await
+    }
+
+    async fn measure_queues(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        examined_max: usize,
+    ) -> Result<MeasuredQueues, Error> {
+        self.measure_placed_queues(project, after, examined_max).await
+    }
+
+    async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
+        at!(self, queue, store => store.measure_queue(queue))
+    }
+}
+
+#[async_trait]
+impl Catalogue for PooledStore {
+    async fn find_queue(&self, queue: &QueueId) -> Result<Option<Place>, Error> {
+        self.0.management.find_queue(queue).await
+    }
+
+    async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error> {
+        self.0.management.place_queue(queue, pool).await
+    }
+
+    async fn replace_place(
+        &self,
+        queue: &QueueId,
+        known: &Place,
+        pool: &PoolName,
+        lowest: Epoch,
+    ) -> Result<Option<Place>, Error> {
+        self.0.management.replace_place(queue, known, pool, lowest).await
+    }
+
+    async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error> {
+        self.0.management.remove_place(queue, known, last_number).await
+    }
+
+    async fn list_places(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        prefix: &str,
+        examined_max: usize,
+    ) -> Result<PlacePage, Error> {
+        self.0.management.list_places(project, after, prefix, examined_max).await
+    }
+
+    async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
+        self.0.management.announce_place(queue).await
+    }
+}

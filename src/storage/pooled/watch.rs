@@ -1,0 +1,111 @@
+//! Waiting for messages of queues in pools.
+//!
+//! All stores of the process notify the same waiters. A watched queue is subscribed to in the
+//! management store, where a new place is announced, and in its pool.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use tracing::debug;
+
+use super::search::at;
+use super::{Parts, PooledStore};
+use crate::domain::{PoolName, QueueId};
+use crate::storage::watchers::{NotificationSource, Watchers};
+use crate::storage::{Error, QueueStatus, Watch, WatchStore};
+
+/// The pool in which each watched queue is subscribed to; `None` for the virtual pool.
+#[derive(Default)]
+pub(super) struct Subscribed(Mutex<HashMap<QueueId, Option<PoolName>>>);
+
+impl Subscribed {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Option<PoolName>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl WatchStore for PooledStore {
+    async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
+        self.watchers().join(&WeakStore(Arc::downgrade(&self.0)), queue).await
+    }
+
+    fn query_finished(&self, queue: &QueueId) {
+        self.watchers().query_finished(queue);
+    }
+
+    fn watchers(&self) -> &Watchers {
+        self.0.management.watchers()
+    }
+
+    async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        at!(self, queue, store => async {
+            // All messages that a queue will have are after its creation, whatever clock its pool has.
+            if self.is_nowhere(&*store) { Ok(QueueStatus::default()) } else { store.queue_status(queue).await }
+        })
+    }
+}
+
+impl PooledStore {
+    /// Subscribes to a queue whose place has been read, if it is watched and was subscribed to in
+    /// another pool. Then notifies all its waiters, because notifications may have been lost. If this
+    /// fails, the next verification of the waiters tries again.
+    pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
+        let before = self.0.subscribed.lock().get(queue).cloned();
+        if before.is_none_or(|subscribed| subscribed.as_ref() == pool) {
+            return;
+        }
+        match self.subscribe_at(queue, pool).await {
+            Ok(()) => self.watchers().notify_all(queue),
+            Err(error) => debug!(%queue, %error, "cannot subscribe to a queue at its new place"),
+        }
+    }
+
+    async fn subscribe_at(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<(), Error> {
+        if let Some(pool) = pool {
+            self.pool(pool)?.redis.subscribe_to(queue).await?;
+        }
+        let before = self.0.subscribed.lock().insert(queue.clone(), pool.cloned());
+        if let Some(Some(old)) = before.filter(|old| old.as_ref() != pool)
+            && let Ok(old) = self.pool(&old)
+        {
+            old.redis.unsubscribe_from(queue).await;
+        }
+        Ok(())
+    }
+}
+
+/// A reference to the store for its expiry timers, which do not keep it open.
+#[derive(Clone)]
+struct WeakStore(Weak<Parts>);
+
+impl WeakStore {
+    fn upgrade(&self) -> Result<PooledStore, Error> {
+        self.0.upgrade().map(PooledStore).ok_or_else(|| Error::Unavailable("the store is closed".to_owned()))
+    }
+}
+
+#[async_trait]
+impl NotificationSource for WeakStore {
+    async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
+        let store = self.upgrade()?;
+        // Comes first, so that a place that is announced after it was read is noticed.
+        store.0.management.subscribe_to(queue).await?;
+        let place = store.0.management.find_queue(queue).await?;
+        store.subscribe_at(queue, place.and_then(|place| place.pool).as_ref()).await
+    }
+
+    async fn unsubscribe(&self, queue: &QueueId) {
+        let Ok(store) = self.upgrade() else { return };
+        let pool = store.0.subscribed.lock().remove(queue).flatten();
+        store.0.management.unsubscribe_from(queue).await;
+        if let Some(Ok(pool)) = pool.map(|pool| store.pool(&pool)) {
+            pool.redis.unsubscribe_from(queue).await;
+        }
+    }
+
+    async fn apply_due_changes(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        self.upgrade()?.queue_status(queue).await
+    }
+}
