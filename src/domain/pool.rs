@@ -1,33 +1,69 @@
-//! Pools: stores for the messages of queues, beside the management store.
+//! Pools, which are stores that keep queues, and flavors, which are named sets of pools.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// Maximum length of the name of a pool, in characters.
-pub const POOL_NAME_CHARS_MAX: usize = 64;
+use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name};
+use super::{PoolUri, ProjectId};
 
-/// Name of a pool: 1 to 64 characters of `A-Z a-z 0-9 _ - .`
+/// Name of a pool: it follows the rule for queue names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolName(Arc<str>);
 
-/// The reason for which the name of a pool is refused.
+/// Name of a flavor: it follows the rule for queue names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlavorName(Arc<str>);
+
+/// The reason why a name is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("the name of a pool must have 1 to {POOL_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .")]
-pub struct InvalidPoolName;
+#[error("a {kind} name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .")]
+pub struct InvalidName {
+    kind: &'static str,
+}
+
+/// A store that keeps queues.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// The name of the pool.
+    pub name: PoolName,
+    /// The address of the pool.
+    pub uri: PoolUri,
+    /// How often the pool is chosen for a new queue, relative to the others. 0 is never.
+    pub weight: u32,
+    /// The flavor that the pool belongs to.
+    pub flavor: Option<FlavorName>,
+    /// Free options of the operator, without an effect.
+    pub options: Map<String, Value>,
+    /// Whether the pool was deleted. It keeps the queues that it has, and gets no new ones.
+    pub is_retired: bool,
+}
+
+/// A set of pools that queues of a project can name. The pools name the flavor that they belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flavor {
+    /// The project that shows the flavor.
+    pub project: ProjectId,
+    /// The name of the flavor.
+    pub name: FlavorName,
+}
 
 impl FromStr for PoolName {
-    type Err = InvalidPoolName;
+    type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if (1..=POOL_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) {
-            Ok(Self(text.into()))
-        } else {
-            Err(InvalidPoolName)
-        }
+        if is_plain_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "pool" }) }
+    }
+}
+
+impl FromStr for FlavorName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_plain_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "flavor" }) }
     }
 }
 
@@ -39,7 +75,21 @@ impl PoolName {
     }
 }
 
+impl FlavorName {
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for FlavorName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -42,13 +42,14 @@ impl FromStr for QueueName {
     type Err = InvalidQueueId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if (1..=QUEUE_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal) {
-            Ok(Self(text.into()))
-        } else {
-            Err(InvalidQueueId::Name)
-        }
+        if is_plain_name(text) { Ok(Self(text.into())) } else { Err(InvalidQueueId::Name) }
     }
+}
+
+/// Returns whether the text follows the rule for the names of queues, pools and flavors.
+pub(super) fn is_plain_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (1..=QUEUE_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal)
 }
 
 impl QueueName {

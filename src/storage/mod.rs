@@ -23,6 +23,7 @@ mod maintenance;
 mod messages;
 mod monitoring;
 pub mod pooled;
+mod pools;
 mod queues;
 mod quotas;
 mod record;
@@ -52,6 +53,9 @@ pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use monitoring::{DiskUsage, Monitoring, Processed};
+pub use pools::{
+    FLAVORS_MAX, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion, SealedUriError, StoredPool, UriCipher,
+};
 use queues::complete_summaries;
 pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
@@ -83,6 +87,7 @@ pub trait Driver:
     + Monitoring
     + QuotaStore
     + Catalogue
+    + PoolStore
 {
 }
 
@@ -102,5 +107,6 @@ impl<T> Driver for T where
         + Monitoring
         + QuotaStore
         + Catalogue
+        + PoolStore
 {
 }

@@ -21,9 +21,10 @@ use sukkal::domain::{
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, LeaseFence,
-    Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, Page, Popped, Post, PostOutcome,
-    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, QuotaList, QuotaStore,
-    QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch, WatchStore,
+    Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, Page, PoolList, PoolStore, PoolsVersion,
+    Popped, Post, PostOutcome, PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus,
+    QueueStore, QuotaList, QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore,
+    UpdateOutcome, Watch, WatchStore,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -113,6 +114,17 @@ impl<P: Poster> QuotaStore for StoreVariant<P> {
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         self.store.measure_queues(project, after, examined_max).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> PoolStore for StoreVariant<P> {
+    async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error> {
+        self.store.load_pools(known).await
+    }
+
+    async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error> {
+        self.store.replace_pools(last_known, list).await
     }
 }
 

@@ -12,9 +12,10 @@
 use aes_gcm_siv::aead::{Aead, Generate, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
 use sha2::{Digest, Sha256};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::domain::ProjectId;
+use crate::domain::{PoolName, PoolUri, ProjectId};
+use crate::storage::{SealedUriError, UriCipher};
 
 const KEY_ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 12;
@@ -60,30 +61,65 @@ impl Cipher {
     /// Encrypts a body of this project.
     #[must_use]
     pub fn encrypt(&self, project: &ProjectId, plaintext: &[u8]) -> Vec<u8> {
+        self.seal_for(project.as_str().as_bytes(), plaintext)
+    }
+
+    /// Encrypts a text that can be decrypted only for the same context.
+    fn seal_for(&self, context: &[u8], plaintext: &[u8]) -> Vec<u8> {
         let nonce = Nonce::generate();
-        let payload = Payload { msg: plaintext, aad: project.as_str().as_bytes() };
+        let payload = Payload { msg: plaintext, aad: context };
         let ciphertext = self.first.aead.encrypt(&nonce, payload).expect("no body is longer than 64 GiB");
         [&self.first.id[..], &nonce, &ciphertext].concat()
     }
 
     /// Decrypts a body of this project.
     pub fn decrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.open_for(project.as_str().as_bytes(), encrypted)
+    }
+
+    fn open_for(&self, context: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
         let (key_id, rest) = encrypted.split_at_checked(KEY_ID_BYTES).ok_or(Failure::Damaged)?;
         let mut keys = [&self.first].into_iter().chain(&self.others);
         let key = keys.find(|key| key.id == key_id).ok_or(Failure::OtherKey)?;
         let (nonce, ciphertext) = rest.split_at_checked(NONCE_BYTES).ok_or(Failure::Damaged)?;
         let nonce = Nonce::try_from(nonce).map_err(|_| Failure::Damaged)?;
-        let payload = Payload { msg: ciphertext, aad: project.as_str().as_bytes() };
+        let payload = Payload { msg: ciphertext, aad: context };
         key.aead.decrypt(&nonce, payload).map_err(|_| Failure::Damaged)
     }
 
     /// Returns the body encrypted with the first key, or `None` if it is already.
     pub(super) fn reencrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        if encrypted.starts_with(&self.first.id) {
+        if self.is_current(encrypted) {
             return Ok(None);
         }
         Ok(Some(self.encrypt(project, &self.decrypt(project, encrypted)?)))
     }
+
+    /// Returns whether the text is encrypted with the first key.
+    pub(super) fn is_current(&self, encrypted: &[u8]) -> bool {
+        encrypted.starts_with(&self.first.id)
+    }
+}
+
+impl UriCipher for Cipher {
+    fn seal(&self, pool: &PoolName, uri: &PoolUri) -> Vec<u8> {
+        self.seal_for(&pool_context(pool), uri.reveal().as_bytes())
+    }
+
+    fn open(&self, pool: &PoolName, sealed: &[u8]) -> Result<PoolUri, SealedUriError> {
+        let opened = self.open_for(&pool_context(pool), sealed).map_err(|failure| match failure {
+            Failure::OtherKey => SealedUriError::OtherKey,
+            Failure::Damaged => SealedUriError::Damaged,
+        })?;
+        let text = Zeroizing::new(String::from_utf8(opened).map_err(|_| SealedUriError::Damaged)?);
+        text.parse().map_err(|_| SealedUriError::Damaged)
+    }
+}
+
+/// Returns the context in which the URI of a pool is encrypted. It differs from that of each
+/// project, because ids of projects are UTF-8.
+fn pool_context(pool: &PoolName) -> Vec<u8> {
+    [b"\xffpool ", pool.as_str().as_bytes()].concat()
 }
 
 impl CipherKey {
@@ -159,6 +195,20 @@ mod tests {
         let encrypted = cipher.encrypt(&project("p"), b"hello");
 
         assert_eq!(cipher.decrypt(&project("q"), &encrypted), Err(Failure::Damaged));
+    }
+
+    #[test]
+    fn the_uri_of_a_pool_is_decrypted_for_this_pool_with_one_of_the_keys() {
+        let [pool, other]: [PoolName; 2] = ["a", "b"].map(|name| name.parse().unwrap());
+        let uri: PoolUri = "redis://u:p@h".parse().unwrap();
+        let cipher = Cipher::new("new").accepting(["old"]);
+        let sealed = Cipher::new("old").seal(&pool, &uri);
+
+        assert_eq!(cipher.open(&pool, &sealed), Ok(uri.clone()));
+        assert!(!cipher.is_current(&sealed) && cipher.is_current(&cipher.seal(&pool, &uri)));
+        assert_eq!(cipher.open(&other, &sealed), Err(SealedUriError::Damaged));
+        assert_eq!(Cipher::new("new").open(&pool, &sealed), Err(SealedUriError::OtherKey));
+        assert_eq!(cipher.decrypt(&project("a"), &sealed), Err(Failure::Damaged));
     }
 
     #[test]

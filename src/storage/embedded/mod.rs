@@ -18,6 +18,7 @@ mod engine;
 mod fair;
 mod maintenance;
 mod messages;
+mod pools;
 mod queues;
 mod quotas;
 mod rows;

@@ -32,6 +32,8 @@ pub(super) const LAYOUT: &str = "sukkal:layout";
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 /// The quotas of all projects that have some.
 pub(super) const QUOTAS: &str = "sukkal:{quotas}";
+/// The list of pools and flavors.
+pub(super) const POOLS: &str = "sukkal:{pools}";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
 /// The tokens: their records, their ids, their ids by project, and their ids by expiry.

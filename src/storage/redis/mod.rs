@@ -16,6 +16,7 @@ mod maintenance;
 mod message_records;
 mod messages;
 mod peek;
+mod pools;
 mod posts;
 mod projects;
 mod queues;
@@ -41,6 +42,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 
+pub use pools::RedisPools;
 pub use posts::BatchLimits;
 pub use queues::PlacedCreation;
 pub use tls::{TlsError, TlsFiles};

@@ -305,6 +305,7 @@ scripts! {
         [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
+    POOLS_REPLACE = "pools_replace" [];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];
     QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use fred::types::config::{Config, TlsConnector};
 
 use super::tls::{TlsError, TlsFiles};
+use crate::domain::PoolUri;
 
 /// The address of a Redis server, cluster or Sentinel group. Displayed without its password.
 #[derive(Clone)]
@@ -26,6 +27,12 @@ pub struct InvalidUri {
 }
 
 impl RedisUri {
+    /// Returns the address of a pool, with these files for TLS if the address asks for TLS.
+    pub fn of_pool(uri: &PoolUri, tls: &TlsFiles) -> Result<Self, InvalidUri> {
+        let address: Self = uri.store_uri().parse()?;
+        Ok(if address.uses_tls { address.with_tls(tls.clone()) } else { address })
+    }
+
     /// Returns the address with these files for TLS.
     #[must_use]
     pub fn with_tls(self, tls: TlsFiles) -> Self {

@@ -34,6 +34,7 @@ pub(super) mod message_ids;
 pub(super) mod messages_by_id;
 pub(super) mod newest_first;
 pub(super) mod pauses;
+pub(super) mod pools;
 pub(super) mod pops_and_stats;
 pub(super) mod posting;
 pub(super) mod processed;

@@ -21,6 +21,7 @@
 //! | `c` Q | number of tokens of the project of Q, which has no queue name |
 //! | `m` | version of the list of quotas: see `storage/quotas.rs` |
 //! | `m` project | the quotas that are set for the project |
+//! | `s` | the list of pools and flavors, after its version: see `storage/pools.rs` |
 //! | `t` number | nothing: the contents with this number are discarded |
 //!
 //! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
@@ -64,6 +65,7 @@ use crate::storage::key::key_of;
 pub(in crate::storage::embedded) use crate::storage::key::Key;
 
 pub(crate) const LAST_NUMBER: &[u8] = b"n";
+pub(crate) const POOLS: &[u8] = b"s";
 pub(crate) const QUEUES: u8 = b'q';
 pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';

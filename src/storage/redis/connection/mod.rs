@@ -6,6 +6,7 @@
 //! the slot over (`ASK`) is retried until it is done.
 
 mod channel;
+mod check;
 mod cluster_slots;
 mod failure;
 mod health;
@@ -29,6 +30,7 @@ use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+pub(super) use self::check::check;
 pub(super) use self::failure::error_from_reply;
 pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;

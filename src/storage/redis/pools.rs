@@ -1,0 +1,75 @@
+//! The list of pools and flavors in Redis: a hash with the list and its version.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::connection::check;
+use super::keys;
+use super::reply::unknown_kind;
+use super::script::POOLS_REPLACE;
+use super::{RedisStore, RedisUri, TlsFiles};
+use crate::domain::PoolUri;
+use crate::storage::pools::{decode, encode};
+use crate::storage::{Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
+
+/// Connects to pools in Redis, with these files for those that use TLS.
+#[derive(Clone, Debug, Default)]
+pub struct RedisPools {
+    tls: TlsFiles,
+}
+
+impl RedisPools {
+    /// Connects with these files for TLS.
+    #[must_use]
+    pub fn new(tls: TlsFiles) -> Self {
+        Self { tls }
+    }
+
+    /// Opens the store of a pool. Returns the reason if that is not possible.
+    pub fn open(&self, uri: &PoolUri) -> Result<RedisStore, String> {
+        RedisStore::open(&self.address(uri)?).map_err(|error| error.to_string())
+    }
+
+    fn address(&self, uri: &PoolUri) -> Result<RedisUri, String> {
+        RedisUri::of_pool(uri, &self.tls).map_err(|error| error.to_string())
+    }
+}
+
+#[async_trait]
+impl PoolConnector for RedisPools {
+    async fn check(&self, uri: &PoolUri) -> Result<(), String> {
+        let config = self.address(uri)?.config().map_err(|error| error.to_string())?;
+        check(&config).await
+    }
+}
+
+const VERSION: &str = "version";
+const LIST: &str = "list";
+
+#[async_trait]
+impl PoolStore for RedisStore {
+    async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error> {
+        if let Some(known) = known {
+            let version = self.connection.command("HGET", keys::POOLS, &[VERSION]).await?.bytes_or_nil();
+            if version.as_ref() == Some(&known.0) {
+                return Ok(None);
+            }
+        }
+        let mut fields = self.connection.command("HMGET", keys::POOLS, &[VERSION, LIST]).await?;
+        match (fields.bytes_or_nil(), fields.bytes_or_nil()) {
+            (Some(version), Some(list)) => decode(version, &list).map(Some),
+            _ => Ok(Some(PoolList::default())),
+        }
+    }
+
+    async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error> {
+        let last_known = last_known.map_or_else(Bytes::new, |version| version.0.clone());
+        let args = vec![last_known, PoolsVersion::random().0, Bytes::from(encode(list))];
+        let mut reply = self.connection.run_on(&POOLS_REPLACE, vec![keys::POOLS.to_owned()], args).await?;
+        match reply.text()?.as_str() {
+            "replaced" => Ok(true),
+            "changed" => Ok(false),
+            kind => Err(unknown_kind("pools_replace", kind)),
+        }
+    }
+}
