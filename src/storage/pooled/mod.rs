@@ -11,6 +11,7 @@
 
 mod claims;
 mod deliveries;
+mod follow;
 mod lists;
 mod maintenance;
 mod messages;
@@ -26,16 +27,16 @@ mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::broadcast;
+use tokio::sync::{Mutex, broadcast};
 
 use self::places::Places;
+pub use self::pools::PoolState;
 use self::pools::Pools;
-pub use self::pools::{PoolConfig, PoolState};
 use self::watch::Subscribed;
 use super::deliveries::SIGNALS_MAX;
 use super::embedded::{EmbeddedStore, OpenError};
-use super::redis::{RedisStore, TlsFiles};
-use super::{DeliverySignal, Driver, Schedule};
+use super::redis::{RedisPools, RedisStore};
+use super::{DeliverySignal, Driver, PoolsVersion, Schedule, UriCipher};
 
 /// The stores of a service with pools. Clones share them.
 #[derive(Clone)]
@@ -53,17 +54,21 @@ struct Parts {
     places: Places,
     subscribed: Subscribed,
     signals: broadcast::Sender<DeliverySignal>,
+    /// The version of the list of pools that this process uses. One task at a time reads the list.
+    known_pools: Mutex<Option<PoolsVersion>>,
 }
 
 /// Options of a store with pools.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Whether a queue for which there is no pool is created in the management store.
     pub has_virtual_pool: bool,
     /// The schedule of the maintenance of each pool.
     pub schedule: Schedule,
-    /// The files for TLS to the pools.
-    pub tls_files: TlsFiles,
+    /// Connects to the pools.
+    pub redis: RedisPools,
+    /// Decrypts the URIs of pools, if there is a key.
+    pub cipher: Option<Arc<dyn UriCipher>>,
 }
 
 impl fmt::Debug for PooledStore {
@@ -99,6 +104,7 @@ impl PooledStore {
             places: Places::new(),
             subscribed: Subscribed::default(),
             signals: broadcast::Sender::new(SIGNALS_MAX),
+            known_pools: Mutex::default(),
             management,
             virtual_pool,
             options,

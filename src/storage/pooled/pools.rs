@@ -8,28 +8,14 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
-use zeroize::Zeroizing;
 
 use super::PooledStore;
-use crate::domain::{Metadata, PoolName};
-use crate::storage::redis::{BatchLimits, InvalidUri, RedisStore, RedisUri};
+use crate::domain::{FlavorName, Metadata, Pool, PoolName};
+use crate::storage::redis::RedisStore;
 use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, Processed, Schedule};
 
 /// Time between two requests that show whether a pool is up.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A pool as it is registered.
-#[derive(Clone)]
-pub struct PoolConfig {
-    /// The name of the pool.
-    pub name: PoolName,
-    /// The URI of its store, which may contain a password.
-    pub uri: Zeroizing<String>,
-    /// The weight with which it is chosen for new queues; 0 for never.
-    pub weight: u32,
-    /// The flavor of the pool, which queues may ask for.
-    pub flavor: Option<String>,
-}
 
 /// The state of a pool, as far as this process knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +36,8 @@ pub(super) struct Pools {
 
 /// A pool and what runs for it.
 pub(super) struct LivePool {
-    config: PoolConfig,
+    /// The pool, with its complete URI.
+    config: Pool,
     pub(super) redis: RedisStore,
     /// The same store, whose operations fail if they are on a queue that it does not have.
     pub(super) store: Arc<dyn Driver>,
@@ -73,19 +60,23 @@ impl LivePool {
     fn is_up(&self) -> bool {
         self.failure.borrow().is_none()
     }
+
+    /// Returns whether new queues of this flavor may be in the pool.
+    fn accepts(&self, flavor: Option<&str>) -> bool {
+        let Pool { weight, flavor: own, is_retired, .. } = &self.config;
+        *weight > 0 && !is_retired && own.as_ref().map(FlavorName::as_str) == flavor
+    }
 }
 
 impl PooledStore {
-    /// Uses exactly these pools from now on.
-    pub fn set_pools(&self, pools: Vec<PoolConfig>) {
+    /// Uses exactly these pools from now on. Their URIs are complete.
+    pub fn set_pools(&self, pools: Vec<Pool>) {
         let before = self.0.pools.all();
         let mut live = BTreeMap::new();
         for config in pools {
             let name = config.name.clone();
             match before.get(&name).filter(|pool| pool.config.uri == config.uri) {
-                Some(pool) if pool.config.weight == config.weight && pool.config.flavor == config.flavor => {
-                    live.insert(name, pool.clone());
-                }
+                Some(pool) if pool.config == config => drop(live.insert(name, pool.clone())),
                 pool => match self.open_pool(config, pool.map(|pool| pool.redis.clone())) {
                     Ok(pool) => drop(live.insert(name, Arc::new(pool))),
                     Err(error) => warn!(pool = %name, %error, "cannot use a pool"),
@@ -104,16 +95,12 @@ impl PooledStore {
     }
 
     /// Opens a pool, over the store that is open already if there is one.
-    fn open_pool(&self, config: PoolConfig, open: Option<RedisStore>) -> Result<LivePool, Error> {
+    fn open_pool(&self, config: Pool, open: Option<RedisStore>) -> Result<LivePool, Error> {
         let redis = match open {
             Some(redis) => redis,
             None => {
-                let uri: RedisUri =
-                    config.uri.parse().map_err(|error: InvalidUri| Error::Unavailable(error.to_string()))?;
-                let uri = uri.with_tls(self.0.options.tls_files.clone());
                 let watchers = self.0.management.watchers().clone();
-                RedisStore::open_sharing(&uri, BatchLimits::default(), watchers)
-                    .map_err(|error| Error::Unavailable(error.to_string()))?
+                self.0.options.redis.open_sharing(&config.uri, watchers).map_err(Error::Unavailable)?
             }
         };
         let (report, failure) = watch::channel(None);
@@ -172,8 +159,7 @@ impl PooledStore {
     pub(super) fn choose_pool(&self, metadata: &Metadata) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.keys().get("_flavor").and_then(|flavor| flavor.as_str());
         let pools = self.0.pools.all();
-        let eligible: Vec<&Arc<LivePool>> =
-            pools.values().filter(|pool| pool.config.weight > 0 && pool.config.flavor.as_deref() == flavor).collect();
+        let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| pool.accepts(flavor)).collect();
         if eligible.is_empty() {
             return match flavor {
                 None if self.0.options.has_virtual_pool => Ok(None),

@@ -102,6 +102,11 @@ impl PooledStore {
 
     /// Returns the store at the place of a queue, and remembers the place.
     pub(super) async fn locate_at(&self, queue: &QueueId, place: Place) -> Result<Arc<dyn Driver>, Error> {
+        if let Some(pool) = &place.pool
+            && !self.0.pools.all().contains_key(pool)
+        {
+            self.refresh_pools().await?;
+        }
         let store = self.store_of(place.pool.as_ref())?;
         self.0.places.remember(queue, Located { place: place.clone(), store: store.clone() });
         self.follow_place(queue, place.pool.as_ref()).await;

@@ -7,9 +7,10 @@ use super::connection::check;
 use super::keys;
 use super::reply::unknown_kind;
 use super::script::POOLS_REPLACE;
-use super::{RedisStore, RedisUri, TlsFiles};
+use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
+use crate::storage::watchers::Watchers;
 use crate::storage::{Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
 
 /// Connects to pools in Redis, with these files for those that use TLS.
@@ -28,6 +29,12 @@ impl RedisPools {
     /// Opens the store of a pool. Returns the reason if that is not possible.
     pub fn open(&self, uri: &PoolUri) -> Result<RedisStore, String> {
         RedisStore::open(&self.address(uri)?).map_err(|error| error.to_string())
+    }
+
+    /// Opens the pool for these waiters.
+    pub(in crate::storage) fn open_sharing(&self, uri: &PoolUri, watchers: Watchers) -> Result<RedisStore, String> {
+        let address = self.address(uri)?;
+        RedisStore::open_sharing(&address, BatchLimits::default(), watchers).map_err(|error| error.to_string())
     }
 
     fn address(&self, uri: &PoolUri) -> Result<RedisUri, String> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sukkal::domain::QueueId;
+use serde_json::Map;
+use sukkal::domain::{Pool, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::pooled::{self, PoolConfig, PooledStore};
-use sukkal::storage::redis::{RedisStore, TlsFiles};
+use sukkal::storage::pooled::{self, PooledStore};
+use sukkal::storage::redis::{RedisPools, RedisStore};
 use sukkal::storage::{Driver, Schedule};
 use tempfile::TempDir;
 
@@ -65,18 +66,20 @@ pub(in crate::conformance) fn pooled_embedded() -> Subject {
 
 fn pooled_options() -> pooled::Options {
     let schedule = Schedule { pause: Duration::from_hours(1), walk: Duration::from_hours(1) };
-    pooled::Options { has_virtual_pool: true, schedule, tls_files: TlsFiles::default() }
+    pooled::Options { has_virtual_pool: true, schedule, redis: RedisPools::default(), cipher: None }
 }
 
 fn pooled(store: PooledStore, management: Management) -> Subject {
     let servers = RedisServer::shared_others();
-    let config = |(name, server): (&str, &Arc<RedisServer>)| PoolConfig {
+    let pool = |(name, server): (&str, &Arc<RedisServer>)| Pool {
         name: name.parse().expect("the name is valid"),
-        uri: server.url().into(),
+        uri: server.url().parse().expect("the URI is valid"),
         weight: 1,
         flavor: None,
+        options: Map::new(),
+        is_retired: false,
     };
-    store.set_pools(["one", "other"].into_iter().zip(&servers).map(config).collect());
+    store.set_pools(["one", "other"].into_iter().zip(&servers).map(pool).collect());
     let pools = servers.each_ref().map(|server| open(&server.url()));
     Subject::new(PooledBackend { store, management, pools, _servers: servers })
 }
