@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -11,8 +12,9 @@ use super::claims::{ClaimRequest, TermDraft};
 use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Body, ProjectId, QueueId};
+use crate::domain::{Body, PoolName, ProjectId, QueueId};
 use crate::storage::QueueListing;
+use crate::storage::pooled::PoolState;
 
 /// The project of the queues that are created for a check. It is always the same, because stores
 /// keep a record of each project.
@@ -35,14 +37,50 @@ pub struct OperationHealth {
     pub reference: Option<Uuid>,
 }
 
+/// The outcome of a check.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Health {
+    /// The operations on the only store.
+    Store(Vec<OperationHealth>),
+    /// The pools, by name.
+    Pools(Vec<PoolHealth>),
+}
+
+/// The outcome of a check of one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolHealth {
+    /// The name of the pool.
+    pub name: PoolName,
+    /// The operations on it; `None` if it is down.
+    pub operations: Option<Vec<OperationHealth>>,
+}
+
 impl Broker {
-    /// Performs the operations that clients need, in this order, if the store can be reached. The
-    /// caller needs no other permission than for this check.
-    pub async fn check_health(&self, caller: &Caller) -> Result<Vec<OperationHealth>, Error> {
-        self.store.authorize(caller, Action::CheckHealth, Resource::Store)?.admit().await?.ping().await?;
+    /// Performs the operations that clients need, in this order, if the store can be reached; with
+    /// pools, in each pool that is up. The caller needs no other permission than for this check.
+    pub async fn check_health(&self, caller: &Caller) -> Result<Health, Error> {
+        let store = self.store.authorize(caller, Action::CheckHealth, Resource::Store)?.admit().await?;
+        store.ping().await?;
         let this = self.clone();
         let caller = Caller::SystemAs(require_client(caller)?.clone());
-        Ok(self.run_to_completion(async move { this.try_operations(&caller).await }).await)
+        let pools = store.pools();
+        let check = async move {
+            match pools {
+                None => Health::Store(this.try_operations(&caller, None).await),
+                Some(pools) => {
+                    Health::Pools(join_all(pools.into_iter().map(|pool| this.check_pool(&caller, pool))).await)
+                }
+            }
+        };
+        Ok(self.run_to_completion(check).await)
+    }
+
+    async fn check_pool(&self, caller: &Caller, PoolState { name, failure }: PoolState) -> PoolHealth {
+        let operations = match failure {
+            Some(_) => None,
+            None => Some(self.try_operations(caller, Some(&name)).await),
+        };
+        PoolHealth { name, operations }
     }
 
     /// Deletes the queues of checks that were interrupted: those much older than the queue of this
@@ -61,7 +99,8 @@ impl Broker {
         Ok(())
     }
 
-    async fn try_operations(&self, caller: &Caller) -> Vec<OperationHealth> {
+    /// Performs the operations on a new queue, which is in this pool if there is one.
+    async fn try_operations(&self, caller: &Caller, pool: Option<&PoolName>) -> Vec<OperationHealth> {
         let project = ProjectId::new(PROJECT).expect("the text is not empty");
         let name = Uuid::new_v4().simple().to_string().parse().expect("hexadecimal digits are legal");
         let queue = QueueId::new(project, name).expect("the id is short");
@@ -76,7 +115,14 @@ impl Broker {
         let mut ids = Vec::new();
         let mut claim = None;
 
-        let create = run("create_queue", self.create_queue(caller, queue.clone(), Map::new())).await;
+        let create = run("create_queue", async {
+            if let Some(pool) = pool {
+                let access = self.store.authorize(&Caller::System, Action::CreateQueue, &queue)?;
+                access.admit().await?.place_queue(&queue, pool).await?;
+            }
+            self.create_queue(caller, queue.clone(), Map::new()).await
+        })
+        .await;
         if let Err(error) = self.delete_old_queues(&queue).await {
             tracing::warn!(%error, "cannot delete the queues that earlier health checks have left");
         }

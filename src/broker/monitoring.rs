@@ -44,6 +44,7 @@ impl Broker {
             waiters: self.waiting.limit.total(),
             streams: self.streams.total(),
             processed: store.processed(),
+            pools: store.pools().unwrap_or_default(),
             queues,
         };
         Ok(self.metrics.exposition(figures))

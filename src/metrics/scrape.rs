@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::process::Process;
 use crate::domain::QueueId;
+use crate::storage::pooled::PoolState;
 use crate::storage::{DiskUsage, Load, Processed};
 
 /// The figures of the moment at which the metrics are requested.
@@ -29,6 +30,8 @@ pub struct Figures {
     pub streams: usize,
     /// Messages that this process has processed.
     pub processed: Processed,
+    /// The states of the pools.
+    pub pools: Vec<PoolState>,
     /// The figures of the queues that the operator has listed.
     pub queues: Arc<Vec<QueueFigures>>,
 }
@@ -138,8 +141,22 @@ impl Collector for Scrape {
         for (name, help, value) in QUEUE_METRICS {
             encode_queues(to, name, help, &figures.queues, value)?;
         }
+        encode_pools(to, &figures.pools)?;
         process.map_or(Ok(()), |process| encode_process(to, &process))
     }
+}
+
+fn encode_pools(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolState]) -> fmt::Result {
+    if pools.is_empty() {
+        return Ok(());
+    }
+    let help = "1 if the pool answered the last ping of this process, otherwise 0";
+    let mut metric = encoder.encode_descriptor("sukkal_pool_up", help, None, MetricType::Gauge)?;
+    for pool in pools {
+        let is_up = u64::from(pool.failure.is_none());
+        metric.encode_family(&[("pool", pool.name.as_str())])?.encode_gauge(&is_up)?;
+    }
+    Ok(())
 }
 
 fn encode_queues(

@@ -13,9 +13,9 @@ pub trait Monitoring: Send + Sync {
     /// has no file.
     fn disk_usage(&self) -> Option<DiskUsage>;
 
-    /// Returns the states of the pools, in the order of their names.
-    fn pools(&self) -> Vec<PoolState> {
-        Vec::new()
+    /// Returns the states of the pools, in the order of their names; `None` for a single store.
+    fn pools(&self) -> Option<Vec<PoolState>> {
+        None
     }
 }
 

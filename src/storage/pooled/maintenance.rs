@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 
-use super::PooledStore;
+use super::{PoolState, PooledStore};
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::{
     Admission, AdmissionControl, Check, DiskUsage, Error, Load, Maintenance, Monitoring, Processed, Schedule,
@@ -78,8 +78,8 @@ impl Monitoring for PooledStore {
         self.0.management.disk_usage()
     }
 
-    fn pools(&self) -> Vec<super::PoolState> {
-        self.states()
+    fn pools(&self) -> Option<Vec<PoolState>> {
+        Some(self.states())
     }
 }
 
