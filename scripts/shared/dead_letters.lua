@@ -13,7 +13,7 @@
 -- In the outbox, a message consists of its number, its delivery state, its entry, the length and
 -- name of the receiving queue, and its record. The delivery state is the claim count, the ttl (s) or
 -- 0 for that of the record, and the end (s). REDRIVEN is added to the length for a message that a
--- redrive moves. src/storage/redis/dead_letters.rs reads it.
+-- redrive moves. src/storage/moved_messages.rs reads it.
 local function is_dead_letter(entry, policy)
   if policy.dead_letter_queue == '' then
     return false

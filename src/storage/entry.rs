@@ -28,7 +28,8 @@ pub(super) const SIZE: usize = POSTER + 8;
 pub(super) const END: usize = SIZE + 1;
 /// Length of the entry of a message that was never claimed, in bytes.
 pub(super) const FRESH_BYTES: usize = END + 4;
-const DELIVERY_BYTES: usize = 12;
+/// Length of a delivery state, in bytes.
+pub(super) const DELIVERY_BYTES: usize = 12;
 /// Length of the entry of a message that was claimed before and is available, in bytes.
 pub(super) const DELIVERED_BYTES: usize = FRESH_BYTES + DELIVERY_BYTES;
 /// Length of a claim id, in bytes.
@@ -157,7 +158,8 @@ impl Delivery {
         Self { count: count & !UNDELIVERED, is_undelivered: count & UNDELIVERED != 0, ttl_s, end_s }
     }
 
-    fn encode(&self) -> [u8; DELIVERY_BYTES] {
+    /// Encodes the delivery state.
+    pub(super) fn encode(&self) -> [u8; DELIVERY_BYTES] {
         let flag = if self.is_undelivered { UNDELIVERED } else { 0 };
         array(&[self.count & !UNDELIVERED | flag, self.ttl_s, self.end_s].map(u32::to_be_bytes).concat())
     }

@@ -22,6 +22,8 @@ mod key;
 mod maintenance;
 mod messages;
 mod monitoring;
+mod moved_messages;
+mod outbox;
 pub mod pooled;
 mod pools;
 mod queues;
@@ -53,6 +55,7 @@ pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use monitoring::{DiskUsage, Monitoring, Processed};
+pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore};
 pub use pools::{
     FLAVORS_MAX, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion, SealedUriError, StoredPool, UriCipher,
 };
@@ -74,6 +77,7 @@ pub use watchers::Watchers;
 pub trait Driver:
     QueueStore
     + MessageStore
+    + MovedMessageStore
     + ClaimStore
     + TaskStore
     + TaskLeases
@@ -94,6 +98,7 @@ pub trait Driver:
 impl<T> Driver for T where
     T: QueueStore
         + MessageStore
+        + MovedMessageStore
         + ClaimStore
         + TaskStore
         + TaskLeases

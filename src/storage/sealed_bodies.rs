@@ -1,7 +1,7 @@
 //! Sealed bodies, wherever a store keeps them: the trait, its arguments and its results. They are
 //! rewritten when the encryption key has changed.
 //!
-//! A queue keeps bodies in its messages, in the retries of its deliveries and, in Redis, in dead
+//! A queue keeps bodies in its messages, in the retries of its deliveries and in its outbox: dead
 //! letters and redriven messages on their way to another queue.
 
 use std::ops::Range;
@@ -62,7 +62,7 @@ pub struct SealedPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBody {
     pub(super) part: SealedPart,
-    /// The name of the value in its part; empty in the outbox.
+    /// The name of the value in its part; empty in the outbox of a queue in Redis.
     pub(super) name: Bytes,
     pub(super) value: Bytes,
     range: Range<usize>,

@@ -91,6 +91,23 @@ impl TaskRecord {
         position.map_or(message.rank().micros(), |position| position as u64 + 1)
     }
 
+    /// Counts messages as not moved, because they have returned to their queue. `oldest` is the lowest
+    /// of their ranks. The task skips them, unless it moves all messages to one queue: then it lists
+    /// them again and fails, because that queue does not exist.
+    pub(super) fn unmove(&mut self, count: u64, oldest: u64) {
+        if self.moved < count {
+            return;
+        }
+        self.moved -= count;
+        if self.to.is_none() {
+            self.skipped += count;
+        } else if self.ids.is_empty() {
+            self.cursor = self.cursor.min(oldest.saturating_sub(1));
+        } else {
+            self.cursor = self.cursor.saturating_sub(count);
+        }
+    }
+
     /// Returns the error of a task whose target was deleted.
     pub(super) fn target_gone(&self) -> String {
         format!("The queue {} does not exist any more.", self.to.as_ref().map_or("", QueueName::as_str))

@@ -20,9 +20,10 @@ use sukkal::domain::{
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
-    Admission, AdmissionControl, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver, Error, LeaseFence,
-    Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, Page, PoolList, PoolStore, PoolsVersion,
-    Popped, Post, PostOutcome, PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus,
+    Admission, AdmissionControl, Arrival, Catalogue, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver,
+    Epoch, Error, LeaseFence, Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, MovedBatch,
+    MovedMessageStore, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
+    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueUsage,
     QueueStore, QuotaList, QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore,
     UpdateOutcome, Watch, WatchStore,
 };
@@ -178,6 +179,13 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
         self.store.get_stats(queue, detailed).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> MovedMessageStore for StoreVariant<P> {
+    async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
+        self.store.receive_moved(batch).await
     }
 }
 

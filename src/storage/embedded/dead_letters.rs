@@ -1,30 +1,47 @@
 //! Moves dead letters: messages that reached the maximum number of deliveries move to another
-//! queue. Both queues are in one file, so a message moves in the transaction that would have
-//! delivered it.
+//! queue. A message leaves in the transaction that would have delivered it. If both queues are in
+//! this file, it arrives in that transaction too.
 //!
 //! A message moves at most once per delivery. It keeps its delivery count, and it does not move
 //! again until it is delivered in the queue that it moved to. So a queue may be its own dead-letter
 //! queue, and two queues may be each other's.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use crate::domain::client::Poster;
-use crate::domain::message::Nonce;
-use crate::domain::{Metadata, Origin, QueueId, Shard, ShardAssignment, Tenant};
+use crate::domain::{QueueId, Shard, Taken};
+use crate::storage::Error;
 use crate::storage::embedded::engine::clock::end_s;
-use crate::storage::embedded::engine::error::damaged;
-use crate::storage::embedded::messages::ranks::NewRecord;
 use crate::storage::embedded::rows::located::Found;
 use crate::storage::embedded::rows::queue::{DeadLetters, QueueRow};
+use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::write::WriteTransaction;
-use crate::storage::entry::{Delivery, SizeClass};
-use crate::storage::key::{id_of, nonce_bytes};
-use crate::storage::{Error, record};
+use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::entry::Delivery;
+use crate::storage::moved_messages::{MovedBatch, MovedMessage, queue_named};
+use crate::storage::outbox;
 
 /// A number of messages that is larger than the number of waiters in a process.
 const EVERY_WAITER: u64 = 1 << 32;
+
+impl EmbeddedStore {
+    /// Runs an operation that takes messages from a queue whose due changes have been applied. Then
+    /// forwards dead letters that it has moved to the outbox.
+    pub(super) async fn take_messages<T: Clone + Send + 'static>(
+        &self,
+        queue: &QueueId,
+        mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Taken<T>, Error> + Send + 'static,
+    ) -> Result<Taken<T>, Error> {
+        let absent = (Taken::Nothing, false);
+        let step = self.write_up_to_date_in_steps(queue, absent, move |store, row, now_us| {
+            let taken = work(store, row, now_us)?;
+            Ok(Step::Done((taken, store.filled_outboxes.contains(&row.number))))
+        });
+        let (taken, has_outbox) = step.await?;
+        if has_outbox {
+            outbox::start_forwarding(self, queue).await;
+        }
+        Ok(taken)
+    }
+}
 
 impl WriteTransaction<'_> {
     /// Returns the next messages to deliver. Dead letters among them move to the dead-letter queue.
@@ -67,55 +84,19 @@ impl WriteTransaction<'_> {
         if dead.is_empty() {
             return Ok(());
         }
-        let target = QueueId::new(source.project().clone(), dead_letters.target.clone())
-            .map_err(|error| Error::Corrupt(format!("cannot move a dead letter of {source}: {error}")))?;
-        let mut records = Vec::with_capacity(dead.len());
+        let mut messages = Vec::with_capacity(dead.len());
         for Found { located, record } in dead {
-            let (entry, id) = (&located.entry, id_of(source, located.key())?);
-            let delivery = entry.delivery_state();
-            let (ttl_s, end_s) = match (dead_letters.ttl_s, delivery.ttl_s) {
-                (0, 0) => (record::ttl_s(id, record)?, entry.current_end_s()),
-                (0, prolonged_s) => (prolonged_s, entry.current_end_s()),
-                (ttl_s, _) => (ttl_s, end_s(now_us, ttl_s)),
+            let before = located.entry.delivery_state();
+            let delivery = match dead_letters.ttl_s {
+                0 => before,
+                ttl_s => Delivery { ttl_s, end_s: end_s(now_us, ttl_s), ..before },
             };
-            let origin = Origin { queue: source.name().clone(), id, claim_count: delivery.count };
-            let record = record::dead_letter(record, entry, &origin, ttl_s)?;
-            records.push(NewRecord {
-                nonce: nonce_bytes(Nonce::random()),
-                delay_s: 0,
-                end_s,
-                poster: entry.poster,
-                size: SizeClass::of(record.len()),
-                record,
-                delivery: Some(Delivery { count: delivery.count, is_undelivered: true, ttl_s: 0, end_s }),
-                assignment: None,
-            });
+            messages.push(MovedMessage { number: 0, delivery, entry: located.entry, record: record.clone() });
             self.remove(number, located)?;
             self.change_state(number, |state| state.dead_lettered += 1)?;
             self.processed.dead_lettered += 1;
         }
-        self.post_moved(&target, records)
-    }
-
-    /// Posts messages that another queue has moved, and creates the queue if it does not exist. In
-    /// a fair queue, assigns their shards.
-    pub(super) fn post_moved(&mut self, target: &QueueId, mut records: Vec<NewRecord>) -> Result<(), Error> {
-        self.create(target, &Metadata::default())?;
-        let row = self.row(target)?.ok_or_else(|| damaged("a queue"))?;
-        let target_now_us = self.now_us(target);
-        if self.is_fair(&row)? {
-            // The messages in each shard of the target decide the assignment. Due changes that
-            // exceed the budget are left, because the claim must not wait for them.
-            self.apply_due_changes(&row, target_now_us)?;
-        }
-        if let Some(sharding) = row.policy.sharding {
-            let mut assignments: HashMap<Poster, Arc<ShardAssignment>> = HashMap::new();
-            for record in &mut records {
-                let assign = || Arc::new(sharding.assign(&Tenant::of_poster(record.poster)));
-                record.assignment = Some(assignments.entry(record.poster).or_insert_with(assign).clone());
-            }
-        }
-        self.post(&row, target_now_us, &records)?;
-        Ok(())
+        let target = queue_named(source, &dead_letters.target)?;
+        self.move_messages(number, MovedBatch { source: source.clone(), target, is_redriven: false, messages }, now_us)
     }
 }

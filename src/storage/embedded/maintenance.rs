@@ -15,6 +15,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::outbox;
 use crate::storage::{Check, Error, Maintenance};
 
 /// Number of values that must fit on the disk before it is no longer considered full. Together they
@@ -59,8 +60,8 @@ impl Maintenance for EmbeddedStore {
             }
             self.write(0, |store| store.reclaim().map(Step::Done)).await?;
         }
-        let after = after.map_or_else(|| vec![QUEUES], keys::queue);
-        let mut queues = self.read(move |view| view.queues_after(&after, QUEUES_PER_STEP)).await?;
+        let after_key = after.map_or_else(|| vec![QUEUES], keys::queue);
+        let mut queues = self.read(move |view| view.queues_after(&after_key, QUEUES_PER_STEP)).await?;
         // A step covers queues of one project only.
         let others = queues.iter().position(|queue| queue.project() != queues[0].project());
         queues.truncate(others.unwrap_or(QUEUES_PER_STEP));
@@ -86,7 +87,23 @@ impl Maintenance for EmbeddedStore {
                 outcome => drop(outcome?),
             }
         }
+        self.forward_outboxes(after, queues.last()).await?;
         Ok(queues.last().cloned())
+    }
+}
+
+impl EmbeddedStore {
+    /// Forwards the messages of the outboxes of these queues, some of which may be deleted.
+    async fn forward_outboxes(&self, after: Option<&QueueId>, last: Option<&QueueId>) -> Result<(), Error> {
+        let (after, last) = (after.cloned(), last.cloned());
+        let sources = self.read(move |view| view.queues_with_outbox(after.as_ref(), last.as_ref())).await?;
+        for source in &sources {
+            // The receiving queue may be unreachable, and other work must go on.
+            if let Err(error) = outbox::forward(self, source).await {
+                tracing::warn!(queue = %source, %error, "cannot forward dead letters; the janitor tries again later");
+            }
+        }
+        Ok(())
     }
 }
 

@@ -18,6 +18,8 @@ mod engine;
 mod fair;
 mod maintenance;
 mod messages;
+mod moved_messages;
+mod outbox;
 mod pools;
 mod queues;
 mod quotas;

@@ -1,5 +1,4 @@
-//! Lists and replaces sealed bodies in the embedded store. A message that moves to another queue moves
-//! in one transaction, so there is no outbox.
+//! Lists and replaces sealed bodies in the embedded store.
 
 use std::ops::Bound;
 
@@ -14,6 +13,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::moved_messages::record_at;
 use crate::storage::sealed_bodies::{
     SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody,
 };
@@ -37,13 +37,15 @@ impl SealedBodies for EmbeddedStore {
             let subscriptions = view.stored_state(row.number)?.subscriptions;
             let (bodies, place) = match part {
                 SealedPart::Messages => view.sealed_after(row.number, Part::Message, &place, StoredBody::in_message)?,
-                _ if subscriptions == 0 => (Vec::new(), None),
-                _ => view.sealed_after(subscriptions, Part::Retry, &place, StoredBody::in_retry)?,
+                SealedPart::Retries if subscriptions == 0 => (Vec::new(), None),
+                SealedPart::Retries => view.sealed_after(subscriptions, Part::Retry, &place, StoredBody::in_retry)?,
+                SealedPart::Outbox => sealed_after(&view.registry, &keys::outbox_prefix(&of), &place, in_outbox)?,
             };
             let next = match (part, place) {
                 (part, Some(place)) => Some(SealedPosition { part, place }),
                 (SealedPart::Messages, None) => Some(SealedPosition { part: SealedPart::Retries, place: Bytes::new() }),
-                (_, None) => None,
+                (SealedPart::Retries, None) => Some(SealedPosition { part: SealedPart::Outbox, place: Bytes::new() }),
+                (SealedPart::Outbox, None) => None,
             };
             Ok(SealedPage { bodies, next })
         })
@@ -58,31 +60,40 @@ impl SealedBodies for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// Returns the sealed bodies of some rows of a part after a place, and the last place that was
-    /// visited, or `None` at the end.
-    fn sealed_after(
-        &self,
-        number: u64,
-        part: Part,
-        place: &[u8],
-        find: fn(Bytes, Bytes) -> Option<StoredBody>,
-    ) -> Result<(Vec<StoredBody>, Option<Bytes>), Error> {
-        let all = keys::part_prefix(number, part);
-        let (after, end) = (keys::content(number, part, place), keys::prefix_end(&all));
-        let range = (Bound::Excluded(&*after), Bound::Excluded(&*end));
-        let (mut bodies, mut bytes, mut last) = (Vec::new(), 0, None);
-        for (visited, entry) in self.contents.range::<&[u8]>(range)?.enumerate() {
-            let (key, value) = entry?;
-            bytes += value.value().len();
-            if visited == LISTED_PER_STEP || bytes > REPLY_BYTES_MAX && visited > 0 {
-                return Ok((bodies, last));
-            }
-            let name = Bytes::copy_from_slice(keys::rest(key.value()));
-            last = Some(name.clone());
-            bodies.extend(find(name, Bytes::copy_from_slice(value.value())));
-        }
-        Ok((bodies, None))
+    /// Returns the sealed bodies of some rows of a part: see the function of the same name.
+    fn sealed_after(&self, number: u64, part: Part, place: &[u8], find: Find) -> Result<SealedRows, Error> {
+        sealed_after(&self.contents, &keys::part_prefix(number, part), place, find)
     }
+}
+
+/// Sealed bodies, and the last place that was visited, or `None` at the end.
+type SealedRows = (Vec<StoredBody>, Option<Bytes>);
+/// Finds the sealed body in a value with a name.
+type Find = fn(Bytes, Bytes) -> Option<StoredBody>;
+
+/// Returns the sealed bodies of some of the rows whose keys begin with `all`, after a place, which is
+/// the rest of a key.
+fn sealed_after(table: &impl Table, all: &[u8], place: &[u8], find: Find) -> Result<SealedRows, Error> {
+    let (after, end) = ([all, place].concat(), keys::prefix_end(all));
+    let range = (Bound::Excluded(&*after), Bound::Excluded(&*end));
+    let (mut bodies, mut bytes, mut last) = (Vec::new(), 0, None);
+    for (visited, entry) in table.range::<&[u8]>(range)?.enumerate() {
+        let (key, value) = entry?;
+        bytes += value.value().len();
+        if visited == LISTED_PER_STEP || bytes > REPLY_BYTES_MAX && visited > 0 {
+            return Ok((bodies, last));
+        }
+        let name = Bytes::copy_from_slice(&key.value()[all.len()..]);
+        last = Some(name.clone());
+        bodies.extend(find(name, Bytes::copy_from_slice(value.value())));
+    }
+    Ok((bodies, None))
+}
+
+/// Finds the sealed body of a message in an outbox.
+fn in_outbox(name: Bytes, value: Bytes) -> Option<StoredBody> {
+    let at = record_at(&value).ok()?;
+    StoredBody::find(SealedPart::Outbox, name, value, at)
 }
 
 impl WriteTransaction<'_> {
@@ -93,15 +104,19 @@ impl WriteTransaction<'_> {
         let subscriptions = self.state(row.number)?.subscriptions;
         let mut replaced = 0;
         for SealedReplacement { stored, value } in replacements {
-            let key = match stored.part {
-                SealedPart::Messages => keys::content(row.number, Part::Message, &stored.name),
-                SealedPart::Retries | SealedPart::Outbox => keys::content(subscriptions, Part::Retry, &stored.name),
+            let (table, key) = match stored.part {
+                SealedPart::Messages => (&self.view.contents, keys::content(row.number, Part::Message, &stored.name)),
+                SealedPart::Retries => (&self.view.contents, keys::content(subscriptions, Part::Retry, &stored.name)),
+                SealedPart::Outbox => (&self.view.registry, [&*keys::outbox_prefix(queue), &stored.name].concat()),
             };
-            let is_same = self.view.contents.get(&*key)?.is_some_and(|current| current.value() == &*stored.value);
-            if is_same {
-                self.put(&key, value)?;
-                replaced += 1;
+            if table.get(&*key)?.is_none_or(|current| current.value() != &*stored.value) {
+                continue;
             }
+            match stored.part {
+                SealedPart::Outbox => self.put_registry(&key, value)?,
+                SealedPart::Messages | SealedPart::Retries => self.put(&key, value)?,
+            }
+            replaced += 1;
         }
         Ok(replaced)
     }

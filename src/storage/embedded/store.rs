@@ -1,7 +1,7 @@
 //! The store as a whole: opens it, and runs operations on it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use redb::{DatabaseError, StorageBackend};
@@ -20,8 +20,12 @@ use crate::storage::embedded::transaction::read::ReadView;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::{Fsync, Step, Writer};
 use crate::storage::monitoring::ProcessedCounter;
+use crate::storage::moved_messages::OtherStores;
+use crate::storage::outbox::Forwarders;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Admission, AdmissionControl, DeliverySignal, DiskUsage, Error, Load, Monitoring, Processed};
+use crate::storage::{
+    Admission, AdmissionControl, DeliverySignal, Destinations, DiskUsage, Error, Load, Monitoring, Processed,
+};
 
 /// Maximum number of operations in flight: two full batches, one of which is being written.
 const IN_FLIGHT_MAX: usize = 512;
@@ -38,6 +42,8 @@ pub(super) struct Parts {
     pub(super) clock: Arc<Clock>,
     pub(super) watchers: Watchers,
     pub(super) signals: broadcast::Sender<DeliverySignal>,
+    pub(super) other_stores: OtherStores,
+    pub(super) forwarders: Forwarders,
     processed: Arc<ProcessedCounter>,
     admission: Arc<Admission>,
 }
@@ -76,11 +82,20 @@ impl EmbeddedStore {
     fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
         let (processed, signals) = (Arc::<ProcessedCounter>::default(), broadcast::Sender::new(SIGNALS_MAX));
+        let (other_stores, forwarders) = (OtherStores::default(), Forwarders::default());
         let (engine_of, clock_of, watchers_of) = (engine.clone(), clock.clone(), watchers.clone());
-        let writer = Writer::start(engine_of, clock_of, watchers_of, signals.clone(), processed.clone(), fsync)
+        let (signals_of, processed_of, others_of) = (signals.clone(), processed.clone(), other_stores.clone());
+        let writer = Writer::start(engine_of, clock_of, watchers_of, signals_of, processed_of, others_of, fsync)
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
-        Ok(Self { parts: Arc::new(Parts { engine, writer, clock, watchers, signals, processed, admission }) })
+        let parts = Parts { engine, writer, clock, watchers, signals, other_stores, forwarders, processed, admission };
+        Ok(Self { parts: Arc::new(parts) })
+    }
+
+    /// Makes this one of several stores: messages that leave its queues can move to all queues of
+    /// these destinations. Later calls have no effect.
+    pub fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
+        self.parts.other_stores.set(destinations);
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the machine's time.

@@ -10,7 +10,6 @@ mod claims;
 mod connection;
 mod dead_letters;
 mod deliveries;
-mod forwarders;
 mod keys;
 mod maintenance;
 mod message_records;
@@ -36,7 +35,7 @@ mod tokens;
 mod uri;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -49,7 +48,6 @@ pub use tls::{TlsError, TlsFiles};
 pub use uri::{InvalidUri, RedisUri};
 
 use self::connection::{Connection, Servers, Subscriber};
-use self::forwarders::Forwarders;
 use self::keys::QueueKeys;
 use self::maintenance::confirmer::Confirmer;
 use self::posts::PostBatcher;
@@ -57,8 +55,10 @@ use self::reply::Reply;
 use self::script::Script;
 use self::signals::Signals;
 use crate::domain::{ProjectId, QueueId};
+use crate::storage::moved_messages::OtherStores;
+use crate::storage::outbox::Forwarders;
 use crate::storage::watchers::Watchers;
-use crate::storage::{Admission, AdmissionControl, DiskUsage, Error, Load, Monitoring, Processed};
+use crate::storage::{Admission, AdmissionControl, Destinations, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// A store in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -66,6 +66,7 @@ pub struct RedisStore {
     connection: Connection,
     post_batcher: PostBatcher,
     forwarders: Forwarders,
+    other_stores: OtherStores,
     subscriber: Subscriber,
     confirmer: Confirmer,
     signals: Signals,
@@ -90,11 +91,12 @@ impl RedisStore {
         let servers = Servers::open(uri.config()?);
         let connection = Connection::new(servers.clone());
         let post_batcher = PostBatcher::new(connection.clone(), batches);
-        let (forwarders, subscriber) = (Forwarders::default(), Subscriber::new(servers, watchers));
+        let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());
+        let subscriber = Subscriber::new(servers, watchers);
         let (confirmer, waiting) = Confirmer::new();
         let id = Uuid::new_v4();
         let signals = Signals::new(id);
-        let this = Self { connection, post_batcher, forwarders, subscriber, confirmer, signals, id };
+        let this = Self { connection, post_batcher, forwarders, other_stores, subscriber, confirmer, signals, id };
         tokio::spawn(this.clone().confirm_registrations(waiting));
         tokio::spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
@@ -104,6 +106,12 @@ impl RedisStore {
     /// exist. Posts, lookups of queues and lists of tasks do not.
     pub(super) fn requiring_queues(&self) -> Self {
         Self { connection: self.connection.requiring_queues(), ..self.clone() }
+    }
+
+    /// Makes this one of several stores: messages that leave its queues move to the queues of these
+    /// destinations. Later calls have no effect.
+    pub fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
+        self.other_stores.set(destinations);
     }
 
     /// Moves the clock of one queue: `offset_us` is added to the clock of Redis.

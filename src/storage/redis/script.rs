@@ -20,13 +20,12 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
+use crate::storage::moved_messages::REDRIVEN;
 use crate::storage::record;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
 use crate::storage::{DELIVERY_LEASE_DURATION, LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
-/// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
-pub(super) const REDRIVEN: u8 = 128;
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
 

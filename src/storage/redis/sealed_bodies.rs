@@ -6,11 +6,11 @@ use fred::types::Value;
 
 use super::RedisStore;
 use super::arguments;
-use super::dead_letters::record_at;
 use super::keys::QueueKeys;
 use super::reply;
 use super::script::{SEALED_LIST, SEALED_REPLACE};
 use crate::domain::QueueId;
+use crate::storage::moved_messages::record_at;
 use crate::storage::sealed_bodies::{
     SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody,
 };

@@ -15,6 +15,8 @@ use super::reply;
 use super::script::{REDRIVE_LIST, REDRIVE_MOVE, TASK_CREATE, TASK_FINISH, TASK_LEASE};
 use crate::domain::{QueueId, QueueName, Redrive, Task, TaskId, TaskState};
 use crate::storage::key::id_of;
+use crate::storage::moved_messages::queue_named;
+use crate::storage::outbox::Outboxes;
 use crate::storage::task_record::{FAILED, STOPPED, TaskRecord, newest_first};
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
 use crate::storage::{
@@ -155,7 +157,8 @@ impl RedisStore {
     ) -> Result<Option<Vec<Option<QueueName>>>, Error> {
         if let Some(to) = &task.to {
             let targets = vec![Some(to.clone()); keys.len()];
-            return Ok(self.exists(queue, to).await?.then_some(targets));
+            let exists = self.destinations()?.exists(&queue_named(queue, to)?).await?;
+            return Ok(exists.then_some(targets));
         }
         if keys.is_empty() {
             return Ok(Some(Vec::new()));
@@ -168,17 +171,11 @@ impl RedisStore {
             origins.push(origin.flatten().filter(|origin| origin != queue.name()));
         }
         let names: BTreeSet<QueueName> = origins.iter().flatten().cloned().collect();
-        let exist = try_join_all(names.iter().map(|name| self.exists(queue, name))).await?;
+        let queues = names.iter().map(|name| queue_named(queue, name)).collect::<Result<Vec<_>, _>>()?;
+        let destinations = self.destinations()?;
+        let exist = try_join_all(queues.iter().map(|queue| destinations.exists(queue))).await?;
         let existing: BTreeMap<QueueName, bool> = names.into_iter().zip(exist).collect();
         Ok(Some(origins.into_iter().map(|origin| origin.filter(|origin| existing[origin])).collect()))
-    }
-
-    /// Returns whether the project of `queue` has a queue with this name.
-    async fn exists(&self, queue: &QueueId, name: &QueueName) -> Result<bool, Error> {
-        let Ok(named) = QueueId::new(queue.project().clone(), name.clone()) else {
-            return Ok(false);
-        };
-        Ok(self.connection.command("EXISTS", &QueueKeys::of(&named).queue(), &[]).await?.number()? == 1)
     }
 }
 

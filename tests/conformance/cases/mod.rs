@@ -1,5 +1,6 @@
 //! The cases: what every store guarantees. `redis` has the cases that only apply to Redis.
 
+mod between_stores;
 pub(super) mod churn;
 pub(super) mod claim_helpers;
 pub(super) mod claim_list;

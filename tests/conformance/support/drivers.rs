@@ -1,6 +1,6 @@
 //! The drivers under test: one function each, which opens a test store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use sukkal::domain::{Pool, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::pooled::{self, PooledStore};
 use sukkal::storage::redis::{RedisPools, RedisStore};
-use sukkal::storage::{Driver, Schedule};
+use sukkal::storage::{Destinations, Driver, Schedule};
 use tempfile::TempDir;
 
 use super::subject::{Subject, TestBackend};
@@ -39,8 +39,12 @@ pub(in crate::conformance) fn redis_cluster() -> Subject {
 
 /// Opens a store in a new file.
 pub(in crate::conformance) fn embedded() -> Subject {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
+    embedded_in(Arc::new(tempfile::tempdir().expect("a temporary folder can be created")))
+}
+
+/// Opens the store in this folder.
+pub(in crate::conformance) fn embedded_in(folder: Arc<TempDir>) -> Subject {
+    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the file is not in use");
     Subject::new(EmbeddedBackend { store, _folder: Some(folder) })
 }
 
@@ -138,6 +142,10 @@ impl<S: Send + Sync> TestBackend for RedisBackend<S> {
         self.store.set_clock(queue, offset_us).await.expect("the store answers");
     }
 
+    fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
+        self.store.set_destinations(destinations);
+    }
+
     fn is_shared(&self) -> bool {
         true
     }
@@ -145,7 +153,7 @@ impl<S: Send + Sync> TestBackend for RedisBackend<S> {
 
 struct EmbeddedBackend {
     store: EmbeddedStore,
-    _folder: Option<TempDir>,
+    _folder: Option<Arc<TempDir>>,
 }
 
 #[async_trait]
@@ -156,6 +164,10 @@ impl TestBackend for EmbeddedBackend {
 
     async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         self.store.set_clock(queue, offset_us);
+    }
+
+    fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
+        self.store.set_destinations(destinations);
     }
 
     fn is_shared(&self) -> bool {

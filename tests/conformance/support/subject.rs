@@ -5,7 +5,7 @@
 //! only the storage traits.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
     QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
-use sukkal::storage::{Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
+use sukkal::storage::{Destinations, Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.
@@ -29,6 +29,9 @@ pub(in crate::conformance) trait TestBackend: Send + Sync {
 
     /// Sets how far the store's clock is ahead of the real one for this queue, in microseconds.
     async fn set_clock(&self, queue: &QueueId, offset_us: i64);
+
+    /// Makes the store one of several.
+    fn set_destinations(&self, destinations: Weak<dyn Destinations>);
 
     /// Returns whether other tests use the store too.
     fn is_shared(&self) -> bool;
@@ -47,8 +50,18 @@ impl Subject {
         Self { backend: Arc::new(backend), project: fresh_project(), clocks_us: Arc::default() }
     }
 
+    /// Returns the same driver with another project.
+    pub(in crate::conformance) fn with_project(self, project: &ProjectId) -> Self {
+        Self { project: project.clone(), ..self }
+    }
+
     pub(in crate::conformance) fn store(&self) -> &dyn Driver {
         self.backend.store()
+    }
+
+    /// Makes the store one of several.
+    pub(in crate::conformance) fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
+        self.backend.set_destinations(destinations);
     }
 
     /// Returns whether other tests use the store too.

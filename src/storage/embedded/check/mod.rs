@@ -14,6 +14,7 @@ use crate::storage::{Check, Error};
 
 mod deliveries;
 mod findings;
+mod outbox;
 mod queue;
 mod scan;
 mod shards;
@@ -75,6 +76,7 @@ impl<T: Table> View<T> {
                 "an expiry differs from that of its row",
             );
         }
+        self.check_outboxes(&mut check)?;
         self.check_tokens(&mut check)?;
         Ok(check)
     }

@@ -10,7 +10,6 @@ use crate::storage::embedded::rows::lease::{Lease, lease_key};
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::show;
-use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::{Delivery, Entry, UNDELIVERED};
 use crate::storage::key::key_of;
 use crate::storage::{ClaimOutcome, ClaimStore, Error};
@@ -22,13 +21,13 @@ mod list;
 impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
-        self.write_up_to_date_in_steps(queue, Taken::Nothing, move |store, row, now_us| {
+        self.take_messages(queue, move |store, row, now_us| {
             if store.state(row.number)?.is_paused {
-                return Ok(Step::Done(Taken::Paused));
+                return Ok(Taken::Paused);
             }
             let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
             if given.is_empty() {
-                return Ok(Step::Done(Taken::Nothing));
+                return Ok(Taken::Nothing);
             }
             let id = ClaimId::random();
             // Deliveries are counted only where their number is limited.
@@ -55,7 +54,7 @@ impl ClaimStore for EmbeddedStore {
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
                 .collect();
-            Ok(Step::Done(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays })))
+            Ok(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays }))
         })
         .await
     }

@@ -9,7 +9,6 @@ use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::show;
-use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::Entry;
 use crate::storage::key::rank_of;
 use crate::storage::{Error, Popped};
@@ -25,9 +24,9 @@ pub(crate) async fn pop_messages(
 ) -> Result<Taken<Vec<Popped>>, Error> {
     let of = queue.clone();
     store
-        .write_up_to_date_in_steps(queue, Taken::Nothing, move |transaction, row, now_us| {
+        .take_messages(queue, move |transaction, row, now_us| {
             if transaction.state(row.number)?.is_paused {
-                return Ok(Step::Done(Taken::Paused));
+                return Ok(Taken::Paused);
             }
             let given = transaction.next_to_deliver(&of, row, limit, &[], now_us)?;
             let (mut popped, pop) = (Vec::with_capacity(given.len()), Uuid::new_v4());
@@ -40,7 +39,7 @@ pub(crate) async fn pop_messages(
                 let (record, shard) = (found.record, found.located.shard);
                 popped.push(Popped { message, pickup_delay, record, entry, shard, epoch: row.number, pop });
             }
-            Ok(Step::Done(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) }))
+            Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
         })
         .await
 }

@@ -11,6 +11,9 @@
 //! | `p` project | number of queues in the project |
 //! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata; of a queue that is in a pool: 0, epoch, 2 zero bytes, name of the pool |
 //! | `g` Q | tombstone of a deleted queue, for a day: the last rank or fence that it may have assigned |
+//! | `b` Q zero number contents | a message in the outbox of the queue: see `storage/moved_messages.rs` |
+//! | `a` Q zero source | expiry (µs), number of the last message that has arrived from the queue `source` |
+//! | `a` Q zero source `~` | the same of the last message of a redrive that was refused |
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
@@ -70,8 +73,10 @@ pub(crate) const QUEUES: u8 = b'q';
 pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
 pub(crate) const TOKENS: u8 = b'k';
+pub(crate) const OUTBOX: u8 = b'b';
 const PROJECTS: u8 = b'p';
 const TOMBSTONES: u8 = b'g';
+const RECEIVED: u8 = b'a';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
 const TOKENS_OF_PROJECT: u8 = b'l';
@@ -107,6 +112,12 @@ pub(crate) enum Part {
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];
+/// Ends the name of a queue in front of more. It is lower than every byte of a name.
+const NAME_END: u8 = 0;
+/// Length of the numbers at the end of the key of a message in an outbox, in bytes.
+pub(crate) const OUTBOX_NUMBERS_BYTES: usize = 16;
+/// Follows the name of the source in the key of a refusal. No name of a queue has it.
+const REFUSED: u8 = b'~';
 const TIME_BYTES: usize = 8;
 const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 
@@ -167,6 +178,43 @@ pub(crate) fn queue(queue: &QueueId) -> Vec<u8> {
 /// Returns the key of a queue's tombstone.
 pub(crate) fn tombstone(queue: &QueueId) -> Vec<u8> {
     named(TOMBSTONES, queue.project(), queue.name().as_str())
+}
+
+/// Returns the common prefix of the keys of the messages in a queue's outbox.
+pub(crate) fn outbox_prefix(source: &QueueId) -> Vec<u8> {
+    let mut key = named(OUTBOX, source.project(), source.name().as_str());
+    key.push(NAME_END);
+    key
+}
+
+/// Returns the key of the message with that number in a queue's outbox, which has left the contents
+/// with this number.
+pub(crate) fn outbox(source: &QueueId, number: u64, contents: u64) -> Vec<u8> {
+    [&*outbox_prefix(source), &number.to_be_bytes(), &contents.to_be_bytes()].concat()
+}
+
+/// Returns the queue, the number and the contents number of such a key.
+pub(crate) fn decode_outbox(key: &[u8]) -> Option<(QueueId, u64, u64)> {
+    let (source, numbers) = key.split_last_chunk::<OUTBOX_NUMBERS_BYTES>()?;
+    let (number, contents) = numbers.split_first_chunk()?;
+    let source = decode_named(source.strip_prefix(&[OUTBOX])?.strip_suffix(&[NAME_END])?)?;
+    Some((source, u64::from_be_bytes(*number), u64::from_be_bytes(contents.try_into().ok()?)))
+}
+
+/// Returns the key of the number of the last message that has arrived in a queue from `source`.
+pub(crate) fn received(target: &QueueId, source: &QueueName) -> Vec<u8> {
+    let mut key = named(RECEIVED, target.project(), target.name().as_str());
+    key.push(NAME_END);
+    key.extend_from_slice(source.as_str().as_bytes());
+    key
+}
+
+/// Returns the key of the number of the last message of a redrive from `source` that a queue has
+/// refused.
+pub(crate) fn refused(target: &QueueId, source: &QueueName) -> Vec<u8> {
+    let mut key = received(target, source);
+    key.push(REFUSED);
+    key
 }
 
 /// Returns the key of the stored outcome for an idempotency key of that name.
@@ -247,8 +295,12 @@ pub(crate) fn discarded_number(discarded: &[u8]) -> Option<u64> {
 
 /// Returns the queue with this key.
 pub(crate) fn decode_queue(key: &[u8]) -> Option<QueueId> {
+    decode_named(key.strip_prefix(&[QUEUES])?)
+}
+
+/// Returns the queue whose project and name a key consists of.
+fn decode_named(mut rest: &[u8]) -> Option<QueueId> {
     let mut project = Vec::new();
-    let mut rest = key.strip_prefix(&[QUEUES])?;
     loop {
         match rest {
             [0, 0xff, more @ ..] => {
@@ -385,8 +437,10 @@ mod tests {
         let keys: Vec<Vec<u8>> = queues.iter().map(queue).collect();
 
         assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(queues.windows(2).all(|pair| outbox(&pair[0], u64::MAX, 1) < outbox(&pair[1], 0, 1)));
         for (queue, key) in queues.iter().zip(&keys) {
             assert_eq!(decode_queue(key).as_ref(), Some(queue));
+            assert_eq!(decode_outbox(&outbox(queue, 1, 2)), Some((queue.clone(), 1, 2)));
             let of = queues_prefix(queue.project());
             let same: Vec<_> = keys.iter().filter(|key| key.starts_with(&of)).collect();
             assert_eq!(same.len(), 4, "{queue:?}");

@@ -1,6 +1,8 @@
 //! Tasks of a queue and their leases. The rows belong to the queue's contents. A purge, which gives
 //! a queue new contents, moves them there.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
@@ -9,8 +11,10 @@ use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::store::EmbeddedStore;
+use crate::storage::embedded::tasks::redrive::Progress;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
+use crate::storage::outbox::{self, Outboxes};
 use crate::storage::task_lease::{TASK_LEASE_DURATION, TaskLease};
 use crate::storage::task_record::{TaskRecord, newest_first};
 use crate::storage::{Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, run_redrive};
@@ -69,14 +73,30 @@ impl TaskStore for EmbeddedStore {
     }
 
     async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: LeaseFence) -> Result<RedriveStep, Error> {
-        let of = queue.clone();
-        self.write_up_to_date_with_row(queue, RedriveStep::Ended, move |store, row, now_us| {
-            match store.held_task(row.number, id, fence, now_us)? {
-                Some(task) => store.redrive(&of, row.number, id, task, now_us),
-                None => Ok(RedriveStep::Ended),
+        let mut elsewhere = HashMap::new();
+        loop {
+            let (of, known) = (queue.clone(), elsewhere.clone());
+            let ended = Progress::Done(RedriveStep::Ended);
+            let progress = self.write_up_to_date_with_row(queue, ended, move |store, row, now_us| {
+                match store.held_task(row.number, id, fence, now_us)? {
+                    Some(task) => store.redrive(&of, row.number, (id, task), &known, now_us),
+                    None => Ok(Progress::Done(RedriveStep::Ended)),
+                }
+            });
+            match progress.await? {
+                Progress::Done(step) => return Ok(step),
+                Progress::InOutbox(step) => {
+                    outbox::forward(self, queue).await?;
+                    return Ok(step);
+                }
+                Progress::UnknownQueues(queues) => {
+                    let destinations = self.destinations()?;
+                    for queue in queues {
+                        elsewhere.insert(queue.clone(), destinations.exists(&queue).await?);
+                    }
+                }
             }
-        })
-        .await
+        }
     }
 
     async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
@@ -127,7 +147,7 @@ impl<T: Table> View<T> {
         Ok(None)
     }
 
-    fn tasks(&self, number: u64) -> Result<Vec<(TaskId, TaskRecord)>, Error> {
+    pub(super) fn tasks(&self, number: u64) -> Result<Vec<(TaskId, TaskRecord)>, Error> {
         let read = |entry: Result<(Vec<u8>, bytes::Bytes), Error>| {
             let (id, task) = entry?;
             Ok((read_id(&id)?, TaskRecord::decode(&task)?))
@@ -187,7 +207,7 @@ impl WriteTransaction<'_> {
         self.remove_key(&task_key(number, Part::TaskLease, id)).map(drop)
     }
 
-    fn put_task(&mut self, number: u64, id: TaskId, task: &TaskRecord) -> Result<(), Error> {
+    pub(super) fn put_task(&mut self, number: u64, id: TaskId, task: &TaskRecord) -> Result<(), Error> {
         self.put(&task_key(number, Part::Task, id), &task.encode())
     }
 

@@ -1,21 +1,21 @@
-//! One step of a redrive. All queues are in one file, so messages move, arrive and are counted in
-//! one transaction. `scripts/redrive_list.lua` and `scripts/redrive_move.lua` have the same rules.
+//! One step of a redrive. Messages that stay in this file move, arrive and are counted in one
+//! transaction. The others go to the outbox. `scripts/redrive_list.lua` and
+//! `scripts/redrive_move.lua` have the same rules.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 
-use crate::domain::message::Nonce;
-use crate::domain::{MessageId, Order, QueueId, QueueName, TaskId, TaskState};
+use crate::domain::{Order, QueueId, TaskId, TaskState};
 use crate::storage::embedded::engine::clock::end_s;
-use crate::storage::embedded::messages::ranks::NewRecord;
 use crate::storage::embedded::rows::keys::Part;
 use crate::storage::embedded::rows::located::{Located, Merged};
 use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::read::Records;
 use crate::storage::embedded::transaction::write::WriteTransaction;
-use crate::storage::entry::SizeClass;
-use crate::storage::key::{id_of, nonce_bytes, rank_of};
+use crate::storage::entry::Delivery;
+use crate::storage::key::{id_of, rank_of};
+use crate::storage::moved_messages::{MovedBatch, MovedMessage, queue_named};
 use crate::storage::task_record::TaskRecord;
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
 use crate::storage::{Error, RedriveStep, record};
@@ -38,87 +38,126 @@ struct Examined {
     cursor: u64,
 }
 
+/// What a transaction of a redrive has done.
+#[derive(Clone)]
+pub(super) enum Progress {
+    /// The step is complete.
+    Done(RedriveStep),
+    /// The step is complete when the messages in the outbox have been forwarded.
+    InOutbox(RedriveStep),
+    /// Nothing was moved, because it is not known whether these queues exist in another store.
+    UnknownQueues(BTreeSet<QueueId>),
+}
+
+/// Whether a queue exists in any store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existence {
+    Exists,
+    Missing,
+    Unknown,
+}
+
 impl WriteTransaction<'_> {
-    /// Moves the next messages of a running task.
+    /// Moves the next messages of a running task. `elsewhere` says whether queues that are not in this
+    /// file exist in another store.
     pub(super) fn redrive(
         &mut self,
         source: &QueueId,
         number: u64,
-        id: TaskId,
-        mut task: TaskRecord,
+        (id, mut task): (TaskId, TaskRecord),
+        elsewhere: &HashMap<QueueId, bool>,
         now_us: u64,
-    ) -> Result<RedriveStep, Error> {
+    ) -> Result<Progress, Error> {
+        if self.view.has_outbox(source)? {
+            return Ok(Progress::InOutbox(RedriveStep::Continue { moved: 0, per_second: None }));
+        }
         if task.is_complete() {
             self.finish_task(number, id, task, TaskState::Done, None)?;
-            return Ok(RedriveStep::Ended);
+            return Ok(Progress::Done(RedriveStep::Ended));
         }
-        if let Some(to) = &task.to
-            && self.existing(source, to)?.is_none()
-        {
-            let gone = task.target_gone();
-            self.finish_task(number, id, task, TaskState::Failed, Some(&gone))?;
-            return Ok(RedriveStep::Ended);
+        let to = task.to.as_ref().map(|to| queue_named(source, to)).transpose()?;
+        if let Some(to) = &to {
+            match self.existence(to, elsewhere)? {
+                Existence::Exists => {}
+                Existence::Unknown => return Ok(Progress::UnknownQueues(BTreeSet::from([to.clone()]))),
+                Existence::Missing => {
+                    let gone = task.target_gone();
+                    self.finish_task(number, id, task, TaskState::Failed, Some(&gone))?;
+                    return Ok(Progress::Done(RedriveStep::Ended));
+                }
+            }
         }
         let batch =
             if task.ids.is_empty() { self.next_of_feed(number, &task)? } else { self.next_of_ids(number, &task)? };
-        let (most, mut moved) = (task.moved_per_step_max(), 0);
+        let (most, mut leaving, mut unknown) = (task.moved_per_step_max(), Vec::new(), BTreeSet::new());
         task.cursor = batch.cursor;
-        let mut by_target: Vec<(QueueId, Vec<NewRecord>)> = Vec::new();
-        let mut known: HashMap<QueueName, Option<QueueId>> = HashMap::new();
-        for Examined { available, cursor } in &batch.messages {
+        for Examined { available, cursor } in batch.messages {
             let Some(located) = available else {
                 task.skipped += 1;
                 continue;
             };
-            let message = id_of(source, located.key())?;
             let record = Bytes::copy_from_slice(Records::new(&self.view, number).get(located.key())?.value());
-            let Some(target) = self.target_of(source, &task, message, &record, &mut known)? else {
-                task.skipped += 1;
-                continue;
+            let target = match &to {
+                Some(to) => Some(to.clone()),
+                None => origin_of(source, &located, &record)?,
             };
-            let arriving = arriving(located, message, &record, now_us)?;
-            match by_target.iter_mut().find(|(other, _)| *other == target) {
-                Some((_, records)) => records.push(arriving),
-                None => by_target.push((target, vec![arriving])),
+            match target.map(|target| Ok::<_, Error>((self.existence(&target, elsewhere)?, target))).transpose()? {
+                None | Some((Existence::Missing, _)) => task.skipped += 1,
+                Some((Existence::Unknown, target)) => drop(unknown.insert(target)),
+                Some((Existence::Exists, target)) => leaving.push((target, located, record)),
             }
-            self.remove(number, located)?;
-            moved += 1;
-            if moved == most {
-                task.cursor = *cursor;
+            if leaving.len() as u64 == most {
+                task.cursor = cursor;
                 break;
             }
         }
-        for (target, records) in by_target {
-            self.post_moved(&target, records)?;
+        if !unknown.is_empty() {
+            return Ok(Progress::UnknownQueues(unknown));
         }
+        let moved = leaving.len() as u64;
+        self.move_redriven(source, number, leaving, now_us)?;
         task.moved += moved;
         self.put_task(number, id, &task)?;
-        Ok(RedriveStep::Continue { moved, per_second: task.per_second })
+        let step = RedriveStep::Continue { moved, per_second: task.per_second };
+        let in_outbox = self.filled_outboxes.contains(&number);
+        Ok(if in_outbox { Progress::InOutbox(step) } else { Progress::Done(step) })
     }
 
-    /// Returns the queue to which a message moves; `None` if it is skipped. `known` has the queues
-    /// that were asked for before.
-    fn target_of(
-        &self,
+    /// Moves these messages to these queues, in order.
+    fn move_redriven(
+        &mut self,
         source: &QueueId,
-        task: &TaskRecord,
-        message: MessageId,
-        record: &Bytes,
-        known: &mut HashMap<QueueName, Option<QueueId>>,
-    ) -> Result<Option<QueueId>, Error> {
-        let name = match &task.to {
-            Some(to) => Some(to.clone()),
-            None => record::origin_queue(message, record)?.filter(|origin| origin != source.name()),
-        };
-        let Some(name) = name else {
-            return Ok(None);
-        };
-        if let Some(target) = known.get(&name) {
-            return Ok(target.clone());
+        number: u64,
+        leaving: Vec<(QueueId, Located, Bytes)>,
+        now_us: u64,
+    ) -> Result<(), Error> {
+        let mut batches: Vec<MovedBatch> = Vec::new();
+        for (target, located, record) in leaving {
+            let ttl_s = record::ttl_s(id_of(source, located.key())?, &record)?;
+            let before = located.entry.delivery_state();
+            let delivery = Delivery { ttl_s, end_s: end_s(now_us, ttl_s), ..before };
+            let message = MovedMessage { number: 0, delivery, entry: located.entry, record };
+            self.remove(number, &located)?;
+            if let Some(batch) = batches.iter_mut().find(|batch| batch.target == target) {
+                batch.messages.push(message);
+            } else {
+                let messages = vec![message];
+                batches.push(MovedBatch { source: source.clone(), target, is_redriven: true, messages });
+            }
         }
-        let target = self.existing(source, &name)?;
-        known.insert(name, target.clone());
-        Ok(target)
+        batches.into_iter().try_for_each(|batch| self.move_messages(number, batch, now_us))
+    }
+
+    fn existence(&self, queue: &QueueId, elsewhere: &HashMap<QueueId, bool>) -> Result<Existence, Error> {
+        if self.view.row(queue)?.is_some() {
+            return Ok(Existence::Exists);
+        }
+        let elsewhere = if self.has_other_stores { elsewhere.get(queue).copied() } else { Some(false) };
+        Ok(match elsewhere {
+            Some(true) => Existence::Exists,
+            Some(false) => Existence::Missing,
+            None => Existence::Unknown,
+        })
     }
 
     /// Returns the next messages of the feed.
@@ -162,27 +201,11 @@ impl WriteTransaction<'_> {
         }
         Ok(batch)
     }
-
-    /// Returns the queue with this name in the project of `source`, if it exists.
-    fn existing(&self, source: &QueueId, name: &QueueName) -> Result<Option<QueueId>, Error> {
-        let Ok(queue) = QueueId::new(source.project().clone(), name.clone()) else {
-            return Ok(None);
-        };
-        Ok(self.view.row(&queue)?.map(|_row| queue))
-    }
 }
 
-/// Returns a message as it arrives in its new queue: with its own time to live, which starts now.
-fn arriving(located: &Located, message: MessageId, record: &Bytes, now_us: u64) -> Result<NewRecord, Error> {
-    let record = record::redriven(message, record, now_us / 1_000_000)?;
-    Ok(NewRecord {
-        nonce: nonce_bytes(Nonce::random()),
-        delay_s: 0,
-        end_s: end_s(now_us, record::ttl_s(message, &record)?),
-        poster: located.entry.poster,
-        size: SizeClass::of(record.len()),
-        record,
-        delivery: None,
-        assignment: None,
-    })
+/// Returns the queue from which a message came; `None` if it is not a dead letter, or is of this
+/// queue.
+fn origin_of(source: &QueueId, located: &Located, record: &Bytes) -> Result<Option<QueueId>, Error> {
+    let origin = record::origin_queue(id_of(source, located.key())?, record)?;
+    origin.filter(|origin| origin != source.name()).map(|origin| queue_named(source, &origin)).transpose()
 }

@@ -8,12 +8,14 @@ use crate::domain::{
     SubscriptionState, TaskId,
 };
 use crate::storage::embedded::rows::keys::{self, Part};
-use crate::storage::embedded::rows::located::Located;
+use crate::storage::embedded::rows::located::{Found, Located};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::tests::{post, queue};
+use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::{Entry, SizeClass};
+use crate::storage::moved_messages::{MovedMessage, OutgoingMessage};
 use crate::storage::{
     DeliveryChange, DeliveryStore, Error, Listing, Maintenance, MessageStore, SubscriptionCreation, SubscriptionStore,
     TaskStore,
@@ -66,6 +68,32 @@ async fn a_check_finds_a_running_task_without_a_lease() {
 
     let findings = store.check().await.unwrap().findings;
     assert!(findings.iter().any(|one| one.contains("running without a lease")), "{findings:?}");
+}
+
+#[tokio::test]
+async fn a_check_finds_damage_to_an_outbox() {
+    let store = EmbeddedStore::in_memory().unwrap();
+    let queue = queue(&store, "q", Value::Null).await;
+    post(&store, &queue, 1, 9).await;
+    let change = store.write(0, move |store: &mut WriteTransaction<'_>| {
+        let contents = store.row(&queue)?.expect("it is there").number;
+        let Found { located, record } =
+            store.view.oldest_available(contents, 1, &mut RecordBudget::default())?.remove(0);
+        let message =
+            MovedMessage { number: 7, delivery: located.entry.delivery_state(), entry: located.entry, record };
+        let value = OutgoingMessage { message, target: "other".parse().unwrap(), is_redriven: false }.encode();
+        for (number, value) in [(7, &*value), (8, &*value), (9, &b"short"[..])] {
+            store.put_registry(&keys::outbox(&queue, number, contents), value)?;
+        }
+        Ok(Step::Done(()))
+    });
+    change.await.unwrap();
+
+    let findings = store.check().await.unwrap().findings;
+
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[0].contains("the outbox of p/q: message 8 has number 7"), "{findings:?}");
+    assert!(findings[1].contains("too short"), "{findings:?}");
 }
 
 #[tokio::test]

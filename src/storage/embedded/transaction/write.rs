@@ -50,6 +50,10 @@ pub(crate) struct WriteTransaction<'t> {
     freed: BTreeMap<u64, (u64, Option<Rank>)>,
     /// Contents numbers of queues in which deliveries may be due.
     signaled: BTreeSet<u64>,
+    /// Whether messages can move to queues of other stores.
+    pub(crate) has_other_stores: bool,
+    /// Contents numbers of queues that have moved messages to their outbox.
+    pub(crate) filled_outboxes: BTreeSet<u64>,
     clock: &'t Clock,
     is_changed: bool,
     /// How many more leases and messages due changes may release or remove in this transaction.
@@ -85,6 +89,7 @@ impl<'t> WriteTransaction<'t> {
     pub(crate) fn begin(
         transaction: &'t redb::WriteTransaction,
         clock: &'t Clock,
+        has_other_stores: bool,
         read_ahead: ReadAheadCache,
     ) -> Result<Self, Error> {
         let view = View { registry: transaction.open_table(REGISTRY)?, contents: transaction.open_table(CONTENTS)? };
@@ -97,6 +102,8 @@ impl<'t> WriteTransaction<'t> {
             names: BTreeMap::new(),
             freed: BTreeMap::new(),
             signaled: BTreeSet::new(),
+            has_other_stores,
+            filled_outboxes: BTreeSet::new(),
             clock,
             is_changed: false,
             due_changes_left: DUE_CHANGES_PER_TRANSACTION,

@@ -23,6 +23,7 @@ use crate::storage::embedded::engine::error::{damaged, failure};
 use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::embedded::transaction::write::{WriteTransaction, reserve_space};
 use crate::storage::monitoring::ProcessedCounter;
+use crate::storage::moved_messages::OtherStores;
 use crate::storage::watchers::Watchers;
 use crate::storage::{DeliverySignal, Error, Processed};
 
@@ -136,6 +137,7 @@ impl Writer {
         watchers: Watchers,
         signals: broadcast::Sender<DeliverySignal>,
         processed: Arc<ProcessedCounter>,
+        other_stores: OtherStores,
         fsync: Fsync,
     ) -> Result<Self, std::io::Error> {
         let queue = Arc::new(JobQueue::default());
@@ -146,6 +148,7 @@ impl Writer {
             watchers,
             signals,
             processed,
+            other_stores,
             fsync,
             last_sync: Instant::now(),
             is_synced: true,
@@ -234,6 +237,7 @@ struct WriterThread {
     watchers: Watchers,
     signals: broadcast::Sender<DeliverySignal>,
     processed: Arc<ProcessedCounter>,
+    other_stores: OtherStores,
     fsync: Fsync,
     last_sync: Instant,
     /// Whether all commits are on disk.
@@ -302,7 +306,7 @@ impl WriterThread {
 
         let read_ahead = mem::take(&mut self.read_ahead);
         let run = || {
-            let mut store = WriteTransaction::begin(&transaction, &self.clock, read_ahead)?;
+            let mut store = WriteTransaction::begin(&transaction, &self.clock, self.other_stores.exist(), read_ahead)?;
             let mut done = Vec::with_capacity(batch.len());
             for job in batch.iter_mut() {
                 // Panics are caught here, so that the transaction is aborted in order.

@@ -1,0 +1,30 @@
+//! Verifies the outboxes: each message can be delivered or returned.
+
+use crate::storage::embedded::check::findings::Findings;
+use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::transaction::read::View;
+use crate::storage::moved_messages::OutgoingMessage;
+use crate::storage::{Check, Error};
+
+impl<T: Table> View<T> {
+    pub(crate) fn check_outboxes(&self, check: &mut Check) -> Result<(), Error> {
+        for source in self.queues_with_outbox(None, None)? {
+            let mut findings = Findings { check, subject: format!("the outbox of {source}") };
+            for row in self.outbox(&source)? {
+                let (number, _, value) = row?;
+                let outgoing = OutgoingMessage::decode(&value);
+                let readable = outgoing.and_then(|outgoing| {
+                    outgoing.message.arriving(&source, outgoing.is_redriven)?;
+                    Ok(outgoing.message.number)
+                });
+                match readable {
+                    Ok(stored) => {
+                        findings.expect(stored == number, format_args!("message {number} has number {stored}"));
+                    }
+                    Err(error) => findings.expect(false, error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
