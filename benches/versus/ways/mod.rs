@@ -23,9 +23,9 @@ use sukkal::storage::{
     Admission, AdmissionControl, Arrival, Catalogue, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver,
     Epoch, Error, LeaseFence, Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, MovedBatch,
     MovedMessageStore, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
-    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueUsage,
-    QueueStore, QuotaList, QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore,
-    UpdateOutcome, Watch, WatchStore,
+    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, QueueUsage, QuotaList,
+    QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch,
+    WatchStore,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;

@@ -12,7 +12,8 @@ pub fn document(health: &Health) -> Value {
         Health::Store(operations) => store(Some(operations)),
         Health::Pools(pools) => {
             let mut document = Map::from_iter([("catalog_reachable".to_owned(), true.into())]);
-            let pools = pools.iter().map(|PoolHealth { name, operations }| (name.to_string(), store(operations.as_deref())));
+            let pools =
+                pools.iter().map(|PoolHealth { name, operations }| (name.to_string(), store(operations.as_deref())));
             document.extend(pools);
             document.into()
         }
@@ -23,7 +24,8 @@ pub fn document(health: &Health) -> Value {
 fn store(operations: Option<&[OperationHealth]>) -> Value {
     let is_reachable = operations.is_some();
     let operations = operations.unwrap_or_default().iter();
-    let operations: Map<String, Value> = operations.map(|operation| (operation.name.to_owned(), entry(operation))).collect();
+    let operations: Map<String, Value> =
+        operations.map(|operation| (operation.name.to_owned(), entry(operation))).collect();
     json!({ "storage_reachable": is_reachable, "operation_status": operations })
 }
 

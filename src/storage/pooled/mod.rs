@@ -11,6 +11,7 @@
 
 mod claims;
 mod deliveries;
+mod destinations;
 mod follow;
 mod lists;
 mod maintenance;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, broadcast};
 
+use self::destinations::AllQueues;
 use self::places::Places;
 pub use self::pools::PoolState;
 use self::pools::Pools;
@@ -53,6 +55,7 @@ struct Parts {
     pools: Pools,
     places: Places,
     subscribed: Subscribed,
+    all_queues: Arc<AllQueues>,
     signals: broadcast::Sender<DeliverySignal>,
     /// The version of the list of pools that this process uses. One task at a time reads the list.
     known_pools: Mutex<Option<PoolsVersion>>,
@@ -81,14 +84,18 @@ impl PooledStore {
     /// Uses this store in Redis as the management store.
     pub fn over_redis(management: RedisStore, options: Options) -> Result<Self, OpenError> {
         let virtual_pool = Arc::new(management.requiring_queues());
-        Self::over(Arc::new(management), virtual_pool, options)
+        let this = Self::over(Arc::new(management.clone()), virtual_pool, options)?;
+        management.set_destinations(this.destinations());
+        Ok(this)
     }
 
     /// Uses this embedded store as the management store. It reads the catalogue and a queue in one
     /// transaction, so its operations fail if the queue is in a pool.
     pub fn over_embedded(management: EmbeddedStore, options: Options) -> Result<Self, OpenError> {
-        let management: Arc<dyn Driver> = Arc::new(management);
-        Self::over(management.clone(), management, options)
+        let shared: Arc<dyn Driver> = Arc::new(management.clone());
+        let this = Self::over(shared.clone(), shared, options)?;
+        management.set_destinations(this.destinations());
+        Ok(this)
     }
 
     /// Returns the management store. Its maintenance is the task of the caller; that of the pools is done.
@@ -98,11 +105,13 @@ impl PooledStore {
     }
 
     fn over(management: Arc<dyn Driver>, virtual_pool: Arc<dyn Driver>, options: Options) -> Result<Self, OpenError> {
-        let this = Self(Arc::new(Parts {
-            nowhere: Arc::new(EmbeddedStore::in_memory()?),
+        let nowhere = Arc::new(EmbeddedStore::in_memory()?);
+        let this = Self(Arc::new_cyclic(|parts| Parts {
+            nowhere,
             pools: Pools::default(),
             places: Places::new(),
             subscribed: Subscribed::default(),
+            all_queues: Arc::new(AllQueues(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             known_pools: Mutex::default(),
             management,

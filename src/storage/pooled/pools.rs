@@ -100,7 +100,9 @@ impl PooledStore {
             Some(redis) => redis,
             None => {
                 let watchers = self.0.management.watchers().clone();
-                self.0.options.redis.open_sharing(&config.uri, watchers).map_err(Error::Unavailable)?
+                let redis = self.0.options.redis.open_sharing(&config.uri, watchers).map_err(Error::Unavailable)?;
+                redis.set_destinations(self.destinations());
+                redis
             }
         };
         let (report, failure) = watch::channel(None);

@@ -107,6 +107,10 @@ impl TestBackend for PooledBackend {
         &self.store
     }
 
+    fn set_destinations(&self, _destinations: Weak<dyn Destinations>) {
+        unreachable!("the store has its own destinations");
+    }
+
     async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         match &self.management {
             Management::Redis(store, _) => store.set_clock(queue, offset_us).await.expect("the store answers"),

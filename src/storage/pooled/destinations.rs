@@ -1,0 +1,66 @@
+//! Messages that move from a queue to another one, which may be in another pool.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+
+use super::search::at_existing;
+use super::{Parts, PooledStore};
+use crate::domain::{Metadata, QueueId};
+use crate::storage::{Arrival, Destinations, Error, MovedBatch, MovedMessageStore, QueueStore};
+
+#[async_trait]
+impl MovedMessageStore for PooledStore {
+    async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
+        let target = &batch.target;
+        if batch.is_redriven {
+            // A store that does not have the queue remembers that it has refused these messages. So
+            // only the store that the catalogue names is asked.
+            self.0.places.forget(target);
+        }
+        let arrival = async {
+            at_existing!(self, target, store => async {
+                match store.receive_moved(batch).await? {
+                    Arrival::NoQueue => Err(Error::NoQueue),
+                    Arrival::Posted => Ok(Arrival::Posted),
+                }
+            })
+        };
+        match arrival.await {
+            Err(Error::NoQueue) => Ok(Arrival::NoQueue),
+            arrival => arrival,
+        }
+    }
+}
+
+/// All queues of the service, as the destinations of the messages of one store.
+pub(super) struct AllQueues(pub(super) Weak<Parts>);
+
+impl AllQueues {
+    fn store(&self) -> Result<PooledStore, Error> {
+        self.0.upgrade().map(PooledStore).ok_or_else(|| Error::Unavailable("the stores are closed".to_owned()))
+    }
+}
+
+#[async_trait]
+impl Destinations for AllQueues {
+    async fn exists(&self, queue: &QueueId) -> Result<bool, Error> {
+        Ok(self.store()?.get_queue(queue).await?.is_some())
+    }
+
+    async fn create(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store()?.create_queue(queue, &Metadata::default()).await.map(drop)
+    }
+
+    async fn deliver(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
+        self.store()?.receive_moved(batch).await
+    }
+}
+
+impl PooledStore {
+    /// Returns the destinations of the messages of each store.
+    pub(super) fn destinations(&self) -> Weak<dyn Destinations> {
+        let destinations: Arc<dyn Destinations> = self.0.all_queues.clone();
+        Arc::downgrade(&destinations)
+    }
+}
