@@ -28,6 +28,7 @@ use crate::authentication::jwt::Jwt;
 use crate::authentication::keystone::Keystone;
 use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
 pub use crate::broker::Rekeyed;
+use crate::broker::pooling::Pooling;
 use crate::broker::{self, Broker, Cipher};
 use crate::config::{self, Auth, Bind, Config};
 use crate::descriptors;
@@ -39,7 +40,7 @@ use crate::push::{self, Push};
 use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
-use crate::storage::redis::{self, RedisStore};
+use crate::storage::redis::{self, RedisPools, RedisStore};
 use crate::storage::{self, Driver, Schedule, StoreUri};
 use crate::telemetry::Tracer;
 
@@ -122,10 +123,12 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         policy: config.policy.clone(),
         monitored_queues: config.metrics.queues.clone(),
         quotas: config.quotas.with(&limits),
+        pooling: pooling(config),
     };
     let broker = Broker::with_options(store, limits, push_config(config), cipher(config), metrics.clone(), options);
     let settings = Settings {
         admin_mode: config.admin_mode,
+        pooling: config.pooling.enabled,
         authenticator: Arc::new(authenticator(config, &broker)?),
         client_id: config.transport.client_id(),
         client_id_is_optional: config.transport.client_id_is_optional(),
@@ -139,6 +142,16 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         audit: audit_log(config, &metrics)?,
     };
     Ok(http::service(broker, settings, metrics, tracer(config)))
+}
+
+/// Returns how pools are managed, if the operator wants them.
+fn pooling(config: &Config) -> Option<Pooling> {
+    let management_store = match &config.store {
+        StoreUri::Redis(uri) => uri.to_string().parse().ok(),
+        StoreUri::Embedded(_) | StoreUri::Memory => None,
+    };
+    let connector = Arc::new(RedisPools::new(redis_tls_files(&config.redis)));
+    config.pooling.enabled.then_some(Pooling { connector, management_store })
 }
 
 /// Opens the audit log, if the operator wants one.

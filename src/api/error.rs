@@ -252,8 +252,8 @@ impl Error {
             | Self::TwoSignatures
             | Self::TwoCredentials
             | Self::Broker(broker::Error::RateExceeded { .. }) => true,
-            // A claim protects the message, whoever sends the request.
-            Self::Broker(broker::Error::Claimed) => false,
+            // A claim protects the message, and a flavor the pool, whoever sends the request.
+            Self::Broker(broker::Error::Claimed | broker::Error::PoolInUse(_)) => false,
             _ => [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS].contains(&status),
         }
     }
@@ -301,9 +301,13 @@ impl Error {
             | Self::Broker(Broker::Limit(_) | Broker::Metadata(_) | Broker::Subscription(_) | Broker::Token(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid API request")
             }
+            Self::Broker(Broker::FlavorNotCreated(_)) => (StatusCode::BAD_REQUEST, "Unable to create"),
+            Self::Broker(Broker::FlavorNotUpdated(_)) => (StatusCode::BAD_REQUEST, "updatefail"),
             Self::Broker(Broker::NoChange) => (StatusCode::BAD_REQUEST, "Unable to update subscription"),
             Self::Confirmation => (StatusCode::BAD_REQUEST, "Unable to confirm subscription"),
-            Self::Body(_) | Self::PatchedMetadata(_) | Self::Broker(Broker::DelayType | Broker::TenantType) => {
+            Self::Body(_)
+            | Self::PatchedMetadata(_)
+            | Self::Broker(Broker::DelayType | Broker::TenantType | Broker::Pool(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid request body")
             }
             Self::Broker(Broker::OtherContent) => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused"),
@@ -312,7 +316,7 @@ impl Error {
             }
             Self::BodyCutOff => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Self::Broker(Broker::NotClaimed | Broker::UnknownClaim) => (StatusCode::BAD_REQUEST, "Unable to delete"),
-            Self::Broker(Broker::Claimed) => (StatusCode::FORBIDDEN, "Unable to delete"),
+            Self::Broker(Broker::Claimed | Broker::PoolInUse(_)) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Self::Broker(
                 Broker::TooManyAtOnce { .. } | Broker::RateExceeded { status: RateLimitStatus::TooManyRequests, .. },
             ) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
@@ -326,7 +330,9 @@ impl Error {
                 | Broker::NoClaim(_)
                 | Broker::NoTask(_)
                 | Broker::NoSubscription(_)
-                | Broker::NoToken(_),
+                | Broker::NoToken(_)
+                | Broker::NoPool(_)
+                | Broker::NoFlavor(_),
             ) => (StatusCode::NOT_FOUND, "Not found"),
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             Self::Document | Self::Broker(Broker::Store(StoreError::Corrupt(_)) | Broker::Damaged(_)) => {

@@ -300,6 +300,16 @@ mod tests {
         GetUsage          | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
         GetQuotas         | -    -      -        -      -       yes   -              | -    -      yes   -
         SetQuotas         | -    -      -        -      -       yes   -              | -    -      yes   -
+        ListPools         | -    -      -        -      -       yes   -              | -    -      yes   -
+        GetPool           | -    -      -        -      -       yes   -              | -    -      yes   -
+        CreatePool        | -    -      -        -      -       yes   -              | -    -      yes   -
+        UpdatePool        | -    -      -        -      -       yes   -              | -    -      yes   -
+        DeletePool        | -    -      -        -      -       yes   -              | -    -      yes   -
+        ListFlavors       | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        GetFlavor         | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
+        CreateFlavor      | -    -      -        -      -       yes   -              | -    -      yes   -
+        UpdateFlavor      | -    -      -        -      -       yes   -              | -    -      yes   -
+        DeleteFlavor      | -    -      -        -      -       yes   -              | -    -      yes   -
         Ping              | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
         CheckHealth       | -    -      -        -      -       yes   -              | -    -      yes   -
         ProbeStore        | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes

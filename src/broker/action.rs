@@ -132,6 +132,26 @@ actions! {
     GetQuotas => Permission::Rule(Rule::QuotasGet),
     /// Sets or removes the quotas of a project.
     SetQuotas => Permission::Rule(Rule::QuotasSet),
+    /// Lists the pools.
+    ListPools => Permission::Rule(Rule::PoolsGetAll),
+    /// Shows a pool.
+    GetPool => Permission::Rule(Rule::PoolsGet),
+    /// Creates or replaces a pool.
+    CreatePool => Permission::Rule(Rule::PoolsCreate),
+    /// Changes a pool.
+    UpdatePool => Permission::Rule(Rule::PoolsUpdate),
+    /// Deletes a pool.
+    DeletePool => Permission::Rule(Rule::PoolsDelete),
+    /// Lists the flavors of a project.
+    ListFlavors => Permission::Rule(Rule::FlavorsGetAll),
+    /// Shows a flavor.
+    GetFlavor => Permission::Rule(Rule::FlavorsGet),
+    /// Creates or replaces a flavor.
+    CreateFlavor => Permission::Rule(Rule::FlavorsCreate),
+    /// Changes the pools of a flavor.
+    UpdateFlavor => Permission::Rule(Rule::FlavorsUpdate),
+    /// Deletes a flavor.
+    DeleteFlavor => Permission::Rule(Rule::FlavorsDelete),
     /// Verifies that the store replies.
     Ping => Permission::Rule(Rule::PingGet),
     /// Tries the operations of the store.
@@ -178,7 +198,13 @@ impl Action {
             | Self::Redeliver
             | Self::CreateToken
             | Self::DeleteToken
-            | Self::SetQuotas => true,
+            | Self::SetQuotas
+            | Self::CreatePool
+            | Self::UpdatePool
+            | Self::DeletePool
+            | Self::CreateFlavor
+            | Self::UpdateFlavor
+            | Self::DeleteFlavor => true,
             Self::ListQueues
             | Self::CountQueues
             | Self::GetQueue
@@ -206,6 +232,10 @@ impl Action {
             | Self::ListTokens
             | Self::GetUsage
             | Self::GetQuotas
+            | Self::ListPools
+            | Self::GetPool
+            | Self::ListFlavors
+            | Self::GetFlavor
             | Self::Ping
             | Self::CheckHealth
             | Self::ProbeStore

@@ -6,7 +6,7 @@ use crate::domain::metadata::InvalidMetadata;
 use crate::domain::sharding::TENANT_CHARS_MAX;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::token_draft::InvalidToken;
-use crate::domain::{QueueId, Quota, RateLimitStatus};
+use crate::domain::{FlavorName, QueueId, Quota, RateLimitStatus};
 pub use crate::storage::Error as StoreError;
 
 /// The reason why an operation was refused or failed.
@@ -57,6 +57,24 @@ pub enum Error {
     /// The token does not exist or has expired.
     #[error("{0}")]
     NoToken(String),
+    /// The pool does not exist, or is retired.
+    #[error("{0}")]
+    NoPool(String),
+    /// The flavor does not exist in the project.
+    #[error("{0}")]
+    NoFlavor(String),
+    /// What the client has sent for a pool is not valid, or the pool cannot be reached.
+    #[error("{0}")]
+    Pool(String),
+    /// The pool is the last one of this flavor.
+    #[error("This pool is used by flavors {0}; It cannot be deleted.")]
+    PoolInUse(FlavorName),
+    /// A new flavor has no pools, or one that does not exist.
+    #[error("{0}")]
+    FlavorNotCreated(String),
+    /// A flavor would have a pool that does not exist.
+    #[error("{0}")]
+    FlavorNotUpdated(String),
     /// The message is claimed, and the request to delete it does not name its claim.
     #[error("This message is claimed; it cannot be deleted without a valid claim ID.")]
     Claimed,

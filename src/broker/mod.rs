@@ -13,11 +13,14 @@ mod encryption;
 pub mod error;
 pub mod feed;
 mod filter_turns;
+pub mod flavors;
 pub mod health;
 pub mod messages;
 mod monitor;
 mod monitoring;
 mod name_check;
+pub mod pooling;
+pub mod pools;
 pub mod projects;
 pub mod queues;
 pub mod quotas;
@@ -54,6 +57,7 @@ use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
+use self::pooling::Pooling;
 use self::quotas::{ConcurrencyLimit, Quotas};
 use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
@@ -95,6 +99,8 @@ pub struct Parts {
     /// The last probe of the store. Only callers that wait at the same time share it.
     last_probe: Cached<Result<(), storage::Error>>,
     monitor: Monitor,
+    /// How pools are managed; `None` without pooling.
+    pooling: Option<Pooling>,
 }
 
 /// Options of a broker that have defaults.
@@ -106,6 +112,8 @@ pub struct Options {
     pub monitored_queues: Vec<QueueId>,
     /// The quotas of projects.
     pub quotas: QuotaConfig,
+    /// How pools are managed; `None` without pooling.
+    pub pooling: Option<Pooling>,
 }
 
 impl fmt::Debug for Broker {
@@ -167,6 +175,7 @@ impl Broker {
             filter_turns: FilterTurns::default(),
             last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(options.monitored_queues),
+            pooling: options.pooling,
         }))
     }
 

@@ -81,9 +81,15 @@ impl Broker {
         self.encryption.check(&Metadata::default(), &metadata)?;
         let store = access.admit().await?;
         self.check_queue_quota(caller, &store, &queue).await?;
+        self.check_flavor(&store, queue.project(), &metadata).await.map_err(|error| match error {
+            // Zaqar answers so.
+            Error::NoFlavor(text) => Error::Limit(text),
+            error => error,
+        })?;
+        let has_pooling = self.pooling.is_some();
         let create = async move {
             let value = store.create_queue(&queue, &metadata).await?;
-            Ok(WithWarnings { value, warnings: metadata.warnings() })
+            Ok(WithWarnings { value, warnings: metadata.warnings(has_pooling) })
         };
         self.run_to_completion(create).await
     }
@@ -116,9 +122,10 @@ impl Broker {
                 this.check_size(&keys)?;
                 let metadata = Metadata::new(keys, &this.limits)?;
                 this.encryption.check(&current.metadata, &metadata)?;
+                this.check_flavor(&store, queue.project(), &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(&this.limits);
-                    return Ok(WithWarnings { value, warnings: metadata.warnings() });
+                    return Ok(WithWarnings { value, warnings: metadata.warnings(this.pooling.is_some()) });
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())

@@ -79,6 +79,8 @@ pub struct Config {
     pub jwt: JwtConfig,
     /// Tokens of Keystone.
     pub keystone: KeystoneConfig,
+    /// Pools of stores.
+    pub pooling: Pooling,
     /// TLS to Redis.
     pub redis: Redis,
     /// The embedded store.
@@ -166,6 +168,15 @@ pub struct Tokens {
     /// A file with that token; `None` if there is none.
     #[serde(deserialize_with = "values::optional_text")]
     pub admin_token_file: Option<String>,
+}
+
+/// `[pooling]`: pools of stores.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Pooling {
+    /// Whether queues are in pools.
+    pub enabled: bool,
+    /// Whether the management store is a pool too.
+    pub virtual_pool: bool,
 }
 
 /// `[redis]`: TLS to Redis.

@@ -204,6 +204,8 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("keystone.project_name", ValueRule::Name),
     ("keystone.project_domain_name", ValueRule::Name),
     ("keystone.service_token_roles", ValueRule::Names),
+    ("pooling.enabled", ValueRule::Boolean),
+    ("pooling.virtual_pool", ValueRule::Boolean),
     ("redis.ca_file", ValueRule::OptionalFile),
     ("redis.certificate_file", ValueRule::OptionalFile),
     ("redis.key_file", ValueRule::OptionalFile),

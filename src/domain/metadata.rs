@@ -19,6 +19,7 @@ const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
 const RETRY_POLICY: &str = "_retry_policy";
+const FLAVOR: &str = "_flavor";
 const SHARDS: &str = "_shards";
 const SHARDS_PER_TENANT: &str = "_shards_per_tenant";
 
@@ -121,10 +122,11 @@ impl Metadata {
         Ok(Self(keys))
     }
 
-    /// Returns warnings about keys that have no effect.
+    /// Returns warnings about keys that have no effect. Without pooling, `_flavor` has none.
     #[must_use]
-    pub fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = Warning::of_unknown_keys(self.0.keys().map(String::as_str), &KNOWN_KEYS);
+    pub fn warnings(&self, has_pooling: bool) -> Vec<Warning> {
+        let keys = self.0.keys().map(String::as_str).filter(|key| !has_pooling || *key != FLAVOR);
+        let mut warnings = Warning::of_unknown_keys(keys, &KNOWN_KEYS);
         if non_null(&self.0, MAX_CLAIM_COUNT).is_some() && non_null(&self.0, DEAD_LETTER_QUEUE).is_none() {
             warnings.push(Warning::NoDeadLetterQueue);
         }
@@ -205,6 +207,18 @@ impl Metadata {
         let shards = u16::try_from(self.positive(SHARDS)?).ok()?;
         let per_tenant = self.positive(SHARDS_PER_TENANT).and_then(|count| u16::try_from(count).ok());
         Sharding::new(shards, per_tenant.unwrap_or(SHARDS_PER_TENANT_DEFAULT.min(shards)))
+    }
+
+    /// Returns the name of the flavor whose pools the queue can be in, if it is set.
+    #[must_use]
+    pub fn flavor(&self) -> Option<&str> {
+        self.0.get(FLAVOR)?.as_str().filter(|name| !name.is_empty())
+    }
+
+    /// Checks the type of `_flavor`, which any value may have without pooling.
+    pub fn check_flavor(&self) -> Result<(), InvalidMetadata> {
+        let is_invalid = non_null(&self.0, FLAVOR).is_some_and(|value| !value.is_string());
+        if is_invalid { Err(InvalidMetadata::Type { key: FLAVOR, expected: "the name of a flavor" }) } else { Ok(()) }
     }
 
     fn is_set(&self, key: &str) -> bool {

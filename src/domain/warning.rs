@@ -28,6 +28,8 @@ pub enum Warning {
     NoDeadLetterQueue,
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
+    /// A pool was deleted that has queues or may have some.
+    PoolRetired,
     /// The headers that can name the project name different ones.
     ProjectsDiffer {
         /// The header that is used.
@@ -76,6 +78,9 @@ impl fmt::Display for Warning {
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
+            Self::PoolRetired => f.write_str(
+                "the pool may have queues; it gets no new ones, and keeps those that it has until they are deleted",
+            ),
             Self::ProjectsDiffer { used } => write!(
                 f,
                 "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
@@ -114,7 +119,7 @@ mod tests {
 
     fn warnings(keys: &[&str]) -> Vec<String> {
         let keys = keys.iter().map(|key| ((*key).to_owned(), serde_json::json!(1))).collect();
-        Metadata::from_store(keys).warnings().iter().map(Warning::to_string).collect()
+        Metadata::from_store(keys).warnings(false).iter().map(Warning::to_string).collect()
     }
 
     #[test]

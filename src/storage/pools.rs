@@ -211,11 +211,11 @@ mod tests {
         let sealed = StoredPool { pool: pool("redis://***@h"), sealed_uri: Some(Bytes::from_static(b"\0\xff")) };
         let plain = StoredPool::new(Pool { flavor: None, ..pool("redis://h/1") }, None).unwrap();
         let flavors = vec![Flavor { project: ProjectId::new("é\0").unwrap(), name: "fast".parse().unwrap() }];
-        let version = Some(PoolsVersion::random());
-        let list = PoolList { version: version.clone(), pools: vec![plain, sealed], flavors };
+        let version = PoolsVersion::random();
+        let list = PoolList { version: Some(version.clone()), pools: vec![plain, sealed], flavors };
         let bytes = encode(&list);
 
-        assert_eq!(decode(version.unwrap().0, &bytes), Ok(list));
+        assert_eq!(decode(version.0, &bytes), Ok(list));
         decode(Bytes::new(), &bytes[1..]).unwrap_err();
     }
 

@@ -5,6 +5,7 @@
 //! that are not valid are the same for all.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -19,15 +20,17 @@ use uuid::Uuid;
 
 use super::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
 use crate::http::{answered, send};
+use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, CLIENT, Sukkal};
 
 const TABLE: &str = include_str!("matrix.txt");
 const SECRET: &str = "the secret of these tests";
-pub(super) const ENVIRONMENT: [(&str, &str); 5] = [
+pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
     (STRATEGIES, "proxy,tokens"),
     (TRUSTED_PROXIES, "127.0.0.1"),
     (SECRET_KEY, SECRET),
     ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_POOLING__ENABLED", "true"),
     ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
 ];
 
@@ -71,6 +74,8 @@ struct Servers {
     zaqar: Sukkal,
     roles: Sukkal,
     ended: EndedTokens,
+    /// Keeps the server of the pools running.
+    _pools: Arc<RedisServer>,
 }
 
 impl Servers {
@@ -92,7 +97,7 @@ impl Servers {
         for token in [&expired, &revoked] {
             while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {}
         }
-        Self { zaqar, roles, ended: EndedTokens { expired, revoked } }
+        Self { zaqar, roles, ended: EndedTokens { expired, revoked }, _pools: RedisServer::shared() }
     }
 
     /// Returns the server to which this sender sends its requests.
@@ -101,13 +106,14 @@ impl Servers {
     }
 }
 
-/// A project with a queue that has everything, for one request.
+/// A project with a queue that has everything, for one request. All projects share the pools.
 pub(super) struct Bench<'s> {
     sukkal: &'s Sukkal,
     ended: &'s EndedTokens,
     pub(super) project: String,
     owner: Api,
     placeholders: Vec<(&'static str, String)>,
+    _pools: Arc<RedisServer>,
 }
 
 impl<'s> Bench<'s> {
@@ -128,7 +134,18 @@ impl<'s> Bench<'s> {
         let messages = create("/v2/queues/q/messages", &messages, 201).await.json()["resources"].take();
         let claim = create("/v2/queues/q/claims?limit=1", &json!({}), 201).await;
         let token = create("/v2/tokens", &json!({"name": "n", "roles": ["worker"]}), 201).await.json();
+        let pools = RedisServer::shared();
+        let put = async |path: &str, body: Value| answered(as_admin(owner.put(path)).json(&body), 201).await;
+        for name in ["p", "of-f"] {
+            let uri = format!("{}/{name}", pools.url());
+            put(&format!("/v2/pools/{name}"), json!({"uri": uri, "weight": 1})).await;
+        }
+        put("/v2/flavors/f", json!({"pool_list": ["of-f"]})).await;
         let placeholders = vec![
+            ("{pool_name}", "p".to_owned()),
+            ("{pool_uri}", pools.url()),
+            ("{pool_of_flavor}", "of-f".to_owned()),
+            ("{flavor_name}", "f".to_owned()),
             ("{queue_name}", "q".to_owned()),
             ("{claimed_id}", last(messages[0].as_str().unwrap())),
             ("{message_id}", last(messages[1].as_str().unwrap())),
@@ -137,25 +154,30 @@ impl<'s> Bench<'s> {
             ("{task_id}", task["id"].as_str().unwrap().to_owned()),
             ("{token_id}", token["id"].as_str().unwrap().to_owned()),
         ];
-        Self { sukkal, ended, project, owner, placeholders }
+        Self { sukkal, ended, project, owner, placeholders, _pools: pools }
     }
 
     /// Returns the request of a row by this sender.
     pub(super) fn request_of(&self, column: &str, row: &Row) -> RequestBuilder {
         let request = self.request(column, row.method.clone(), row.target);
         match &row.body {
-            Some(body) if row.method == Method::PATCH => {
+            Some(body) if row.method == Method::PATCH && body.is_array() => {
                 let media_type = "application/openstack-messaging-v2.0-json-patch";
                 request.header("Content-Type", media_type).body(body.to_string())
             }
-            Some(body) => request.json(body),
+            Some(body) => request.body(self.filled(&body.to_string())),
             None => request,
         }
     }
 
+    /// Returns the text with the placeholders replaced.
+    fn filled(&self, text: &str) -> String {
+        self.placeholders.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id))
+    }
+
     /// Returns the request of this sender.
     fn request(&self, column: &str, method: Method, target: &str) -> RequestBuilder {
-        let target = self.placeholders.iter().fold(target.to_owned(), |text, (name, id)| text.replace(name, id));
+        let target = self.filled(target);
         let path = target.split('?').next().unwrap_or_default();
         let request = |api: &Api| api.request(method.clone(), &target);
         let signed = |path: &str, expires: &str| {
@@ -215,7 +237,7 @@ async fn every_route_has_the_status_of_the_table_for_every_sender() {
 async fn every_route_has_a_row() {
     let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let config = Config::load(None, environment, &[]).unwrap();
-    let service = app::service(&config, std::sync::Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
+    let service = app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
     let (_, rows) = read_table();
     let listed = |row: &Row| {
         let path = row.target.split('?').next().unwrap_or_default().replace("{claimed_id}", "{message_id}");

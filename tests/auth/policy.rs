@@ -16,6 +16,7 @@ use crate::support::sukkal::{Api, Sukkal};
 
 const ROLES: (&str, &str) = ("SUKKAL_POLICY__PRESET", "roles");
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
+const POOLING: (&str, &str) = ("SUKKAL_POOLING__ENABLED", "true");
 const SECRET: (&str, &str) = ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in these tests");
 const RULES: &str = "SUKKAL_POLICY__RULES";
 
@@ -24,7 +25,7 @@ const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "ad
 
 /// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
 /// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 47] = [
+const REQUESTS: [(&str, &str, &str, &str); 57] = [
     ("none", "GET", "/v2", ""),
     ("none", "GET", "/v2/", ""),
     ("none", "GET", "/v2/ping", "ping:get"),
@@ -35,6 +36,16 @@ const REQUESTS: [(&str, &str, &str, &str); 47] = [
     ("admin", "GET", "/v2/quotas", "quotas:get"),
     ("admin", "PUT", "/v2/quotas", "quotas:set"),
     ("admin", "DELETE", "/v2/quotas", "quotas:set"),
+    ("admin", "GET", "/v2/pools", "pools:get_all"),
+    ("admin", "GET", "/v2/pools/{pool_name}", "pools:get"),
+    ("admin", "PUT", "/v2/pools/{pool_name}", "pools:create"),
+    ("admin", "PATCH", "/v2/pools/{pool_name}", "pools:update"),
+    ("admin", "DELETE", "/v2/pools/{pool_name}", "pools:delete"),
+    ("reader", "GET", "/v2/flavors", "flavors:get_all"),
+    ("reader", "GET", "/v2/flavors/{flavor_name}", "flavors:get"),
+    ("admin", "PUT", "/v2/flavors/{flavor_name}", "flavors:create"),
+    ("admin", "PATCH", "/v2/flavors/{flavor_name}", "flavors:update"),
+    ("admin", "DELETE", "/v2/flavors/{flavor_name}", "flavors:delete"),
     ("reader", "GET", "/v2/queues", "queues:get_all"),
     ("reader", "GET", "/v2/queues/{queue_name}", "queues:get"),
     ("manager", "PUT", "/v2/queues/{queue_name}", "queues:create"),
@@ -104,7 +115,7 @@ impl Ids {
     fn request(&self, api: &Api, method: &str, template: &str, roles: &str) -> RequestBuilder {
         let path = template.replace("{queue_name}", "q").replace("{message_id}", &self.message);
         let path = path.replace("{claim_id}", &self.claim).replace("{subscription_id}", &self.subscription);
-        let path = path.replace("{task_id}", "none");
+        let path = path.replace("{task_id}", "none").replace("{pool_name}", "p").replace("{flavor_name}", "f");
         let request = api.request(method.parse().unwrap(), &path).header("X-Roles", roles);
         let segment = template.split('?').next().unwrap().rsplit('/').next().unwrap();
         match (method, segment) {
@@ -117,6 +128,10 @@ impl Ids {
             }
             ("POST", "claims") | ("PATCH", "{claim_id}" | "{subscription_id}") => request.json(&json!({"ttl": 300})),
             ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "quotas") => request.json(&json!({})),
+            // They need no pool that exists.
+            ("PUT", "{pool_name}") => request.json(&json!({"uri": "redis://***@h", "weight": 1})),
+            ("PATCH", "{pool_name}") => request.json(&json!({"weight": 1})),
+            (_, "{flavor_name}") => request.json(&json!({"pool_list": ["p"]})),
             ("PATCH", _) => {
                 let change = json!([{"op": "add", "path": "/metadata/k", "value": 1}]);
                 request
@@ -175,7 +190,8 @@ fn remove_ages(document: &mut Value) {
 
 #[test]
 fn the_table_has_each_method_of_each_route() {
-    let config = Config::load(None, [ADMIN_MODE].map(|(name, value)| (name.to_owned(), value.to_owned())), &[]);
+    let config =
+        Config::load(None, [ADMIN_MODE, POOLING].map(|(name, value)| (name.to_owned(), value.to_owned())), &[]);
     let service = app::service(&config.unwrap(), Arc::new(EmbeddedStore::in_memory().unwrap()));
     let mut served = BTreeSet::new();
     for (path, methods) in routes(&service.unwrap().settings).into_iter().filter(|(path, _)| path.starts_with("/v2")) {
@@ -195,7 +211,7 @@ fn the_table_has_each_method_of_each_route() {
 
 #[tokio::test]
 async fn a_request_beyond_the_role_is_refused_and_changes_nothing() {
-    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES, ADMIN_MODE, SECRET]].concat());
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES, ADMIN_MODE, POOLING, SECRET]].concat());
     let api = sukkal.project("p");
     let ids = Ids::of_new_queue(&api).await;
     let before = snapshot(&api).await;
@@ -268,7 +284,7 @@ async fn share_refuses_what_the_caller_may_not_do() {
 #[tokio::test]
 async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
     for preset in ["zaqar", "roles"] {
-        let options = [("SUKKAL_POLICY__PRESET", preset), ADMIN_MODE, SECRET];
+        let options = [("SUKKAL_POLICY__PRESET", preset), ADMIN_MODE, POOLING, SECRET];
         let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &options].concat());
         let api = sukkal.project("p");
         let ids = Ids::of_new_queue(&api).await;

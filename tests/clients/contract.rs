@@ -41,6 +41,7 @@ impl TokenStrategy for NoTokens {
 fn the_contract_lists_exactly_the_routes_of_the_service() {
     let settings = Settings {
         admin_mode: true,
+        pooling: true,
         authenticator: Arc::new(Authenticator::default().with_tokens(Box::new(NoTokens))),
         client_id: ClientIdRule::Uuid,
         client_id_is_optional: false,

@@ -19,9 +19,10 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemat
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
 /// Options that enable all optional features of a server.
-const OPTIONS: [(&str, &str); 5] = [
+const OPTIONS: [(&str, &str); 6] = [
     ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
     ("SUKKAL_ADMIN_MODE", "true"),
+    ("SUKKAL_POOLING__ENABLED", "true"),
     ("SUKKAL_ENABLE_CHECKSUM", "true"),
     ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
     ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),
@@ -55,7 +56,15 @@ async fn every_response_matches_the_contract() {
         post.send().await.unwrap().error_for_status().unwrap();
     }
 
-    let output = run_schemathesis(&sukkal, dir.path(), &record);
+    let pools = RedisServer::start();
+    let create = async |path: &str, body: Value| {
+        let request = sukkal.project(PROJECT).put(path).header("X-Roles", "admin").json(&body);
+        request.send().await.unwrap().error_for_status().unwrap();
+    };
+    create("/v2/pools/kept", json!({ "uri": format!("{}/kept", pools.url()), "weight": 1 })).await;
+    create("/v2/flavors/kept", json!({ "pool_list": ["kept"] })).await;
+
+    let output = run_schemathesis(&sukkal, &pools.url(), dir.path(), &record);
 
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let seen = answers(&record);
@@ -63,11 +72,11 @@ async fn every_response_matches_the_contract() {
     assert_eq!(missed, [""; 0], "the run had none of these responses");
 }
 
-fn run_schemathesis(sukkal: &Sukkal, dir: &Path, record: &Path) -> Output {
+fn run_schemathesis(sukkal: &Sukkal, pools: &str, dir: &Path, record: &Path) -> Output {
     let mut command = child_command(python::venv());
     command.args(["-m", "schemathesis.cli", "--config-file", CONFIG]);
     command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color", "--report-har-path"]);
-    command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).current_dir(dir);
+    command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).env("POOLS", pools).current_dir(dir);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for")
 }

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import os
 
 import schemathesis
 from schemathesis import GenerationMode
@@ -69,6 +70,7 @@ def after_call(context, case, response):
 def before_call(context, case, kwargs):
     """Changes valid requests so that they refer to existing data."""
     keep_the_main_queue(case)
+    keep_a_pool(case)
     remove_waits(case)
     is_valid = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
     if is_valid:
@@ -85,6 +87,7 @@ def before_call(context, case, kwargs):
         use_an_existing_token(case)
         use_an_existing_subscription(case)
         use_valid_subscribers_and_options(case)
+        use_an_existing_pool(case)
         remove_filters(case)
         choose_since_or_marker(case)
 
@@ -110,6 +113,23 @@ def keep_the_main_queue(case):
     emptying = ("DELETE /v2/queues/{queue_name}", "POST /v2/queues/{queue_name}/purge")
     if case.operation.label in emptying and path.get("queue_name") == "orders":
         path["queue_name"] = "a.b-c_d"
+
+
+def keep_a_pool(case):
+    """Deletes only other pools and flavors than those that the test has created."""
+    path = case.path_parameters or {}
+    for name in ("pool_name", "flavor_name"):
+        if case.method.upper() == "DELETE" and path.get(name) == "kept":
+            path[name] = "other"
+
+
+def use_an_existing_pool(case):
+    """Replaces the addresses of pools, which must be reachable, and the pools of flavors."""
+    path, body = case.path_parameters or {}, case.body
+    if "pool_name" in path and isinstance(body, dict) and "uri" in body:
+        body["uri"] = f"{os.environ['POOLS']}/{path['pool_name']}"
+    if "flavor_name" in path and isinstance(body, dict) and "pool_list" in body:
+        body["pool_list"] = ["kept"]
 
 
 def remove_post_size_limits(case):

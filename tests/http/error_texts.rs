@@ -121,6 +121,7 @@ struct Servers {
     with_one_stream: Project,
     with_tokens: Project,
     with_quotas: Project,
+    with_pools: Project,
     _stream: Events,
     with_rules: Project,
     with_tls: Project,
@@ -172,6 +173,7 @@ impl Servers {
         let with_quotas = on(&[("SUKKAL_QUOTAS__QUEUES", "1"), ("SUKKAL_QUOTAS__POSTED_BYTES_PER_SECOND", "1")]);
         // Exceeds the rate for the duration of the test.
         with_quotas.post_bodies("q", &[json!("x".repeat(10_000))]).await;
+        let with_pools = with_pools(&project).await;
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
@@ -190,6 +192,7 @@ impl Servers {
             without_keystone: at(&format!("http://127.0.0.1:{}", free_port())),
             _keystone: keystone,
             with_quotas,
+            with_pools,
             _stream: stream,
             with_tls,
             without_store: Project::of(&Arc::new(Server { sukkal, redis: Arc::new(redis) }), &project),
@@ -236,11 +239,23 @@ impl Servers {
             "a server with Keystone" => &self.with_keystone,
             "a server without its Keystone" => &self.without_keystone,
             "a server with quotas" => &self.with_quotas,
+            "a server with pools" => &self.with_pools,
             "a server without its store" => &self.without_store,
             "a server that trusts another proxy" => &self.of_another_proxy,
             _ => panic!("no server {name:?}"),
         }
     }
+}
+
+/// Returns the project on a server with the pool `last`, which is the only one of the flavor `fast`.
+async fn with_pools(project: &str) -> Project {
+    let environment = [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_POOLING__ENABLED", "true")];
+    let (sukkal, redis) = (Sukkal::start_with("memory:", &environment), RedisServer::shared());
+    let api = Project::of(&Arc::new(Server { sukkal, redis }), project);
+    let put = |path: &str, body: Value| api.put(path).header("X-Roles", "admin").json(&body);
+    answered(put("/v2/pools/last", json!({"uri": api.server.redis.url(), "weight": 1})), 201).await;
+    answered(put("/v2/flavors/fast", json!({"pool_list": ["last"]})), 201).await;
+    api
 }
 
 #[tokio::test]

@@ -392,6 +392,7 @@ async fn every_route_checks_the_signature() {
     let project = signing_project();
     let settings = Settings {
         admin_mode: false,
+        pooling: false,
         authenticator: Arc::default(),
         client_id: ClientIdRule::Uuid,
         client_id_is_optional: false,

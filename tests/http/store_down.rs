@@ -26,6 +26,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let redeliver = of_subscription(Method::POST, "/redeliver").json(&json!({"since": "now"}));
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");
     let token = format!("/v2/tokens/{}", Uuid::new_v4());
+    let at_pool = |method: Method, path: &str| api.request(method, &format!("/v2/{path}"));
     let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
     let post = api.post(&format!("{q}/messages"), &json!({"messages": [{"body": 1}]}));
     vec![
@@ -33,6 +34,22 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (as_admin(api.get("/v2/quotas")), "Quotas could not be retrieved."),
         (as_admin(api.put("/v2/quotas").body("{}")), "Quotas could not be set."),
         (as_admin(api.delete("/v2/quotas")), "Quotas could not be removed."),
+        (as_admin(api.get("/v2/pools")), "Pools could not be listed."),
+        (as_admin(api.get("/v2/pools/p")), "Pool could not be retrieved."),
+        (
+            as_admin(api.put("/v2/pools/p")).json(&json!({"uri": "redis://h", "weight": 1})),
+            "Pool could not be created.",
+        ),
+        (as_admin(at_pool(Method::PATCH, "pools/p")).json(&json!({"weight": 1})), "Pool could not be updated."),
+        (as_admin(api.delete("/v2/pools/p")), "Pool could not be deleted."),
+        (api.get("/v2/flavors"), "Flavors could not be listed."),
+        (api.get("/v2/flavors/f"), "Flavor could not be retrieved."),
+        (as_admin(api.put("/v2/flavors/f")).json(&json!({"pool_list": ["p"]})), "Flavor could not be created."),
+        (
+            as_admin(at_pool(Method::PATCH, "flavors/f")).json(&json!({"pool_list": ["p"]})),
+            "Flavor could not be updated.",
+        ),
+        (as_admin(api.delete("/v2/flavors/f")), "Flavor could not be deleted."),
         (as_admin(api.get("/v2/projects")), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
         (api.put(q), "Queue could not be created."),
@@ -83,8 +100,12 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
 #[tokio::test]
 async fn every_operation_describes_the_outage() {
     let redis = RedisServer::start();
-    let sukkal =
-        Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_AUTH__STRATEGIES", "none,tokens")]);
+    let options = [
+        ("SUKKAL_ADMIN_MODE", "true"),
+        ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
+        ("SUKKAL_POOLING__ENABLED", "true"),
+    ];
+    let sukkal = Sukkal::start_with(&redis.url(), &options);
     redis.kill();
     let server = Arc::new(Server { sukkal, redis: Arc::new(redis) });
     let api = Project::of(&server, "p");

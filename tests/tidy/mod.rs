@@ -19,7 +19,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("axum", &["src/api/", "src/app.rs"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
-    ("base64", &["src/authentication/", "src/domain/", "src/push/"]),
+    ("base64", &["src/authentication/", "src/domain/", "src/push/", "src/storage/pools.rs"]),
     ("clap", &["src/cli/"]),
     ("clap_complete", &["src/cli/"]),
     ("clap_mangen", &["src/cli/"]),

@@ -53,7 +53,8 @@ async fn versions() -> Response {
 
 async fn home(State(service): State<Service>) -> Response {
     let settings = &service.settings;
-    let home = wire::home::home(settings.admin_mode, settings.authenticator.verifies_api_keys());
+    let has_tokens = settings.authenticator.verifies_api_keys();
+    let home = wire::home::home(settings.admin_mode, settings.has_pools(), has_tokens);
     let home = wire::json::indented(&home);
     let headers = [(CONTENT_TYPE, "application/json-home"), (CACHE_CONTROL, "max-age=86400")];
     (headers, home).into_response()

@@ -46,6 +46,8 @@ pub struct Service {
 pub struct Settings {
     /// Whether the routes for operators are served.
     pub admin_mode: bool,
+    /// Whether queues are in pools.
+    pub pooling: bool,
     /// Finds out who sends a request.
     pub authenticator: Arc<Authenticator>,
     /// Which client ids are accepted.
@@ -68,6 +70,13 @@ pub struct Settings {
     pub stream_heartbeat: Duration,
     /// Records changes and refused requests, if the operator wants it.
     pub audit: Option<AuditLog>,
+}
+
+impl Settings {
+    /// Returns whether the routes of pools and flavors are served.
+    pub(super) fn has_pools(&self) -> bool {
+        self.admin_mode && self.pooling
+    }
 }
 
 impl Service {

@@ -83,6 +83,24 @@ const OPERATOR_RESOURCES: [Resource; 2] = [
     ("rel/quotas", "/v2/quotas{?project_id}", &[("project_id", "project_id")], &["GET", "PUT", "DELETE"]),
 ];
 
+/// The pools and flavors.
+const POOLS: [Resource; 4] = [
+    (
+        "rel/pools",
+        "/v2/pools{?detailed,limit,marker}",
+        &[("detailed", "detailed"), ("limit", "pool_limit"), ("marker", "marker")],
+        &["GET"],
+    ),
+    ("rel/pool", "/v2/pools/{pool_name}", &[("pool_name", "pool_name")], &["GET", "PUT", "PATCH", "DELETE"]),
+    (
+        "rel/flavors",
+        "/v2/flavors{?detailed,limit,marker}",
+        &[("detailed", "detailed"), ("limit", "flavor_limit"), ("marker", "marker")],
+        &["GET"],
+    ),
+    ("rel/flavor", "/v2/flavors/{flavor_name}", &[("flavor_name", "flavor_name")], &["GET", "PUT", "PATCH", "DELETE"]),
+];
+
 /// The tokens, with which clients authenticate.
 const TOKENS: [Resource; 2] = [
     ("rel/tokens", "/v2/tokens{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET", "POST"]),
@@ -105,15 +123,16 @@ pub fn versions() -> Value {
 }
 
 /// Returns the json-home document. With `admin_mode`, it includes the routes for operators, and with
-/// `has_tokens` those of the tokens.
+/// `has_pools` and `has_tokens` those of pools and of tokens.
 #[must_use]
-pub fn home(admin_mode: bool, has_tokens: bool) -> Value {
+pub fn home(admin_mode: bool, has_pools: bool, has_tokens: bool) -> Value {
     let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();
     if admin_mode {
         let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
         resources.insert("rel/health".to_owned(), health);
         resources.extend(OPERATOR_RESOURCES.iter().map(entry));
     }
+    resources.extend(POOLS.iter().filter(|_| has_pools).map(entry));
     resources.extend(TOKENS.iter().filter(|_| has_tokens).map(entry));
     json!({ "resources": resources })
 }

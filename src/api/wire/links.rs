@@ -30,6 +30,12 @@ pub fn next(path: &str, had_marker: bool, parameters: &[(&str, Option<String>)],
     }]
 }
 
+/// Returns a link to the next page with these parameters.
+#[must_use]
+pub fn next_to(path: &str, parameters: &[(&str, Option<String>)]) -> Link {
+    link_to(path, present(parameters))
+}
+
 /// Returns a link to the next page with an additional parameter.
 #[must_use]
 pub fn next_with(path: &str, parameters: &[(&str, Option<String>)], additional: (&str, &str)) -> Link {

@@ -107,6 +107,16 @@ rules! {
     UsageGet = "usage:get", ANYONE, READER;
     QuotasGet = "quotas:get", ADMIN, ADMIN;
     QuotasSet = "quotas:set", ADMIN, ADMIN;
+    PoolsGetAll = "pools:get_all", ADMIN, ADMIN;
+    PoolsGet = "pools:get", ADMIN, ADMIN;
+    PoolsCreate = "pools:create", ADMIN, ADMIN;
+    PoolsUpdate = "pools:update", ADMIN, ADMIN;
+    PoolsDelete = "pools:delete", ADMIN, ADMIN;
+    FlavorsGetAll = "flavors:get_all", ANYONE, READER;
+    FlavorsGet = "flavors:get", ANYONE, READER;
+    FlavorsCreate = "flavors:create", ADMIN, ADMIN;
+    FlavorsUpdate = "flavors:update", ADMIN, ADMIN;
+    FlavorsDelete = "flavors:delete", ADMIN, ADMIN;
 }
 
 impl Rule {

@@ -22,7 +22,7 @@ use super::access::AdmittedStore;
 use crate::domain::metadata::InvalidMetadata;
 use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
 use crate::request_id::with_current_span;
-use crate::storage::{Listing, Page, Popped};
+use crate::storage::{Listing, Page, Popped, UriCipher};
 
 /// Encrypts and decrypts with the key of this process, if it has one.
 pub(super) struct Encryption {
@@ -45,6 +45,11 @@ pub(super) struct DecryptedPop {
 impl Encryption {
     pub(super) fn new(cipher: Option<Cipher>) -> Self {
         Self { cipher, checks_before_claim: AtomicBool::new(false) }
+    }
+
+    /// Returns what encrypts the URIs of pools, if there is a key.
+    pub(super) fn uri_cipher(&self) -> Option<&dyn UriCipher> {
+        self.cipher.as_ref().map(|cipher| cipher as &dyn UriCipher)
     }
 
     /// Checks a change of a queue's metadata: a queue can begin to encrypt only if there is a key.

@@ -8,7 +8,7 @@
 use super::Cipher;
 use super::cipher::Failure;
 use crate::domain::{Body, QueueId};
-use crate::storage::{Driver, Error, QueueListing, StoredBody};
+use crate::storage::{Driver, Error, QueueListing, StoredBody, UriCipher};
 
 /// Maximum number of passes. More are needed only if a process goes on encrypting with another key.
 const PASSES_MAX: u32 = 10;
@@ -22,11 +22,11 @@ const QUEUES_PER_STEP: usize = 100;
 pub struct Rekeyed {
     /// Number of queues in the last pass.
     pub queues: u64,
-    /// Number of encrypted bodies in the last pass.
+    /// Number of encrypted bodies, and URIs of pools, in the last pass.
     pub encrypted: u64,
-    /// Number of bodies that all passes have encrypted with the first key.
+    /// Number of those that all passes have encrypted with the first key.
     pub rewritten: u64,
-    /// Number of bodies in the last pass that none of the keys can decrypt.
+    /// Number of those in the last pass that none of the keys can decrypt.
     pub unreadable: u64,
     /// Descriptions of the first hundred of them.
     pub unreadable_bodies: Vec<String>,
@@ -58,7 +58,7 @@ pub async fn rekey(
 /// Visits all bodies. Returns the number of those that were encrypted with another key.
 async fn run_pass(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> Result<u64, Error> {
     *result = Rekeyed::default();
-    let (mut found, mut project) = (0, None);
+    let (mut found, mut project) = (rekey_pools(store, cipher, result).await?, None);
     loop {
         let page = store.list_projects(project.as_ref(), PROJECTS_PER_STEP).await?;
         for (project, _) in page.projects {
@@ -88,6 +88,30 @@ async fn run_pass(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> 
             return Ok(found);
         }
     }
+}
+
+/// Encrypts the URIs of pools. If another process changes the list meanwhile, the next pass does it.
+async fn rekey_pools(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> Result<u64, Error> {
+    let mut list = store.load_pools(None).await?.unwrap_or_default();
+    let (version, mut found) = (list.version.clone(), 0);
+    for stored in &mut list.pools {
+        let Some(sealed) = &stored.sealed_uri else { continue };
+        result.encrypted += 1;
+        if cipher.is_current(sealed) {
+            continue;
+        }
+        match cipher.open(&stored.pool.name, sealed) {
+            Ok(uri) => {
+                found += 1;
+                stored.sealed_uri = Some(cipher.seal(&stored.pool.name, &uri).into());
+            }
+            Err(error) => result.add_description(format!("pool {}: {error}", stored.pool.name)),
+        }
+    }
+    if found > 0 && store.replace_pools(version.as_ref(), &list).await? {
+        result.rewritten += found;
+    }
+    Ok(found)
 }
 
 async fn rekey_queue(store: &dyn Driver, cipher: &Cipher, queue: &QueueId, result: &mut Rekeyed) -> Result<u64, Error> {
@@ -125,13 +149,52 @@ fn reencrypted(cipher: &Cipher, queue: &QueueId, stored: &StoredBody) -> Result<
 
 impl Rekeyed {
     fn add_unreadable(&mut self, queue: &QueueId, stored: &StoredBody, failure: Failure) {
+        let reason = match failure {
+            Failure::OtherKey => "is encrypted with a key that is not configured",
+            Failure::Damaged => "was damaged in the store",
+        };
+        self.add_description(format!("{queue}: {} {reason}", stored.subject(queue)));
+    }
+
+    fn add_description(&mut self, description: String) {
         self.unreadable += 1;
         if self.unreadable_bodies.len() < DESCRIBED_MAX {
-            let reason = match failure {
-                Failure::OtherKey => "is encrypted with a key that is not configured",
-                Failure::Damaged => "was damaged in the store",
-            };
-            self.unreadable_bodies.push(format!("{queue}: {} {reason}", stored.subject(queue)));
+            self.unreadable_bodies.push(description);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::domain::{Pool, PoolUri};
+    use crate::storage::embedded::EmbeddedStore;
+    use crate::storage::{PoolList, PoolStore, StoredPool};
+
+    #[tokio::test]
+    async fn the_uris_of_pools_are_encrypted_with_the_first_key() {
+        let [lost, old, new] = ["lost", "old", "new"].map(Cipher::new);
+        let uri: PoolUri = "redis://u:p@h".parse().unwrap();
+        let stored = |name: &str, cipher: &Cipher| {
+            let (name, uri) = (name.parse().unwrap(), uri.clone());
+            let pool = Pool { name, uri, weight: 1, flavor: None, options: Map::new(), is_retired: true };
+            StoredPool::new(pool, Some(cipher)).unwrap()
+        };
+        let store = EmbeddedStore::in_memory().unwrap();
+        let pools = vec![stored("a", &old), stored("b", &new), stored("c", &lost)];
+        assert!(store.replace_pools(None, &PoolList { pools, ..PoolList::default() }).await.unwrap());
+
+        let both = Cipher::new("new").accepting(["old"]);
+        let result = rekey(&store, &both, |_, _| {}).await.unwrap();
+
+        let pools = store.load_pools(None).await.unwrap().unwrap().pools;
+        assert_eq!(pools[0].uri(Some(&new)), Ok(uri.clone()));
+        assert_eq!(pools[1].uri(Some(&new)), Ok(uri.clone()));
+        assert_eq!(pools[2].uri(Some(&lost)), Ok(uri));
+        assert!(result.is_complete);
+        assert_eq!((result.encrypted, result.rewritten, result.unreadable), (3, 1, 1));
+        assert!(result.unreadable_bodies[0].starts_with("pool c: "), "{:?}", result.unreadable_bodies);
     }
 }

@@ -41,11 +41,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 
-pub use pools::RedisPools;
 pub use posts::BatchLimits;
 pub use queues::PlacedCreation;
 pub use tls::{TlsError, TlsFiles};
-pub use uri::{InvalidUri, RedisUri};
+pub use uri::{InvalidUri, RedisPools, RedisUri};
 
 use self::connection::{Connection, Servers, Subscriber};
 use self::keys::QueueKeys;

@@ -7,17 +7,12 @@ use super::connection::check;
 use super::keys;
 use super::reply::unknown_kind;
 use super::script::POOLS_REPLACE;
+use super::uri::RedisPools;
 use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
 use crate::storage::watchers::Watchers;
 use crate::storage::{Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
-
-/// Connects to pools in Redis, with these files for those that use TLS.
-#[derive(Clone, Debug, Default)]
-pub struct RedisPools {
-    tls: TlsFiles,
-}
 
 impl RedisPools {
     /// Connects with these files for TLS.

@@ -18,6 +18,12 @@ pub struct RedisUri {
     shown: String,
 }
 
+/// Connects to pools in Redis, with these files for those that use TLS.
+#[derive(Clone, Debug, Default)]
+pub struct RedisPools {
+    pub(super) tls: TlsFiles,
+}
+
 /// The reason why a text is not a Redis address. The text itself is not displayed: if it is
 /// malformed, it may contain a password anywhere.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -7,13 +7,20 @@ use sukkal::domain::Token;
 use super::{Audited, request_id};
 use crate::auth::matrix::{Bench, ENVIRONMENT, EndedTokens, ROLES, Row, read_table};
 use crate::http::{Answer, send};
+use crate::support::redis::RedisServer;
 
-/// The routes that change queues, subscriptions, tasks or tokens, with the rules of the policy.
-const CHANGES: [(&str, &str); 20] = [
+/// The routes that change queues, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the policy.
+const CHANGES: [(&str, &str); 26] = [
     ("PUT /v2/quotas", "quotas:set"),
     ("DELETE /v2/quotas", "quotas:set"),
     ("POST /v2/tokens", "tokens:create"),
     ("DELETE /v2/tokens/{token_id}", "tokens:delete"),
+    ("PUT /v2/pools/{pool_name}", "pools:create"),
+    ("PATCH /v2/pools/{pool_name}", "pools:update"),
+    ("DELETE /v2/pools/{pool_name}", "pools:delete"),
+    ("PUT /v2/flavors/{flavor_name}", "flavors:create"),
+    ("PATCH /v2/flavors/{flavor_name}", "flavors:update"),
+    ("DELETE /v2/flavors/{flavor_name}", "flavors:delete"),
     ("PUT /v2/queues/{queue_name}", "queues:create"),
     ("PATCH /v2/queues/{queue_name}", "queues:update"),
     ("DELETE /v2/queues/{queue_name}", "queues:delete"),
@@ -99,6 +106,7 @@ async fn each_change_and_each_refusal_has_one_line_and_nothing_else_has_one() {
     columns.retain(|column| !ROLES.contains(column));
     let invented = || Token::random().reveal().to_string();
     let ended = EndedTokens { expired: invented(), revoked: invented() };
+    let _pools = RedisServer::shared();
     let mut found = 0;
     for row in &rows {
         // The number of refusals that one server records in a second is limited.

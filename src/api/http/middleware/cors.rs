@@ -19,8 +19,9 @@ use crate::domain::WebOrigins;
 /// All methods of the API. The same for all paths, so that a preflight says nothing about a path.
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
 /// The response headers that a page may read, besides those that browsers show to every page.
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("Allow, Claim-Fence, Location, Retry-After, Sukkal-Warning, X-OpenStack-Request-ID");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "Allow, Claim-Fence, Content-Location, Location, Retry-After, Sukkal-Warning, X-OpenStack-Request-ID",
+);
 /// Time in seconds for which a browser remembers the response to a preflight.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("3600");
 

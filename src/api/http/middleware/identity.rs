@@ -202,6 +202,7 @@ mod tests {
     fn ids_that_are_not_utf_8_are_refused_instead_of_converted() {
         let settings = Settings {
             admin_mode: false,
+            pooling: false,
             authenticator: Arc::default(),
             client_id: ClientIdRule::Text(1..=36),
             client_id_is_optional: false,

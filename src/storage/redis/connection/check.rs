@@ -32,14 +32,14 @@ pub(in crate::storage::redis) async fn check(config: &Config) -> Result<(), Stri
             Err(_closed) => pending().await,
         }
     };
-    let outcome = timeout(TIMEOUT, async {
+    let outcome = Box::pin(async {
         tokio::select! {
             biased;
             failure = failure => Err(failure),
             reply = ping => reply.map(|_pong| ()),
         }
     });
-    match outcome.await {
+    match timeout(TIMEOUT, outcome).await {
         Ok(outcome) => outcome.map_err(|failure: FredError| failure.details().to_owned()),
         Err(_elapsed) => Err("there is no answer".to_owned()),
     }

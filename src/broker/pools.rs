@@ -1,0 +1,295 @@
+//! Pools: the stores that keep queues, for operators.
+//!
+//! A pool that is deleted while it has queues is *retired*: it is not shown and gets no new queues,
+//! and it keeps those that it has. Creating a pool with its name revives it.
+
+use serde_json::{Map, Value};
+
+use super::access::{AdmittedStore, Resource};
+use super::range::check_range;
+use super::{Action, Broker, Error};
+use crate::auth::Caller;
+use crate::domain::{FlavorName, Pool, PoolName, PoolUri, Warning, WithWarnings};
+use crate::storage::{self, POOLS_MAX, PoolList, StoredPool};
+
+/// Maximum number of attempts to change a list that other requests change at the same time. Each
+/// attempt fails only because another change has succeeded.
+const ATTEMPTS_MAX: usize = 32;
+
+/// What a request says about a pool.
+#[derive(Clone, Debug, Default)]
+pub struct PoolChange {
+    /// The address.
+    pub uri: Option<PoolUri>,
+    /// The weight.
+    pub weight: Option<u32>,
+    /// The flavor; `Some(None)` for no flavor.
+    pub flavor: Option<Option<FlavorName>>,
+    /// The options.
+    pub options: Option<Map<String, Value>>,
+}
+
+impl Broker {
+    /// Returns the pools whose names follow `after`, at most `limit`, or the default number of queues
+    /// in a page.
+    pub async fn list_pools(
+        &self,
+        caller: &Caller,
+        after: Option<&str>,
+        limit: Option<i64>,
+    ) -> Result<Vec<Pool>, Error> {
+        let access = self.store.authorize(caller, Action::ListPools, Resource::Store)?;
+        let limit = self.check_list_limit(limit)?;
+        let pools = load(&access.admit().await?).await?.pools.into_iter().map(|stored| stored.pool);
+        let follows = |pool: &Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);
+        Ok(pools.filter(follows).take(limit).collect())
+    }
+
+    /// Returns a pool.
+    pub async fn get_pool(&self, caller: &Caller, name: &str) -> Result<Pool, Error> {
+        let store = self.store.authorize(caller, Action::GetPool, Resource::Store)?.admit().await?;
+        let list = load(&store).await?;
+        let found = list.pools.into_iter().map(|stored| stored.pool).find(|pool| is_shown(pool, name));
+        found.ok_or_else(|| no_pool(name))
+    }
+
+    /// Creates a pool, or replaces it if it exists. The change must have a URI and a weight.
+    pub async fn create_pool(&self, caller: &Caller, name: &str, change: PoolChange) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::CreatePool, Resource::Store)?.admit().await?;
+        let name: PoolName = name.parse().map_err(|error| Error::Limit(format!("{error}")))?;
+        let (Some(uri), Some(weight)) = (change.uri, change.weight) else {
+            return Err(Error::Pool("a pool needs \"uri\" and \"weight\"".to_owned()));
+        };
+        let (flavor, options) = (change.flavor.flatten(), change.options.unwrap_or_default());
+        let pool = Pool { name, uri: uri.clone(), weight, flavor, options, is_retired: false };
+        self.change_pool(store, pool.name.clone(), Some(uri), move |_before| Ok(pool.clone())).await?;
+        Ok(())
+    }
+
+    /// Changes a pool that exists, and returns it.
+    pub async fn update_pool(&self, caller: &Caller, name: &str, change: PoolChange) -> Result<Pool, Error> {
+        let store = self.store.authorize(caller, Action::UpdatePool, Resource::Store)?.admit().await?;
+        let name: PoolName = name.parse().map_err(|_| no_pool(name))?;
+        let missing = name.to_string();
+        self.change_pool(store, name, change.uri.clone(), move |before| {
+            let mut pool = before.filter(|before| !before.is_retired).ok_or_else(|| no_pool(&missing))?.clone();
+            let PoolChange { uri, weight, flavor, options } = change.clone();
+            pool.uri = uri.unwrap_or(pool.uri);
+            pool.weight = weight.unwrap_or(pool.weight);
+            pool.flavor = flavor.unwrap_or(pool.flavor);
+            pool.options = options.unwrap_or(pool.options);
+            Ok(pool)
+        })
+        .await
+    }
+
+    /// Deletes a pool. If it may have queues, it is retired, with a warning. Deleting an unknown pool
+    /// has no effect.
+    pub async fn delete_pool(&self, caller: &Caller, name: &str) -> Result<WithWarnings<()>, Error> {
+        let store = self.store.authorize(caller, Action::DeletePool, Resource::Store)?.admit().await?;
+        let Ok(name) = name.parse::<PoolName>() else {
+            load(&store).await?;
+            return Ok(WithWarnings { value: (), warnings: Vec::new() });
+        };
+        self.run_to_completion(async move {
+            // From here on, the pool gets no new queues.
+            let was_shown = change_list(&store, |list| retire(list, &name)).await?;
+            let may_have_queues = store.pool_has_queues(&name).await.unwrap_or(true);
+            if !may_have_queues {
+                change_list(&store, |list| {
+                    list.pools.retain(|stored| stored.pool.name != name || !stored.pool.is_retired);
+                    Ok(())
+                })
+                .await?;
+            }
+            let warnings = if was_shown && may_have_queues { vec![Warning::PoolRetired] } else { Vec::new() };
+            Ok(WithWarnings { value: (), warnings })
+        })
+        .await
+    }
+
+    /// Replaces a pool, which may be retired or not exist, by what `change` returns for it. `uri` is
+    /// the new address, if there is one. Returns the pool as it is shown.
+    async fn change_pool(
+        &self,
+        store: AdmittedStore,
+        name: PoolName,
+        uri: Option<PoolUri>,
+        change: impl Fn(Option<&Pool>) -> Result<Pool, Error> + Send + Sync + 'static,
+    ) -> Result<Pool, Error> {
+        let before = load(&store).await?.pools.into_iter().find(|stored| stored.pool.name == name);
+        if let Some(uri) = &uri {
+            self.check_uri(uri).await?;
+        }
+        // Queues do not move, so a pool that has some keeps its store.
+        let new_uri = uri.clone();
+        let moves = move |before: &StoredPool| new_uri.as_ref().is_some_and(|uri| !before.pool.uri.is_same_store(uri));
+        let may_move = match &before {
+            Some(before) if moves(before) => !store.pool_has_queues(&name).await.unwrap_or(true),
+            _ => false,
+        };
+        let this = self.clone();
+        self.run_to_completion(async move {
+            change_list(&store, |list| {
+                let at = list.pools.binary_search_by(|stored| stored.pool.name.cmp(&name));
+                let before = at.ok().map(|at| &list.pools[at]);
+                let pool = change(before.map(|before| &before.pool))?;
+                if before.is_some_and(&moves) && !may_move {
+                    return Err(Error::Conflict(format!(
+                        "pool {name} has queues or may have some, which do not move; its uri must name the same host, \
+                         port and database"
+                    )));
+                }
+                let sealed_uri = before.and_then(|before| before.sealed_uri.clone());
+                let stored = if uri.is_some() {
+                    check_conflict(list, &pool)?;
+                    let sealed = StoredPool::new(pool, this.encryption.uri_cipher());
+                    sealed.map_err(|error| Error::Pool(error.to_string()))?
+                } else {
+                    StoredPool { pool, sealed_uri }
+                };
+                let shown = stored.pool.clone();
+                match at {
+                    Ok(at) => list.pools[at] = stored,
+                    Err(_) if list.pools.len() >= POOLS_MAX => {
+                        let text =
+                            format!("there are {POOLS_MAX} pools, which is the maximum; delete one of them first");
+                        return Err(Error::Conflict(text));
+                    }
+                    Err(at) => list.pools.insert(at, stored),
+                }
+                Ok(shown)
+            })
+            .await
+        })
+        .await
+    }
+
+    /// Checks that the address can be that of a pool, and connects to it once.
+    async fn check_uri(&self, uri: &PoolUri) -> Result<(), Error> {
+        let pooling = self.pooling.as_ref().ok_or(Error::Forbidden)?;
+        if uri.is_masked() {
+            let text = format!("uri is {uri}, as it is shown; replace *** with the user and the password");
+            return Err(Error::Pool(text));
+        }
+        if uri.has_credentials() && self.encryption.uri_cipher().is_none() {
+            return Err(Error::Pool(storage::SealedUriError::NoKey.to_string()));
+        }
+        if pooling.management_store.as_ref().is_some_and(|store| store.is_same_store(uri)) {
+            return Err(Error::Pool(format!(
+                "{uri} is the database of the management store, which cannot be a pool; use another server or database"
+            )));
+        }
+        let unusable = |reason: String| Error::Pool(format!("cannot connect to {uri}: {reason}"));
+        pooling.connector.check(uri).await.map_err(unusable)
+    }
+
+    /// Checks the limit of a page of pools or flavors.
+    pub(super) fn check_list_limit(&self, limit: Option<i64>) -> Result<usize, Error> {
+        Ok(match limit {
+            Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
+            None => self.limits.queues_per_page(),
+        } as usize)
+    }
+}
+
+/// Loads the list of pools and flavors.
+pub(super) async fn load(store: &AdmittedStore) -> Result<PoolList, Error> {
+    Ok(store.load_pools(None).await?.unwrap_or_default())
+}
+
+/// Changes the list of pools and flavors. If it changes meanwhile, `change` is called again with the
+/// new list.
+pub(super) async fn change_list<T>(
+    store: &AdmittedStore,
+    change: impl Fn(&mut PoolList) -> Result<T, Error>,
+) -> Result<T, Error> {
+    for _ in 0..ATTEMPTS_MAX {
+        let before = load(store).await?;
+        let mut list = before.clone();
+        let outcome = change(&mut list)?;
+        if list == before || store.replace_pools(before.version.as_ref(), &list).await? {
+            return Ok(outcome);
+        }
+    }
+    Err(storage::Error::Unavailable("the list of pools changes too often".to_owned()).into())
+}
+
+pub(super) fn no_pool(name: &str) -> Error {
+    Error::NoPool(format!("Pool {name} does not exist"))
+}
+
+/// Returns whether the pool has this name and is not retired.
+fn is_shown(pool: &Pool, name: &str) -> bool {
+    pool.name.as_str() == name && !pool.is_retired
+}
+
+/// Retires a pool. Returns whether it was shown.
+fn retire(list: &mut PoolList, name: &PoolName) -> Result<bool, Error> {
+    let Some(at) = list.pools.iter().position(|stored| is_shown(&stored.pool, name.as_str())) else {
+        return Ok(false);
+    };
+    if let Some(flavor) = &list.pools[at].pool.flavor {
+        let pools_of_flavor = list.pools.iter().filter(|stored| stored.pool.flavor.as_ref() == Some(flavor));
+        if list.flavors.iter().any(|existing| existing.name == *flavor) && pools_of_flavor.count() == 1 {
+            return Err(Error::PoolInUse(flavor.clone()));
+        }
+    }
+    let pool = &mut list.pools[at].pool;
+    (pool.is_retired, pool.flavor) = (true, None);
+    Ok(true)
+}
+
+/// Refuses a pool that has the address of another one.
+fn check_conflict(list: &PoolList, pool: &Pool) -> Result<(), Error> {
+    let mut shown = list.pools.iter().map(|stored| &stored.pool).filter(|other| !other.is_retired);
+    match shown.find(|other| other.name != pool.name && other.uri.is_same_address(&pool.uri)) {
+        None => Ok(()),
+        Some(other) => Err(Error::Conflict(format!("pool {} has the uri {}, too", other.name, other.uri))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Flavor, ProjectId};
+
+    fn list(pools: &[(&str, Option<&str>)]) -> PoolList {
+        let pool = |&(name, flavor): &(&str, Option<&str>)| {
+            let (name, uri) = (name.parse().unwrap(), format!("redis://h/{name}").parse().unwrap());
+            let flavor = flavor.map(|flavor| flavor.parse().unwrap());
+            let pool = Pool { name, uri, weight: 1, flavor, options: Map::new(), is_retired: false };
+            StoredPool { pool, sealed_uri: None }
+        };
+        let flavors = vec![Flavor { project: ProjectId::new("p").unwrap(), name: "fast".parse().unwrap() }];
+        PoolList { version: None, pools: pools.iter().map(pool).collect(), flavors }
+    }
+
+    #[test]
+    fn a_retired_pool_stays_in_the_list_without_being_shown_or_in_a_flavor() {
+        let mut list = list(&[("a", Some("fast")), ("b", Some("fast"))]);
+
+        assert!(retire(&mut list, &"a".parse().unwrap()).unwrap());
+
+        let pool = &list.pools[0].pool;
+        assert!(pool.is_retired && pool.flavor.is_none() && !is_shown(pool, "a"));
+        assert!(!retire(&mut list, &"a".parse().unwrap()).unwrap());
+        assert!(matches!(retire(&mut list, &"b".parse().unwrap()), Err(Error::PoolInUse(_))));
+    }
+
+    #[test]
+    fn a_pool_of_a_flavor_that_does_not_exist_can_be_retired() {
+        assert!(retire(&mut list(&[("a", Some("other"))]), &"a".parse().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn only_pools_that_are_shown_keep_an_address_from_others() {
+        let mut list = list(&[("a", None)]);
+        let other = Pool { name: "b".parse().unwrap(), ..list.pools[0].pool.clone() };
+
+        assert!(matches!(check_conflict(&list, &other), Err(Error::Conflict(_))));
+        assert!(check_conflict(&list, &list.pools[0].pool).is_ok());
+        retire(&mut list, &"a".parse().unwrap()).unwrap();
+        assert!(check_conflict(&list, &other).is_ok());
+    }
+}
