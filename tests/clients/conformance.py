@@ -30,11 +30,12 @@ COMMON = {
     "SUKKAL_PUSH__ALLOWED_NETWORKS": "0.0.0.0/8,127.0.0.0/8",
     "SUKKAL_PUSH__ALLOWED_PORTS": "1-65535",
 }
-# Additional environment for each profile. The profiles claim_delete_pooled, websocket and ws_keystone
-# are missing, because the service has no pools or WebSockets.
+# Environment of a server with pools.
+POOLED = {"SUKKAL_POOLING__ENABLED": "true", "SUKKAL_POOLING__VIRTUAL_POOL": "true"}
+# Additional environment for each profile. The profiles websocket and ws_keystone are missing, because
+# the service has no WebSockets.
 PROFILES = {
-    # Its tests of pools and flavors fail, because there are none. All others are as in nopool.
-    "default": {},
+    "default": POOLED,
     "nopool": {},
     "validation": {
         "SUKKAL_TRANSPORT__MAX_QUEUE_METADATA": "64",
@@ -42,6 +43,7 @@ PROFILES = {
     },
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
+    "claim_delete_pooled": POOLED | {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
     # The suite itself has the Keystone, which accepts any password.
     "keystone": {
         "SUKKAL_AUTH__STRATEGIES": "keystone",
@@ -118,7 +120,7 @@ def start_sukkal(stack, sukkal, store, environment):
     return f"http://127.0.0.1:{port}"
 
 
-def run_suite(suite_folder, urls, suite):
+def run_suite(suite_folder, urls, pool_uri, suite):
     (first, url), *others = urls.items()
     profiles = [part for name, url in others for part in ("--profile-url", f"{name}={url}")]
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +128,7 @@ def run_suite(suite_folder, urls, suite):
         script = shutil.copy(pathlib.Path(suite_folder) / "conform.py", folder)
         report = pathlib.Path(folder) / "report.json"
         command = [sys.executable, script, "--suite", suite, "--no-slow", "--json", report]
-        command += ["--url", url, "--profile", first, *profiles]
+        command += ["--url", url, "--profile", first, *profiles, "--pool-uri", pool_uri]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         return json.loads(report.read_text())["results"]
 
@@ -170,6 +172,7 @@ def run(suite_folder, sukkal, list_file, flags, kind):
     print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
+        _, pool_uri = start_redis(stack)
         keystone_port = start_keystone(stack, suite_folder)
         urls = {}
         for name, environment in PROFILES.items():
@@ -179,7 +182,7 @@ def run(suite_folder, sukkal, list_file, flags, kind):
             urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
             if own_redis:
                 own_redis.kill()
-        rows = [row for suite in SUITES for row in run_suite(suite_folder, urls, suite)]
+        rows = [row for suite in SUITES for row in run_suite(suite_folder, urls, pool_uri, suite)]
 
     passed = {name_of(row) for row in rows if row["status"] == "PASS"}
     failed = {name_of(row): row for row in rows if row["status"] == "FAIL"}
