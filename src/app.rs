@@ -40,8 +40,9 @@ use crate::push::{self, Push};
 use crate::service_manager;
 pub use crate::storage::Check;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
+use crate::storage::pooled::{self, PooledStore};
 use crate::storage::redis::{self, RedisPools, RedisStore};
-use crate::storage::{self, Driver, Schedule, StoreUri};
+use crate::storage::{self, Driver, Schedule, StoreUri, UriCipher};
 use crate::telemetry::Tracer;
 
 /// Maximum number of open connections of the listener for health checks and metrics.
@@ -279,18 +280,60 @@ pub fn schedule(config: &Config) -> Schedule {
     Schedule { pause: Duration::from_secs(config.janitor.pause_s), walk: Duration::from_secs(config.janitor.walk_s) }
 }
 
-/// Opens the configured store.
-fn open(config: &Config) -> Result<Arc<dyn Driver>, Error> {
+/// The configured store, and its pools if it has some.
+struct Opened {
+    store: Arc<dyn Driver>,
+    pooled: Option<PooledStore>,
+}
+
+impl Opened {
+    /// Returns the store that the service maintains. The pools are maintained by tasks of their own.
+    fn maintained(&self) -> Arc<dyn Driver> {
+        self.pooled.as_ref().map_or_else(|| self.store.clone(), PooledStore::management)
+    }
+}
+
+/// Opens the configured store, with its pools.
+fn open(config: &Config) -> Result<Opened, Error> {
     let fsync = match config.embedded.fsync {
         config::Fsync::Group => Fsync::Group,
         config::Fsync::Interval => Fsync::Interval,
         config::Fsync::Off => Fsync::Off,
     };
-    Ok(match &config.store {
-        StoreUri::Embedded(folder) => Arc::new(EmbeddedStore::open(folder, fsync)?),
-        StoreUri::Memory => Arc::new(EmbeddedStore::in_memory()?),
-        StoreUri::Redis(uri) => Arc::new(RedisStore::open(&uri.clone().with_tls(redis_tls_files(&config.redis)))?),
-    })
+    match &config.store {
+        StoreUri::Embedded(folder) => opened_embedded(config, EmbeddedStore::open(folder, fsync)?),
+        StoreUri::Memory => opened_embedded(config, EmbeddedStore::in_memory()?),
+        StoreUri::Redis(uri) => {
+            // The files may be for the pools only.
+            let is_for_pools = config.pooling.enabled && !uri.uses_tls();
+            let files = if is_for_pools { redis::TlsFiles::default() } else { redis_tls_files(&config.redis) };
+            let store = RedisStore::open(&uri.clone().with_tls(files))?;
+            if !config.pooling.enabled {
+                return Ok(Opened { store: Arc::new(store), pooled: None });
+            }
+            Ok(opened_pooled(PooledStore::over_redis(store, pool_options(config))?))
+        }
+    }
+}
+
+fn opened_embedded(config: &Config, store: EmbeddedStore) -> Result<Opened, Error> {
+    if !config.pooling.enabled {
+        return Ok(Opened { store: Arc::new(store), pooled: None });
+    }
+    Ok(opened_pooled(PooledStore::over_embedded(store, pool_options(config))?))
+}
+
+fn opened_pooled(store: PooledStore) -> Opened {
+    Opened { store: Arc::new(store.clone()), pooled: Some(store) }
+}
+
+fn pool_options(config: &Config) -> pooled::Options {
+    pooled::Options {
+        has_virtual_pool: config.pooling.virtual_pool,
+        schedule: schedule(config),
+        redis: RedisPools::new(redis_tls_files(&config.redis)),
+        cipher: cipher(config).map(|cipher| Arc::new(cipher) as Arc<dyn UriCipher>),
+    }
 }
 
 fn redis_tls_files(files: &config::Redis) -> redis::TlsFiles {
@@ -301,7 +344,7 @@ fn redis_tls_files(files: &config::Redis) -> redis::TlsFiles {
 /// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be
 /// fixed. An embedded store must exist, and no other process may have it open.
 pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
-    let store = open_existing(config)?;
+    let store = open_existing(config).await?;
     let checked = tokio::select! {
         biased;
         reason = store.becomes_unusable() => return Err(Error::Refused(reason)),
@@ -319,7 +362,7 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
 /// open.
 pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync) -> Result<Rekeyed, Error> {
     let cipher = cipher(config).ok_or(Error::NoKey)?;
-    let store = open_existing(config)?;
+    let store = open_existing(config).await?;
     tokio::select! {
         biased;
         reason = store.becomes_unusable() => Err(Error::Refused(reason)),
@@ -327,12 +370,16 @@ pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync
     }
 }
 
-/// Opens the configured store. An embedded store must exist.
-fn open_existing(config: &Config) -> Result<Arc<dyn Driver>, Error> {
-    match &config.store {
-        StoreUri::Embedded(folder) => Ok(Arc::new(EmbeddedStore::open_verified(folder)?)),
-        StoreUri::Memory | StoreUri::Redis(_) => open(config),
+/// Opens the configured store, with its pools. An embedded store must exist.
+async fn open_existing(config: &Config) -> Result<Arc<dyn Driver>, Error> {
+    let opened = match &config.store {
+        StoreUri::Embedded(folder) => opened_embedded(config, EmbeddedStore::open_verified(folder)?)?,
+        StoreUri::Memory | StoreUri::Redis(_) => open(config)?,
+    };
+    if let Some(pooled) = &opened.pooled {
+        pooled.refresh_pools().await?;
     }
+    Ok(opened.store)
 }
 
 /// Compacts the file of the configured embedded store, and returns its size in bytes before and
@@ -369,7 +416,11 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         Some(bind) => Some(listen(bind, "SUKKAL_OPERATIONS__BIND or bind in [operations] of the file").await?),
         None => None,
     };
-    let store = open(config)?;
+    let opened = open(config)?;
+    if let Some(pooled) = &opened.pooled {
+        pooled.follow_pools();
+    }
+    let (maintained, store) = (opened.maintained(), opened.store);
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
@@ -380,7 +431,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
 
     info!(address = %listener.local_addr()?, store = %config.store, tls = tls.is_some(), "listening");
     let _certificates = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow_files())));
-    let janitor = tokio::spawn(janitor::run(store.clone(), schedule(config), service.metrics.clone()));
+    let janitor = tokio::spawn(janitor::run(maintained, schedule(config), service.metrics.clone()));
     let limits = server_limits(config);
     let operations = match operations {
         Some(listener) => {

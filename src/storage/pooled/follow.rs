@@ -1,18 +1,27 @@
 //! Follows the list of pools, which any process may change.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-use super::{Parts, PooledStore};
+use super::PooledStore;
 use crate::domain::{Pool, PoolName};
-use crate::storage::{Error, PoolList, PoolStore, PoolsVersion, QueueStore, StoredPool};
+use crate::storage::{Error, PoolList, PoolStore, PoolsVersion, StoredPool};
 
 /// Time between two requests for the version of the list.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
+/// Time between two searches for retired pools without queues.
+const REMOVAL_INTERVAL: Duration = Duration::from_secs(60);
+/// Number of projects, and of names of a project, that one step of such a search reads.
+const PROJECTS_PER_STEP: usize = 100;
+const NAMES_PER_STEP: usize = 1_000;
+/// Pause between two steps, which leaves the store to other operations.
+const STEP_PAUSE: Duration = Duration::from_millis(5);
+/// Maximum number of names that a request searches.
+const NAMES_PER_REQUEST_MAX: usize = 20_000;
 
 #[async_trait]
 impl PoolStore for PooledStore {
@@ -27,8 +36,8 @@ impl PoolStore for PooledStore {
     }
 
     async fn pool_has_queues(&self, pool: &PoolName) -> Result<bool, Error> {
-        let page = self.pool(pool)?.redis.list_projects(None, 1).await?;
-        Ok(!page.projects.is_empty())
+        let unused = self.unused_pools(vec![pool.clone()], Some(NAMES_PER_REQUEST_MAX)).await?;
+        Ok(unused.is_empty())
     }
 }
 
@@ -55,20 +64,70 @@ impl PooledStore {
         }
     }
 
-    /// Refreshes the list of pools at intervals, for as long as this store exists.
+    /// Refreshes the list of pools at intervals, and removes retired pools that have no queues any more,
+    /// for as long as this store exists.
     pub fn follow_pools(&self) {
         let this = Arc::downgrade(&self.0);
         tokio::spawn(async move {
-            while let Some(()) = refresh(&this).await {
+            let mut next_removal = Instant::now() + REMOVAL_INTERVAL;
+            while let Some(store) = this.upgrade().map(PooledStore) {
+                let mut outcome = store.refresh_pools().await;
+                if outcome.is_ok() && Instant::now() >= next_removal {
+                    next_removal = Instant::now() + REMOVAL_INTERVAL;
+                    outcome = store.remove_unused_pools().await;
+                }
+                if let Err(error) = outcome {
+                    debug!(%error, "cannot follow the list of pools; it is tried again");
+                }
+                drop(store);
                 sleep(REFRESH_INTERVAL).await;
             }
         });
     }
-}
 
-async fn refresh(store: &Weak<Parts>) -> Option<()> {
-    if let Err(error) = PooledStore(store.upgrade()?).refresh_pools().await {
-        debug!(%error, "cannot read the list of pools; it is tried again");
+    /// Removes the retired pools that have no queues.
+    async fn remove_unused_pools(&self) -> Result<(), Error> {
+        let unused = self.unused_pools(self.retired_pools(), None).await?;
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let Some(mut list) = self.0.management.load_pools(None).await? else { return Ok(()) };
+        list.pools.retain(|stored| !(stored.pool.is_retired && unused.contains(&stored.pool.name)));
+        // If another process has changed the list, the next round tries again.
+        self.replace_pools(list.version.clone().as_ref(), &list).await.map(drop)
     }
-    Some(())
+
+    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the catalogue has more names than the search may examine.
+    async fn unused_pools(&self, mut pools: Vec<PoolName>, names_max: Option<usize>) -> Result<Vec<PoolName>, Error> {
+        let (mut project, mut examined) = (None, 0);
+        loop {
+            let page = self.0.management.list_projects(project.as_ref(), PROJECTS_PER_STEP).await?;
+            for (project, _) in &page.projects {
+                let mut after = None;
+                while !pools.is_empty() {
+                    let places = self.0.management.list_places(project, after.as_deref(), "", NAMES_PER_STEP).await?;
+                    pools.retain(|pool| !places.queues.iter().any(|(_, place)| place.pool.as_ref() == Some(pool)));
+                    examined += places.queues.len();
+                    if names_max.is_some_and(|max| examined > max) {
+                        return Err(Error::Unavailable(
+                            "the catalogue has too many queues to search it now".to_owned(),
+                        ));
+                    }
+                    after = places.reached;
+                    if after.is_none() {
+                        break;
+                    }
+                    sleep(STEP_PAUSE).await;
+                }
+            }
+            project = page.reached;
+            if project.is_none() || pools.is_empty() {
+                return Ok(pools);
+            }
+        }
+    }
 }

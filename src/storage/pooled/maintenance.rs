@@ -36,20 +36,11 @@ impl Maintenance for PooledStore {
         Ok(try_join_all(stores.iter().map(|store| store.maintain(schedule))).await?.into_iter().sum())
     }
 
-    /// The first step also walks over all queues of the pools.
+    /// Does one step in each store. A store that is ahead of another one repeats its step later.
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
-        if after.is_none() {
-            for pool in self.stores().iter().skip(1) {
-                let mut reached = None;
-                loop {
-                    reached = pool.maintain_step(reached.as_ref()).await?;
-                    if reached.is_none() {
-                        break;
-                    }
-                }
-            }
-        }
-        self.0.management.maintain_step(after).await
+        let stores = self.stores();
+        let reached = try_join_all(stores.iter().map(|store| store.maintain_step(after))).await?;
+        Ok(reached.into_iter().flatten().min())
     }
 
     async fn check(&self) -> Result<Check, Error> {

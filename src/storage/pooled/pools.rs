@@ -130,6 +130,17 @@ impl PooledStore {
         pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| pool.is_up()))
     }
 
+    /// Returns whether new queues may be in this pool.
+    pub(super) fn accepts_queues(&self, pool: Option<&PoolName>) -> bool {
+        pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| !pool.config.is_retired))
+    }
+
+    /// Returns the pools that get no new queues.
+    pub(super) fn retired_pools(&self) -> Vec<PoolName> {
+        let pools = self.0.pools.all();
+        pools.iter().filter(|(_, pool)| pool.config.is_retired).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Returns all stores: the management store, and the pools in the order of their names.
     pub(super) fn stores(&self) -> Vec<Arc<dyn Driver>> {
         let pools = self.0.pools.all();

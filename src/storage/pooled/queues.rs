@@ -5,7 +5,7 @@ use tracing::debug;
 
 use super::PooledStore;
 use super::search::{at, at_existing};
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision, Summary};
+use crate::domain::{Creation, Metadata, PoolName, ProjectId, Queue, QueueId, Revision, Summary};
 use crate::storage::redis::PlacedCreation;
 use crate::storage::{Epoch, Error, Place, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 
@@ -20,7 +20,10 @@ impl QueueStore for PooledStore {
             let place = match self.0.management.find_queue(queue).await? {
                 Some(place) => place,
                 None => match self.choose_pool(metadata)? {
-                    Some(pool) => self.0.management.place_queue(queue, &pool).await?,
+                    Some(pool) => match self.place_in(queue, pool).await? {
+                        Some(place) => place,
+                        None => continue,
+                    },
                     None => Place { pool: None, epoch: Epoch(0) },
                 },
             };
@@ -100,6 +103,20 @@ impl QueueStore for PooledStore {
 }
 
 impl PooledStore {
+    /// Puts a new queue into this pool. Returns `None` if the pool was retired since it was chosen.
+    ///
+    /// A pool is retired before the catalogue is searched for its queues. So if it was not retired
+    /// after the queue was placed, it is not removed while it has the queue.
+    async fn place_in(&self, queue: &QueueId, pool: PoolName) -> Result<Option<Place>, Error> {
+        let place = self.0.management.place_queue(queue, &pool).await?;
+        self.refresh_pools().await?;
+        if place.pool != Some(pool) || self.accepts_queues(place.pool.as_ref()) {
+            return Ok(Some(place));
+        }
+        self.0.management.remove_place(queue, &place, 0).await?;
+        Ok(None)
+    }
+
     /// Creates the queue at this place. Returns `None` if it has another place by now.
     async fn create_at(&self, queue: &QueueId, metadata: &Metadata, place: &Place) -> Result<Option<Creation>, Error> {
         let Some(pool) = &place.pool else {

@@ -45,6 +45,12 @@ impl RedisUri {
         Self { tls, ..self }
     }
 
+    /// Returns whether the address asks for TLS.
+    #[must_use]
+    pub fn uses_tls(&self) -> bool {
+        self.uses_tls
+    }
+
     pub(super) fn config(&self) -> Result<Config, TlsError> {
         let mut config = self.config.clone();
         if self.uses_tls {
