@@ -138,11 +138,6 @@ suite! {
             a_list_of_quotas_is_returned_only_if_it_has_changed,
             a_measurement_covers_all_queues_of_a_project_in_steps,
         ],
-        pools: [
-            a_list_of_pools_is_replaced_as_a_whole,
-            a_list_of_pools_is_returned_only_if_it_has_changed,
-            a_list_that_another_process_has_replaced_is_left_alone,
-        ],
         summaries: [
             a_summary_counts_messages_by_state,
             the_oldest_age_counts_from_the_end_of_a_delay,
@@ -542,5 +537,19 @@ suite! {
             any_sequence_of_operations_matches_the_model,
             a_queue_that_becomes_plain_with_due_changes_matches_the_model,
         ],
+    }
+}
+
+/// Stores with pools have their lists of pools in their management stores.
+mod lists_of_pools {
+    suite! {
+        drivers: [redis, redis_cluster, embedded, memory],
+        cases: {
+            pools: [
+                a_list_of_pools_is_replaced_as_a_whole,
+                a_list_of_pools_is_returned_only_if_it_has_changed,
+                a_list_that_another_process_has_replaced_is_left_alone,
+            ],
+        }
     }
 }

@@ -80,9 +80,9 @@ impl RedisServer {
         shared_instance(&SHARED, Self::start)
     }
 
-    /// Returns two further servers that all tests of this process share.
-    pub(crate) fn shared_others() -> [Arc<Self>; 2] {
-        static SHARED: [Mutex<Weak<RedisServer>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
+    /// Returns further servers that all tests of this process share.
+    pub(crate) fn shared_others() -> [Arc<Self>; 3] {
+        static SHARED: [Mutex<Weak<RedisServer>>; 3] = [const { Mutex::new(Weak::new()) }; 3];
 
         SHARED.each_ref().map(|slot| shared_instance(slot, Self::start))
     }

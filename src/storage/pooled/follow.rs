@@ -45,7 +45,8 @@ impl PooledStore {
     /// Reads the list of pools if it has changed, and uses those pools.
     pub async fn refresh_pools(&self) -> Result<(), Error> {
         let mut known = self.0.known_pools.lock().await;
-        if let Some(list) = self.0.management.load_pools(known.as_ref()).await? {
+        let changed = self.0.management.load_pools(known.as_ref()).await?;
+        if let Some(list) = changed.filter(|list| list.version != *known) {
             let pools = list.pools.iter().filter_map(|stored| self.complete(stored)).collect();
             self.set_pools(pools);
             *known = list.version;

@@ -56,7 +56,7 @@ pub(in crate::conformance) fn memory() -> Subject {
 
 /// Opens a store with pools: a management store in Redis, and two pools.
 pub(in crate::conformance) fn pooled_redis() -> Subject {
-    let server = RedisServer::shared();
+    let [server, ..] = RedisServer::shared_others();
     let store = PooledStore::over_redis(open(&server.url()), pooled_options()).expect("an empty store opens");
     pooled(store, Management::Redis(open(&server.url()), server))
 }
@@ -74,7 +74,7 @@ fn pooled_options() -> pooled::Options {
 }
 
 fn pooled(store: PooledStore, management: Management) -> Subject {
-    let servers = RedisServer::shared_others();
+    let [_management, servers @ ..] = RedisServer::shared_others();
     let pool = |(name, server): (&str, &Arc<RedisServer>)| Pool {
         name: name.parse().expect("the name is valid"),
         uri: server.url().parse().expect("the URI is valid"),
