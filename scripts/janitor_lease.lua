@@ -9,7 +9,7 @@
 -- Returns {'denied'} if another process holds the lease; {'idle'}, and gives the lease up, if no
 --       maintenance is due; otherwise {'granted', whether due queues are to be visited (1 or 0),
 --       whether a walk is to be done (1 or 0)}.
-assert(#KEYS == 1 and #ARGV == 5, 'janitor_lease: 1 key, 5 arguments')
+assert(#KEYS >= 1 and #ARGV == 5, 'janitor_lease: 1 key, 5 arguments')
 local lease, process, duration_ms, finished = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 -- Processes wake up slightly before or after the end of a pause.
 local TOLERANCE = 0.9

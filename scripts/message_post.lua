@@ -28,10 +28,11 @@
 --   FAILED, then the error from Redis.
 -- If the sequence number is not the newest of its retry slot, the script returns just {LATE}.
 local queues, keys_per_queue, sequence, lifetime_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-assert(#KEYS == queues * keys_per_queue + 2 and #ARGV >= 6,
+local keys_of_queues = queues * keys_per_queue
+assert(#KEYS >= keys_of_queues + 2 and #ARGV >= 6,
   'message_post: the keys of each queue and two, 4 arguments and those of a part')
-local LAST_REPLY = KEYS[#KEYS - 1]
-due = KEYS[#KEYS]
+local LAST_REPLY = KEYS[keys_of_queues + 1]
+due = KEYS[keys_of_queues + 2]
 local FIRST_PART = 5
 -- Head of a part: index of the queue, number of messages, revision that the requests were made for,
 -- lifetime of the outcome under an idempotency key (s; 0: no key), number of tenants (0: the queue

@@ -5,7 +5,7 @@
 -- ARGV  1 project    2 its quotas, or empty to remove the project from the list
 --       3 the new version of the list
 -- Returns 'done'.
-assert(#KEYS == 1 and #ARGV == 3, 'quota_set: 1 key, 3 arguments')
+assert(#KEYS >= 1 and #ARGV == 3, 'quota_set: 1 key, 3 arguments')
 local list, project, quotas, version = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
 if quotas == '' then

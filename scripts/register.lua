@@ -15,7 +15,7 @@
 --       4 name of the pool, or empty
 -- Returns {version under which the name is registered now, 1 if this call has registered it, else
 --       0; name of the pool in the registration, or empty}.
-assert(#KEYS == 1 and #ARGV == 4, 'register: 1 key, 4 arguments')
+assert(#KEYS >= 1 and #ARGV == 4, 'register: 1 key, 4 arguments')
 local register, name, mode, version, pool = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local registered = redis.call('ZRANGEBYLEX', register, '[' .. name .. '\0', '(' .. name .. '\1')

@@ -7,7 +7,7 @@
 --       5 maximum number of all tokens    6 maximum number of tokens of one project
 -- Returns {'again'} if more expired tokens must be removed first; {'too_many'};
 --       {'too_many_of_project'}; or {'created', now, record}.
-assert(#KEYS == 4 and #ARGV == 6, 'token_create: 4 keys, 6 arguments')
+assert(#KEYS >= 4 and #ARGV == 6, 'token_create: 4 keys, 6 arguments')
 local records, ids, projects, ends = unpack(KEYS)
 local id, project, ttl_s, rest, total_max, project_max = unpack(ARGV)
 local ALL_PROJECTS = '\0\0'

@@ -4,6 +4,6 @@
 --       shared/tokens.lua
 -- ARGV  1 id
 -- Returns {'deleted'}.
-assert(#KEYS == 4 and #ARGV == 1, 'token_delete: 4 keys, 1 argument')
+assert(#KEYS >= 4 and #ARGV == 1, 'token_delete: 4 keys, 1 argument')
 remove_token(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1])
 return {'deleted'}

@@ -7,7 +7,7 @@
 --       tokens
 -- Returns {'again'} if more expired tokens must be removed first; otherwise {'tokens', now, then for
 --       each token its id and its record}.
-assert(#KEYS == 4 and #ARGV == 3, 'token_list: 4 keys, 3 arguments')
+assert(#KEYS >= 4 and #ARGV == 3, 'token_list: 4 keys, 3 arguments')
 local records, ids, projects, ends = unpack(KEYS)
 local project, after, limit = unpack(ARGV)
 

@@ -26,9 +26,9 @@ use self::auditor::{Auditor, DeadLetters};
 use self::coordinator::Coordinator;
 use self::history::{History, Rules};
 use self::wire::{PROJECT, QUEUE, Wire};
-use crate::support::cluster::RedisCluster;
+use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random;
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, Reply};
 use crate::support::test_bed::{Server, ServerUrls, TestBed};
 use crate::support::timeline::{save_history, start_actors};
 
@@ -72,12 +72,26 @@ async fn a_message_of_a_fair_queue_is_under_one_live_claim() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim_in_a_cluster() {
-    check_exclusiveness("cluster", in_a_cluster(), Kind::Plain).await;
+    check_exclusiveness("cluster", in_a_cluster(&Arc::new(RedisCluster::start())), Kind::Plain).await;
+}
+
+/// The slot of the queue moves from server to server all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_while_its_slot_moves() {
+    let cluster = Arc::new(RedisCluster::start());
+    let setup = in_a_cluster(&cluster);
+    let slot_mover = SlotMover::start(cluster, &key(QUEUE, "queue"));
+
+    check_exclusiveness("cluster, moved", setup, Kind::Plain).await;
+
+    let moves = slot_mover.stop();
+    println!("exclusive cluster, moved: the slot moved {moves} times");
+    assert!(moves > 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_a_cluster() {
-    check_exclusiveness("cluster, fair", in_a_cluster(), Kind::Fair).await;
+    check_exclusiveness("cluster, fair", in_a_cluster(&Arc::new(RedisCluster::start())), Kind::Fair).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,15 +134,19 @@ fn on_one_server() -> Setup {
     }
 }
 
-fn in_a_cluster() -> Setup {
-    let cluster = Arc::new(RedisCluster::start());
+fn in_a_cluster(cluster: &Arc<RedisCluster>) -> Setup {
+    let (cluster, outbox) = (cluster.clone(), key(QUEUE, "outbox"));
     let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
     let mut names = (0..).map(|number| format!("letters-{number}"));
     Setup {
         store: TestBed::redis(&cluster.url()),
         dead_letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
         dead_letter_ttl_s: None,
-        outbox_length: Arc::new(move || outbox_length(cluster.node_of(&key(QUEUE, "outbox")))),
+        outbox_length: Arc::new(move || {
+            // A node that does not have the slot refuses. While the slot moves, all of them may do so.
+            let mut lengths = cluster.nodes().iter().cycle().map(|node| node.command(&["LLEN", &outbox]));
+            lengths.find(|length| matches!(length, Reply::Int(_))).expect("there are nodes").as_int()
+        }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{Maintenance, Schedule};
@@ -95,6 +95,39 @@ async fn queues_work_while_the_slot_of_another_queue_moves() {
     requests.all_work_again(&[("PUT moving queue", |r| r.api.put("/v2/queues/moving"))]).await;
     assert_eq!(to.command(&["EXISTS", moving]), Reply::Int(1));
     all_done(&requests.send(&requests::all(), MANY).await);
+}
+
+/// A node that hands a slot over runs a script only if all its keys exist, and ends it in the middle
+/// when it uses a key that it has emptied itself.
+#[tokio::test]
+async fn no_script_is_interrupted_by_the_move_of_a_slot() {
+    let cluster = RedisCluster::start();
+    let sukkal = Sukkal::start(&cluster.url());
+    let api = sukkal.project("faults");
+    let shards = json!({ "_shards": 8, "_default_message_delay": 1 });
+    assert_eq!(api.put("/v2/queues/whole").json(&shards).send().await.unwrap().status(), 201);
+    let messages = json!({ "messages": [
+        { "body": 1, "delay": 0 }, { "body": 2, "delay": 0 }, { "body": 3, "delay": 600 }
+    ] });
+    assert_eq!(api.post("/v2/queues/whole/messages", &messages).send().await.unwrap().status(), 201);
+    let claim = api.post("/v2/queues/whole/claims?limit=1", &json!({ "ttl": 600 })).send().await.unwrap();
+    let claim = claim.headers()["location"].to_str().unwrap().to_owned();
+    let key = "sukkal:{faults/whole}:queue";
+    let from = cluster.node_of(key);
+    let to = cluster.nodes().iter().find(|node| node.port() != from.port()).unwrap();
+    let to_id = to.command(&["CLUSTER", "MYID"]).as_text().to_owned();
+    let slot = from.command(&["CLUSTER", "KEYSLOT", key]).as_int().to_string();
+    let ok = Reply::Status("OK".to_owned());
+    assert_eq!(from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]), ok);
+
+    // The release empties keys and uses them again.
+    let refused = api.delete(&claim).send().await.unwrap().status();
+    assert_eq!(from.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"]), ok);
+
+    assert_eq!(refused, 503);
+    assert_eq!(api.delete(&claim).send().await.unwrap().status(), 204);
+    let stats: Value = api.get("/v2/queues/whole/stats").send().await.unwrap().json().await.unwrap();
+    assert_eq!(stats["messages"]["free"], 3, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,7 +30,7 @@ use self::coordinator::{Coordinator, Phase};
 use self::delays::Delays;
 use self::history::{History, Observer};
 use self::wire::Wire;
-use crate::support::cluster::RedisCluster;
+use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random::{self, Random};
 use crate::support::redis::RedisServer;
 use crate::support::test_bed::{Server, ServerUrls, TestBed};
@@ -163,6 +163,20 @@ async fn race_without_delays(name: &str, store: TestBed, target: usize) {
     let summary = race(name, store, PLAIN, target).await;
 
     assert!(summary.markers_expired > 0, "no marker expired");
+}
+
+/// The slot of the queue moves from server to server all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_while_its_slot_moves() {
+    let cluster = Arc::new(RedisCluster::start());
+    let store = TestBed::redis(&cluster.url());
+    let slot_mover = SlotMover::start(cluster, &format!("sukkal:{{{}/{QUEUE}}}:queue", Wire::project()));
+
+    race_without_delays("moved", store, observed(60_000)).await;
+
+    let moves = slot_mover.stop();
+    println!("race moved: the slot moved {moves} times");
+    assert!(moves > 1);
 }
 
 /// Observers follow the feed while workers take all messages that they can get from its head.

@@ -3,7 +3,10 @@
 //! A start takes two seconds on any machine, because a new master refuses to serve for that time.
 //! Prefer `shared`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::ports::{first_that_starts, free_port};
 use super::redis::{RedisServer, Reply, block_until, shared_instance};
@@ -14,6 +17,8 @@ const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
 /// Time without a reply after which a node counts as failed, in milliseconds. Short, so that a test
 /// sees the failure; long enough for a busy machine.
 const NODE_TIMEOUT_MS: &str = "2000";
+
+const PAUSE_BETWEEN_MOVES: Duration = Duration::from_millis(300);
 
 /// Three running nodes, which are killed on drop.
 pub(crate) struct RedisCluster {
@@ -78,6 +83,26 @@ impl RedisCluster {
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
     }
 
+    /// Moves a slot with its keys, as `redis-cli --cluster reshard` does. `node_of` does not notice it.
+    fn move_slot(&self, slot: &str, from: usize, to: usize) {
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let [source_id, target_id] =
+            [source, target].map(|node| node.command(&["CLUSTER", "MYID"]).as_text().to_owned());
+        let port = target.port().to_string();
+        ok(target, &["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id]);
+        ok(source, &["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id]);
+        loop {
+            let keys = source.command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
+            let [key] = keys.items() else { break };
+            let moved = source.command(&["MIGRATE", "127.0.0.1", &port, key.as_text(), "0", "5000"]);
+            // A key may have expired meanwhile.
+            assert!(["OK", "NOKEY"].contains(&moved.as_text()), "{moved:?}");
+        }
+        for node in [target, source].into_iter().chain(&self.nodes) {
+            ok(node, &["CLUSTER", "SETSLOT", slot, "NODE", &target_id]);
+        }
+    }
+
     /// Adds a replica to the master of a cluster, and waits until it is in sync.
     pub(crate) fn add_replica(master: &RedisServer) -> RedisServer {
         let (replica, bus_port) = start_node(&[]);
@@ -101,6 +126,46 @@ impl RedisCluster {
                 whole.iter().all(|line| info.as_text().contains(line))
             })
         });
+    }
+}
+
+/// Moves the slot of a key from node to node, with all its keys, until it is dropped.
+pub(crate) struct SlotMover {
+    over: Arc<AtomicBool>,
+    moves: Option<JoinHandle<usize>>,
+}
+
+impl SlotMover {
+    pub(crate) fn start(cluster: Arc<RedisCluster>, key: &str) -> Self {
+        let slot = cluster.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).as_int().to_string();
+        let first = cluster.nodes.iter().position(|node| node.port() == cluster.node_of(key).port());
+        let mut from = first.expect("the slot has a node");
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let moves = thread::spawn(move || {
+            let mut moves = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let to = (from + 1) % cluster.nodes.len();
+                cluster.move_slot(&slot, from, to);
+                (from, moves) = (to, moves + 1);
+                thread::sleep(PAUSE_BETWEEN_MOVES);
+            }
+            moves
+        });
+        Self { over, moves: Some(moves) }
+    }
+
+    /// Stops after the current move, and returns the number of moves.
+    pub(crate) fn stop(mut self) -> usize {
+        self.over.store(true, Ordering::SeqCst);
+        let moves = self.moves.take().expect("it is taken only here");
+        moves.join().expect("the slot can be moved")
+    }
+}
+
+impl Drop for SlotMover {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
     }
 }
 

@@ -222,7 +222,8 @@ impl Connection {
         may_repeat: fn(&FredError) -> bool,
     ) -> Result<Reply, Error> {
         let slot = keys.first().map_or(0, |key| self.slot(key));
-        let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
+        let absent = self.servers.are_clustered().then(|| keys::absent(slot));
+        let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
         let rendered = script.rendered(self.requires_queues);
         let attempt = |client| evaluate(client, rendered, keys.clone(), args.clone());
@@ -295,7 +296,7 @@ impl Connection {
     /// or else one that is connected. Deleting a key works even if Redis has no memory left.
     pub(super) async fn probe(&self) -> Result<(), Error> {
         let slot = self.servers.slot_with_full_disk().unwrap_or_else(|| self.servers.connected_slot());
-        let deleted = self.command_on(slot, "DEL", &[&keys::probe(slot)]).await;
+        let deleted = self.command_on(slot, "DEL", &[&keys::absent(slot)]).await;
         if deleted.is_ok()
             && let Some(server) = self.servers.of_slot(slot)
         {
