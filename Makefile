@@ -64,7 +64,7 @@ deny:
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
 # with delayed messages, five minutes of claims, and five minutes at the quotas of a queue. Also a hundred power cuts (500 for the embedded
 # store, and 500 killed processes), two thousand changes of the number of shards, redrives of 100,000
-# dead letters, and a million deliveries to subscribers.
+# dead letters, a million deliveries to subscribers, and 200 failovers.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- feed_order:: --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive_claims::a_message --nocapture --test-threads 1
@@ -75,6 +75,7 @@ soak: redis
 	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::disconnected_waiters --nocapture --test-threads 1
 	SUKKAL_REDRIVEN=100000 cargo test --release $(TEST_FEATURES) --test main -- faults::redrive --nocapture --test-threads 1
 	SUKKAL_PUSHED=1000000 cargo test --release $(TEST_FEATURES) --test main -- push::campaign --nocapture --test-threads 1
+	SUKKAL_FAILOVERS=200 cargo test --release $(TEST_FEATURES) --test main -- faults::failovers --nocapture --test-threads 1
 	SUKKAL_QUOTA_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- quotas::campaign --nocapture --test-threads 1
 
 # Takes more than half an hour. The machine must be idle otherwise. Writes docs/performance.md. For a quick

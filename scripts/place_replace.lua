@@ -6,7 +6,7 @@
 --       3 lowest version accepted    4 name of the pool
 -- Returns {version of the place that the queue has now, name of its pool or empty}, or {} if it is
 --       not registered.
-assert(#KEYS == 1 and #ARGV == 4, 'place_replace: 1 key, 4 arguments')
+assert(#KEYS >= 1 and #ARGV == 4, 'place_replace: 1 key, 4 arguments')
 local register, name, known, version, pool = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local registered = redis.call('ZRANGEBYLEX', register, '[' .. name .. '\0', '(' .. name .. '\1')[1]

@@ -6,6 +6,7 @@ mod cuts;
 mod disconnected_waiters;
 mod drain;
 mod embedded;
+mod failovers;
 mod full;
 mod full_claims;
 mod full_disk;

@@ -49,7 +49,7 @@ impl Redis {
     }
 }
 
-fn server_options<'a>(files: &'a Certificate, authority: &'a Path) -> [(&'static str, &'a str); 6] {
+pub(super) fn server_options<'a>(files: &'a Certificate, authority: &'a Path) -> [(&'static str, &'a str); 6] {
     [
         ("tls-cert-file", text(&files.certificate)),
         ("tls-key-file", text(&files.key)),
@@ -60,7 +60,7 @@ fn server_options<'a>(files: &'a Certificate, authority: &'a Path) -> [(&'static
     ]
 }
 
-fn start(store: &str, authority: Option<&Path>, own: Option<&Certificate>) -> Sukkal {
+pub(super) fn start(store: &str, authority: Option<&Path>, own: Option<&Certificate>) -> Sukkal {
     let mut environment: Vec<_> = authority.map(|file| ("SUKKAL_REDIS__CA_FILE", text(file))).into_iter().collect();
     if let Some(own) = own {
         environment.push(("SUKKAL_REDIS__CERTIFICATE_FILE", text(&own.certificate)));

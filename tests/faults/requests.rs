@@ -14,10 +14,10 @@ use crate::support::sukkal::{Api, Sukkal};
 
 /// The promised limits: the duration of a response, and the time until all requests work after the
 /// store is back.
-const PROMISED: Duration = Duration::from_secs(2);
+pub(super) const PROMISED: Duration = Duration::from_secs(2);
 /// Allowance for a busy machine: test, server and Redis share its cores with other tests. The
 /// server itself gives up after 1.8 seconds.
-const SLACK: Duration = Duration::from_millis(500);
+pub(super) const SLACK: Duration = Duration::from_millis(500);
 /// The timeout for events that should have happened long before.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -44,7 +44,11 @@ impl Proxy {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let proxy = Self {
             address: socket.local_addr().expect("a bound socket has an address"),
-            relay: Relay { target, forwarding: watch::Sender::new(true), replies_to_drop: Arc::default() },
+            relay: Relay {
+                target: Arc::new(Mutex::new(target)),
+                forwarding: watch::Sender::new(true),
+                replies_to_drop: Arc::default(),
+            },
             connections: Arc::default(),
             listening: Mutex::new(None),
             runtime: Some(runtime.expect("a thread can be started")),
@@ -60,6 +64,11 @@ impl Proxy {
     /// Returns `SCHEME://127.0.0.1:PORT`.
     pub(crate) fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Forwards new connections to another server. Open connections continue.
+    pub(crate) fn lead_to(&self, target: SocketAddr) {
+        *lock(&self.relay.target) = target;
     }
 
     /// Stops forwarding everything, even the closing of a connection. Connections stay open, new
@@ -171,7 +180,7 @@ impl Drop for Proxy {
 /// The state that all connections share.
 #[derive(Clone)]
 struct Relay {
-    target: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
     forwarding: watch::Sender<bool>,
     replies_to_drop: Arc<AtomicUsize>,
 }
@@ -180,7 +189,8 @@ impl Relay {
     /// Serves one connection. Returning drops both sockets, which closes them.
     async fn run(self, client: TcpStream) -> io::Result<()> {
         self.until_forwarding().await;
-        let server = TcpStream::connect(self.target).await?;
+        let target = *lock(&self.target);
+        let server = TcpStream::connect(target).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();

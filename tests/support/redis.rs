@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write as IoWrite};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -39,6 +39,8 @@ pub(crate) struct RedisServer {
     port: u16,
     /// Whether the port accepts only TLS.
     uses_tls: bool,
+    /// The password of the default user, from the option `requirepass`.
+    password: Option<String>,
     process: Mutex<Child>,
     /// The directory of the configuration, the log, and the data if an option enables persistence.
     dir: TempDir,
@@ -63,12 +65,12 @@ impl RedisServer {
         Self::start_sentinel_with(name, master, &[])
     }
 
-    /// The same with further options.
+    /// The same with further options, which override those.
     pub(crate) fn start_sentinel_with(name: &str, master: &Self, options: &[(&str, &str)]) -> Self {
         let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
         let impatience = format!("down-after-milliseconds {name} 300");
         let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
-        let options = [options, &of_sentinel].concat();
+        let options = [&of_sentinel, options].concat();
         first_that_starts(|| Self::try_launch(&options, &["--sentinel"]))
     }
 
@@ -95,6 +97,7 @@ impl RedisServer {
     fn try_launch(options: &[(&str, &str)], flags: &'static [&'static str]) -> Result<Self, String> {
         let port = free_port();
         let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
+        let password = options.iter().find(|(name, _)| *name == "requirepass").map(|(_, value)| (*value).to_owned());
         let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\n".to_owned();
         let listeners =
             if uses_tls { format!("port 0\ntls-port {port}\nunixsocket {SOCKET}") } else { format!("port {port}") };
@@ -106,7 +109,7 @@ impl RedisServer {
         fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory is writable");
 
         let process = Mutex::new(launch(dir.path(), flags));
-        let server = Self { port, uses_tls, process, dir, flags };
+        let server = Self { port, uses_tls, password, process, dir, flags };
         server.wait_until_ready().map(|()| server)
     }
 
@@ -155,21 +158,18 @@ impl RedisServer {
 
     /// Sends one command to a server that may close the connection.
     pub(crate) fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            write!(request, "${}\r\n{word}\r\n", word.len()).expect("a string can be written to");
-        }
+        let authentication = self.password.as_ref().map(|password| encode(&["AUTH", password]));
+        let is_authenticated = authentication.is_some();
+        let request = authentication.unwrap_or_default() + &encode(words);
         if self.uses_tls {
             // A local socket needs no certificates.
-            let mut stream = UnixStream::connect(self.dir.path().join(SOCKET))?;
+            let stream = UnixStream::connect(self.dir.path().join(SOCKET))?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.write_all(request.as_bytes())?;
-            return Reply::read(&mut BufReader::new(stream));
+            return exchange(stream, &request, is_authenticated);
         }
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.write_all(request.as_bytes())?;
-        Reply::read(&mut BufReader::new(stream))
+        exchange(stream, &request, is_authenticated)
     }
 
     /// Records that all maintenance has just been done, so that no janitor does any for an hour.
@@ -225,6 +225,24 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn encode(words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        write!(request, "${}\r\n{word}\r\n", word.len()).expect("a string can be written to");
+    }
+    request
+}
+
+/// Sends a request, which may begin with `AUTH`, and returns its last reply.
+fn exchange(mut stream: impl Read + IoWrite, request: &str, is_authenticated: bool) -> io::Result<Reply> {
+    stream.write_all(request.as_bytes())?;
+    let mut stream = BufReader::new(stream);
+    if is_authenticated {
+        Reply::read(&mut stream)?;
+    }
+    Reply::read(&mut stream)
 }
 
 fn launch(dir: &Path, flags: &[&str]) -> Child {

@@ -21,8 +21,11 @@ pub(crate) fn note_environment(environment: &[(&str, &str)]) {
     }
 }
 
-/// Searches for the password in the URI of a store from now on.
+/// Searches for the passwords in the URI of a store from now on.
 pub(crate) fn note_store(uri: &str) {
+    if let Some((_, password)) = uri.split_once("sentinel_password=") {
+        note(password);
+    }
     let credentials = uri.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
     if let Some((_, password)) = credentials.and_then(|(credentials, _)| credentials.split_once(':')) {
         note(password);

@@ -87,7 +87,7 @@ impl RedisStore {
 
     /// The same for a pool, whose queues have these waiters.
     pub(super) fn open_sharing(uri: &RedisUri, batches: BatchLimits, watchers: Watchers) -> Result<Self, TlsError> {
-        let servers = Servers::open(uri.config()?);
+        let servers = Servers::open(uri.config()?, uri.sentinel_credentials());
         let connection = Connection::new(servers.clone());
         let post_batcher = PostBatcher::new(connection.clone(), batches);
         let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());

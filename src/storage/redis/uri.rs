@@ -1,18 +1,20 @@
 //! Store URIs: `redis://`, `rediss://`, `redis-cluster://h1:p,h2:p`,
-//! `redis-sentinel://h1:p,h2:p/MASTER`.
+//! `redis-sentinel://h1:p,h2:p/MASTER?sentinel_password=PASSWORD`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use fred::types::config::{Config, TlsConnector};
+use percent_encoding::percent_decode_str;
 
 use super::tls::{TlsError, TlsFiles};
 use crate::domain::PoolUri;
 
-/// The address of a Redis server, cluster or Sentinel group. Displayed without its password.
+/// The address of a Redis server, cluster or Sentinel group. Displayed without its passwords.
 #[derive(Clone)]
 pub struct RedisUri {
     config: Config,
+    sentinel_credentials: Credentials,
     uses_tls: bool,
     tls: TlsFiles,
     shown: String,
@@ -24,6 +26,13 @@ pub struct RedisPools {
     pub(super) tls: TlsFiles,
 }
 
+/// The user and the password that a server gets.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Credentials {
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+}
+
 /// The reason why a text is not a Redis address. The text itself is not displayed: if it is
 /// malformed, it may contain a password anywhere.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -31,6 +40,9 @@ pub struct RedisPools {
 pub struct InvalidUri {
     reason: &'static str,
 }
+
+const MALFORMED: &str =
+    "its host, port or database is invalid; in a password, / # ? and @ are written as %2F %23 %3F and %40";
 
 impl RedisUri {
     /// Returns the address of a pool, with these files for TLS if the address asks for TLS.
@@ -60,6 +72,10 @@ impl RedisUri {
         }
         Ok(config)
     }
+
+    pub(super) fn sentinel_credentials(&self) -> &Credentials {
+        &self.sentinel_credentials
+    }
 }
 
 impl fmt::Display for RedisUri {
@@ -79,22 +95,56 @@ impl FromStr for RedisUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = |reason| InvalidUri { reason };
-        let (url, uses_tls) = as_fred_url(text).map_err(invalid)?;
-        let mut config = Config::from_url(&url).map_err(|_| {
-            invalid(
-                "its host, port or database is invalid; in a password, / # ? and @ are written as %2F %23 %3F and %40",
-            )
-        })?;
+        let (address, query) = split_query(text);
+        let (url, uses_tls) = as_fred_url(address).map_err(invalid)?;
+        let mut config = Config::from_url(&url).map_err(|_| invalid(MALFORMED))?;
         // A store that is unreachable at the start is waited for, like one that becomes unreachable
         // later.
         config.fail_fast = false;
-        Ok(Self { config, uses_tls, tls: TlsFiles::default(), shown: without_password(text) })
+        let (username, password) = (config.username.clone(), config.password.clone());
+        let mut sentinel_credentials = Credentials { username, password };
+        if let Some(query) = query {
+            if !config.server.is_sentinel() {
+                return Err(invalid("only redis-sentinel:// may have a query"));
+            }
+            sentinel_credentials = read_credentials(query).map_err(invalid)?;
+        }
+        let shown = without_passwords(text);
+        Ok(Self { config, sentinel_credentials, uses_tls, tls: TlsFiles::default(), shown })
     }
 }
 
-/// Converts an address for `fred`, which takes further hosts and the Sentinel's master as query
-/// parameters. The URL is one without TLS, because `fred` would load certificates for it. Also
-/// returns whether the address asks for TLS.
+/// Splits an address at the question mark after its hosts.
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    let hosts = text.rfind('@').unwrap_or(0);
+    match text[hosts..].find('?') {
+        Some(at) => (&text[..hosts + at], Some(&text[hosts + at + 1..])),
+        None => (text, None),
+    }
+}
+
+/// Reads the parameters with the credentials of Sentinels. An empty value is the same as none.
+fn read_credentials(query: &str) -> Result<Credentials, &'static str> {
+    let (mut username, mut password) = (None, None);
+    for parameter in query.split('&') {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = percent_decode_str(value).decode_utf8().map_err(|_| "a parameter of its query is not UTF-8")?;
+        let value = Some(value.into_owned()).filter(|value| !value.is_empty());
+        match name {
+            "sentinel_username" => username = value,
+            "sentinel_password" => password = value,
+            _ => return Err("the parameters of its query must be sentinel_username and sentinel_password"),
+        }
+    }
+    if username.is_some() && password.is_none() {
+        return Err("sentinel_username needs sentinel_password");
+    }
+    Ok(Credentials { username, password })
+}
+
+/// Converts an address without a query for `fred`, which takes further hosts and the Sentinel's
+/// master as query parameters. The URL is one without TLS, because `fred` would load certificates for
+/// it. Also returns whether the address asks for TLS.
 fn as_fred_url(text: &str) -> Result<(String, bool), &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
     let (scheme, uses_tls) = match scheme.strip_prefix("rediss") {
@@ -102,10 +152,8 @@ fn as_fred_url(text: &str) -> Result<(String, bool), &'static str> {
         None => (scheme.to_owned(), false),
     };
     let address = rest;
-    if rest.rsplit('@').next().is_some_and(|hosts| hosts.contains('?')) {
-        return Err("it must not have a query");
-    }
     let (credentials, rest) = match rest.rsplit_once('@') {
+        Some((credentials, _)) if credentials.contains(['/', '#', '?']) => return Err(MALFORMED),
         Some((credentials, rest)) => (format!("{credentials}@"), rest),
         None => (String::new(), rest),
     };
@@ -132,11 +180,16 @@ fn as_fred_url(text: &str) -> Result<(String, bool), &'static str> {
 }
 
 /// Returns a valid address in the form in which it may be displayed.
-fn without_password(text: &str) -> String {
-    match (text.find("://"), text.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &text[..scheme + 3], &text[at..]),
-        _ => text.to_owned(),
+fn without_passwords(text: &str) -> String {
+    let (address, query) = split_query(text);
+    let mut shown = match (address.find("://"), address.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &address[..scheme + 3], &address[at..]),
+        _ => address.to_owned(),
+    };
+    if query.is_some() {
+        shown.push_str("?***");
     }
+    shown
 }
 
 #[cfg(test)]
@@ -178,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_get_the_credentials_of_the_query() {
+        let credentials = |username: Option<&str>, password: Option<&str>| Credentials {
+            username: username.map(str::to_owned),
+            password: password.map(str::to_owned),
+        };
+        for (query, expected) in [
+            ("", credentials(Some("u"), Some("p"))),
+            ("?sentinel_password=s", credentials(None, Some("s"))),
+            ("?sentinel_username=w&sentinel_password=a%40b%26c+d", credentials(Some("w"), Some("a@b&c+d"))),
+            ("?sentinel_password=", credentials(None, None)),
+        ] {
+            let uri: RedisUri = format!("redis-sentinel://u:p@h1:1,h2:2/main{query}").parse().unwrap();
+
+            assert!(*uri.sentinel_credentials() == expected, "{query}");
+            let hidden = if query.is_empty() { "" } else { "?***" };
+            assert_eq!(uri.to_string(), format!("redis-sentinel://***@h1:1,h2:2/main{hidden}"));
+        }
+    }
+
+    #[test]
     fn an_invalid_address_is_refused() {
         for text in [
             "",
@@ -188,6 +261,11 @@ mod tests {
             "redis-sentinel://h1:1",
             "redis://h?db=1",
             "redis-cluster://h/3",
+            "redis-cluster://h?sentinel_password=p",
+            "redis://u:p?h@h",
+            "redis-sentinel://h:1/main?master=main",
+            "redis-sentinel://h:1/main?sentinel_username=u",
+            "redis-sentinel://h:1/main?sentinel_password=%ff",
         ] {
             assert!(text.parse::<RedisUri>().is_err(), "{text}");
         }
@@ -206,8 +284,9 @@ mod tests {
                 Err(error) => error.to_string(),
             };
 
-            // The text after the last @ of a valid address is a host.
-            prop_assert!(!shown.contains("SECRET") || !text.contains('@') || text.rfind('@') < text.find("SECRET"), "{shown}");
+            // The text after the last @ of a valid address, and before a query, is a host.
+            let is_host = text.rfind('@') < text.find("SECRET") && !text[..text.find("SECRET").unwrap()].contains('?');
+            prop_assert!(!shown.contains("SECRET") || !text.contains('@') || is_host, "{shown}");
         }
     }
 }

@@ -34,6 +34,11 @@ pub(super) fn is_permanent(error: &FredError) -> bool {
     }
 }
 
+/// Returns whether the server is a replica, which cannot write.
+pub(super) fn is_read_only(error: &FredError) -> bool {
+    error.details().starts_with("READONLY ")
+}
+
 /// Returns whether the error is a reply of Redis. Those begin with a word in capitals. `fred` has
 /// errors of its own of the same kinds, for instance that it has no connection right now.
 pub(super) fn is_redis_reply(error: &FredError) -> bool {

@@ -15,7 +15,7 @@ use crate::storage::redis::tls;
 
 /// The health of one server.
 pub(super) struct Health {
-    /// Host and port of the server, or of the Sentinels that name it.
+    /// Host and port of the server.
     address: String,
     uses_tls: bool,
     /// The connections to the server.
@@ -198,9 +198,6 @@ fn tls_refusal(details: &str) -> Option<String> {
 fn describe_with_hint(failure: &FredError, uses_tls: bool) -> String {
     let (description, details) = (describe(failure), failure.details());
     match failure.kind() {
-        _ if details.contains("unknown command 'SENTINEL'") => {
-            format!("{description}: this is not a Sentinel; for a single server use redis://")
-        }
         _ if is_redis_reply(failure) => description,
         ErrorKind::Timeout if uses_tls => {
             "the TLS handshake timed out; if the server does not use TLS, use redis://".to_owned()

@@ -1,19 +1,18 @@
 //! Sends every command to the server that has its slot, with a timeout for each attempt, and
 //! retries commands that may be repeated. Nothing outside `storage/redis` uses `fred`.
 //!
-//! A server of a cluster that no longer has the slot replies so. That counts as a failed attempt,
-//! and the next attempt goes to the server that the cluster then names. A server that is handing
-//! the slot over (`ASK`) is retried until it is done.
+//! A server of a cluster that no longer has the slot replies so, and so does a server that is no
+//! longer the master of its Sentinel group (`READONLY`). That counts as a failed attempt, and the next
+//! attempt goes to the server that then has the slot. A server that is handing the slot over (`ASK`,
+//! `TRYAGAIN`) is retried until it is done.
 
 mod channel;
 mod check;
-mod cluster_slots;
 mod failure;
 mod health;
 mod layout;
 mod listener;
 mod pool;
-mod sentinel_probe;
 mod servers;
 mod startup;
 mod subscriber;
@@ -36,7 +35,7 @@ pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
 use self::channel::follow_channel;
-use self::failure::{error_from_failure, has_not_run, is_permanent, no_server_known};
+use self::failure::{error_from_failure, has_not_run, is_permanent, is_read_only, no_server_known};
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
@@ -327,16 +326,11 @@ impl Connection {
             return Ok(());
         }
         let slot = self.slot(keys::LAYOUT);
-        let wait_max = RETRY_TIMEOUT.saturating_sub(self.disconnected_for(slot));
+        let wait_max = RETRY_TIMEOUT.saturating_sub(self.servers.disconnected_for(slot));
         self.layout.wait_until_supported(wait_max).await.map_err(|error| match error {
             Error::Unavailable(reason) => self.unavailable(what, slot, &reason),
             error => error,
         })
-    }
-
-    /// Returns how long the server of a slot has been known to have no connection.
-    fn disconnected_for(&self, slot: u16) -> Duration {
-        self.servers.of_slot(slot).map_or(Duration::ZERO, |server| server.pool.disconnected_for())
     }
 
     /// Repeats an attempt until it succeeds, fails permanently, must not be repeated, or the time
@@ -352,7 +346,7 @@ impl Connection {
         F: Future<Output = Result<Value, FredError>>,
     {
         // Earlier commands have already waited for this server as long as they may.
-        if self.disconnected_for(slot) > RETRY_TIMEOUT {
+        if self.servers.disconnected_for(slot) > RETRY_TIMEOUT {
             self.servers.refresh_soon();
             return Err(self.unavailable(what, slot, "there is no connection"));
         }
@@ -367,7 +361,7 @@ impl Connection {
             };
             let failure = match reply {
                 Ok(value) => return Ok(Reply::new(value)),
-                Err(error) if is_permanent(&error) => {
+                Err(error) if is_permanent(&error) && !(is_read_only(&error) && self.servers.can_fail_over()) => {
                     let error = error_from_failure(what, &error);
                     self.note_refusal(slot, &error);
                     return Err(error);

@@ -18,13 +18,12 @@ use fred::types::config::{
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
-use super::failure::{is_redis_reply, not_connected};
+use super::failure::{is_read_only, is_redis_reply, not_connected};
 use super::health::Health;
-use super::sentinel_probe::explain;
 
 /// Number of connections to a server. Measurements with more showed no gain, because each
 /// connection is multiplexed.
@@ -36,6 +35,8 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(450);
 /// connection again and the caller has gone.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(400);
 const PAUSE_BETWEEN_RECONNECTS_MS: u32 = 100;
+/// Minimum time between two replacements of a connection because the server is a replica.
+const PAUSE_BETWEEN_MASTERS: Duration = Duration::from_millis(500);
 /// How long a client pauses after `fred` has stopped connecting, which it does when it considers
 /// retries useless.
 const PAUSE_AFTER_CLIENT_END: Duration = Duration::from_secs(1);
@@ -130,14 +131,15 @@ impl PooledConnection {
         }
     }
 
-    /// Waits until the connection is made.
-    pub(super) async fn wait_for_connection(&self) -> Result<(), FredError> {
-        self.client.wait_for_connect().await
-    }
-
-    /// Returns why the server cannot be used, if that is known.
-    pub(super) fn unavailable_reason(&self) -> Option<String> {
-        self.health.unavailable_reason()
+    /// Waits until the connection is made. Otherwise returns why the server cannot be used.
+    pub(super) async fn wait_for_connection(&self, limit: Duration) -> Result<(), String> {
+        match timeout(limit, self.client.wait_for_connect()).await {
+            Ok(Ok(())) => Ok(()),
+            failed => {
+                let unknown = || format!("there is no connection: {failed:?}");
+                Err(self.health.unavailable_reason().unwrap_or_else(unknown))
+            }
+        }
     }
 
     /// Runs an attempt when there is a connection, and waits for the reply, within
@@ -160,6 +162,9 @@ impl PooledConnection {
             refusal if refusal.is_none_or(is_redis_reply) => {
                 *lock(&self.last_reply) = Instant::now();
                 self.health.note_reply(refusal);
+                if refusal.is_some_and(is_read_only) {
+                    self.reconnect_to_another_master();
+                }
             }
             Some(error) if *error.kind() == ErrorKind::Timeout => self.reconnect_if_silent_since(began),
             _ => {}
@@ -175,11 +180,25 @@ impl PooledConnection {
             return;
         }
         warn!("a connection to the store does not answer and is replaced");
+        self.reconnect(Duration::ZERO);
+    }
+
+    /// Replaces the connection to a server that has become a replica. The same address may lead to
+    /// the new master, as it does behind a proxy.
+    fn reconnect_to_another_master(&self) {
+        if !self.is_reconnecting.swap(true, Ordering::SeqCst) {
+            self.reconnect(PAUSE_BETWEEN_MASTERS);
+        }
+    }
+
+    /// Replaces the connection, and then allows the next replacement after a pause.
+    fn reconnect(&self, pause: Duration) {
         let (client, last_reply, is_reconnecting) =
             (self.client.clone(), self.last_reply.clone(), self.is_reconnecting.clone());
         tokio::spawn(async move {
             let _next_attempt_sees_the_outcome = client.force_reconnection().await;
             *lock(&last_reply) = Instant::now();
+            sleep(pause).await;
             is_reconnecting.store(false, Ordering::SeqCst);
         });
     }
@@ -232,7 +251,7 @@ pub(super) async fn keep_connected(client: Client, connected: impl Fn(), failed:
     let report_failures = async {
         loop {
             match failures.recv().await {
-                Ok((reason, _server)) => failed(&explain(&client.client_config(), reason).await),
+                Ok((reason, _server)) => failed(&reason),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }

@@ -1,43 +1,37 @@
 //! The servers of a store, and which of them has which slots.
 //!
-//! A single server and a Sentinel group count as one server that has all slots. The servers of a
-//! cluster know who has which slots. One of them is asked at the start, after failed attempts, and
-//! every few seconds.
+//! A single server and the master of a Sentinel group count as one server that has all slots.
+//! `cluster.rs` asks the servers of a cluster who has which slots, and `sentinels.rs` asks Sentinels
+//! which server is the master.
 //!
 //! Each server has its own connections, so that commands to the others continue while one is
-//! unreachable. `fred`'s cluster client sends nothing to any server until it is connected to all of
-//! them.
+//! unreachable.
+
+mod cluster;
+mod cluster_slots;
+mod sentinels;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fred::clients::Client;
-use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Server as Address, ServerConfig};
-use fred::types::{ClusterHash, CustomCommand, Value};
 use fred::util::redis_keyslot;
-use futures::future::select_ok;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
-use tracing::{error, info};
+use tracing::error;
 
-use super::cluster_slots::{SlotRange, read_ranges};
+use self::cluster_slots::SlotRange;
 use super::listener::Listener;
-use super::pool::{Pool, PooledConnection};
+use super::pool::Pool;
 use crate::storage::redis::slot_tags::SLOTS;
+use crate::storage::redis::uri::Credentials;
 use crate::storage::{Admission, Load};
 
 /// Maximum number of operations in flight on a server. The longest scripts take 15 ms, so the last
 /// of these operations is served long before it times out.
 const IN_FLIGHT_MAX: usize = 64;
-/// Time between two regular reads of the slot map.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
-/// Time between two reads of the slot map while attempts fail: at first, and while nothing changes.
-const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(100);
-const REFRESH_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Maximum time to connect to a seed, which is a server that the operator configured.
-const SEED_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time to connect to a server that is asked for the other servers.
+const LOOKUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All servers of a store. Clones share them.
 #[derive(Clone)]
@@ -50,8 +44,13 @@ struct Shared {
     refresh: Notify,
     /// Bounds operations on slots whose server is not known.
     unassigned_admission: Arc<Admission>,
-    /// Why no server of the cluster returns the slot map, while that is so.
-    lookup_error: Mutex<Option<String>>,
+    /// Why the servers are not known, while that is so.
+    lookup_failure: Mutex<Option<LookupFailure>>,
+}
+
+struct LookupFailure {
+    reason: String,
+    since: Instant,
 }
 
 /// The server of each slot. There is only slot 0 if the store is not a cluster.
@@ -78,23 +77,34 @@ impl Server {
 }
 
 impl Servers {
-    /// Starts to connect, and does not wait for a store that is not reachable yet.
-    pub(in crate::storage::redis) fn open(config: Config) -> Self {
+    /// Starts to connect, and does not wait for a store that is not reachable yet. Sentinels get
+    /// these credentials.
+    pub(in crate::storage::redis) fn open(config: Config, for_sentinels: &Credentials) -> Self {
         let this = Self(Arc::new(Shared {
             config,
             map: RwLock::default(),
             changes: watch::Sender::new(()),
             refresh: Notify::new(),
             unassigned_admission: Admission::new(IN_FLIGHT_MAX),
-            lookup_error: Mutex::default(),
+            lookup_failure: Mutex::default(),
         }));
-        if this.are_clustered() {
-            tokio::spawn(this.clone().follow_slot_map());
-        } else {
-            let server = Server::open(this.0.config.clone(), &this.0.changes);
-            this.0.map.write().unwrap_or_else(PoisonError::into_inner).of_slots = vec![Some(server)];
+        match &this.0.config.server {
+            ServerConfig::Centralized { server } => {
+                this.use_only(server.clone());
+            }
+            ServerConfig::Clustered { .. } => {
+                tokio::spawn(this.clone().follow_slot_map());
+            }
+            ServerConfig::Sentinel { hosts, service_name } => {
+                this.follow_sentinels(hosts, service_name, for_sentinels);
+            }
         }
         this
+    }
+
+    /// Returns whether another server can take the place of the one that a slot has.
+    pub(super) fn can_fail_over(&self) -> bool {
+        !matches!(self.0.config.server, ServerConfig::Centralized { .. })
     }
 
     /// Returns whether the servers form a cluster.
@@ -126,9 +136,7 @@ impl Servers {
 
     /// Returns the load of all servers together.
     pub(super) fn load(&self) -> Load {
-        let map = self.map();
-        let single = map.servers.is_empty().then(|| map.of_slots.first().and_then(Option::as_ref)).flatten();
-        map.servers.values().chain(single).map(|server| server.admission.load()).sum()
+        self.map().servers.values().map(|server| server.admission.load()).sum()
     }
 
     /// Returns a slot of a server that is connected, or slot 0 if there is none.
@@ -160,7 +168,15 @@ impl Servers {
     pub(super) fn unavailable_reason(&self, slot: u16) -> Option<String> {
         match self.of_slot(slot) {
             Some(server) => server.pool.health.unavailable_reason(),
-            None => self.lookup_error().clone(),
+            None => self.lookup_failure().as_ref().map(|failure| failure.reason.clone()),
+        }
+    }
+
+    /// Returns how long the server of a slot has been known to be out of reach.
+    pub(super) fn disconnected_for(&self, slot: u16) -> Duration {
+        match self.of_slot(slot) {
+            Some(server) => server.pool.disconnected_for(),
+            None => self.lookup_failure().as_ref().map_or(Duration::ZERO, |failure| failure.since.elapsed()),
         }
     }
 
@@ -176,76 +192,34 @@ impl Servers {
         self.0.refresh.notify_one();
     }
 
-    fn lookup_error(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lookup_error.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Records why the servers are not known. A new reason is logged.
+    fn note_lookup_failure(&self, reason: String) {
+        let mut failure = self.lookup_failure();
+        if failure.as_ref().is_none_or(|known| known.reason != reason) {
+            error!(reason, "the store cannot be used");
+        }
+        let since = failure.take().map_or_else(Instant::now, |known| known.since);
+        *failure = Some(LookupFailure { reason, since });
+    }
+
+    fn lookup_failure(&self) -> MutexGuard<'_, Option<LookupFailure>> {
+        self.0.lookup_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
         self.0.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the slot map of a cluster up to date. After each failure it asks another server,
-    /// because the last one may be cut off from the others. While the map does not change, it asks
-    /// less and less often.
-    async fn follow_slot_map(self) {
-        let (mut next_server, mut pause) = (0, REFRESH_PAUSE_MIN);
-        loop {
-            let has_changed = match self.fetch_slot_map(&mut next_server).await {
-                Ok(ranges) => {
-                    *self.lookup_error() = None;
-                    self.apply_ranges(ranges)
-                }
-                Err(reason) => {
-                    let reason = format!("no server of the cluster returned the slot map: {reason}");
-                    let known = self.lookup_error().replace(reason.clone());
-                    if known.is_none_or(|known| known != reason) {
-                        error!(reason, "the store cannot be used");
-                    }
-                    false
-                }
-            };
-            pause = if has_changed { REFRESH_PAUSE_MIN } else { (2 * pause).min(REFRESH_PAUSE_MAX) };
-            if timeout(REFRESH_INTERVAL, self.0.refresh.notified()).await.is_ok() {
-                next_server += 1;
-                sleep(pause).await;
-            } else {
-                pause = REFRESH_PAUSE_MIN;
-            }
-        }
-    }
-
-    /// Returns the slot map of the first server that replies. If no known server does, it asks all
-    /// seeds at once; the error is that of one of them.
-    async fn fetch_slot_map(&self, next_server: &mut usize) -> Result<Vec<SlotRange>, String> {
-        let mut servers: Vec<_> =
-            self.map().servers.iter().map(|(address, server)| (address.clone(), server.clone())).collect();
-        servers.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for _ in 0..servers.len() {
-            let (address, server) = &servers[*next_server % servers.len()];
-            if server.pool.is_connected()
-                && let Ok(ranges) = fetch_ranges(server.pool.select(), address).await
-            {
-                return Ok(ranges);
-            }
-            *next_server += 1;
-        }
-        let seeds = self.0.config.server.hosts().into_iter().map(async |address| {
-            let connection = PooledConnection::open(&self.config_of(&address));
-            match timeout(SEED_CONNECT_TIMEOUT, connection.wait_for_connection()).await {
-                Ok(Ok(())) => fetch_ranges(&connection, &address).await,
-                failed => {
-                    let unknown = || format!("there is no connection: {failed:?}");
-                    Err(format!("{address}: {}", connection.unavailable_reason().unwrap_or_else(unknown)))
-                }
-            }
-        });
-        select_ok(seeds.map(Box::pin)).await.map(|(ranges, _others)| ranges)
+    /// Uses this server for everything. Returns whether it is another one than before.
+    fn use_only(&self, address: Address) -> bool {
+        self.assign(vec![SlotRange { first: 0, last: 0, address }])
     }
 
     /// Replaces the slot map. Returns whether it has changed.
-    fn apply_ranges(&self, ranges: Vec<SlotRange>) -> bool {
+    fn assign(&self, ranges: Vec<SlotRange>) -> bool {
+        let slots = if self.are_clustered() { SLOTS } else { 1 };
         let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = SlotMap { servers: HashMap::new(), of_slots: vec![None; usize::from(SLOTS)] };
+        let mut next = SlotMap { servers: HashMap::new(), of_slots: vec![None; usize::from(slots)] };
         for SlotRange { first, last, address } in ranges {
             let server = next.servers.entry(address.clone()).or_insert_with(|| match map.servers.get(&address) {
                 Some(server) => server.clone(),
@@ -255,7 +229,6 @@ impl Servers {
         }
         let has_changed = !server_pointers(&map).eq(server_pointers(&next));
         if has_changed {
-            info!(servers = next.servers.len(), "the slot map of the cluster has changed");
             *map = next;
             drop(map);
             self.0.changes.send_replace(());
@@ -270,17 +243,4 @@ impl Servers {
 
 fn server_pointers(map: &SlotMap) -> impl Iterator<Item = Option<*const Server>> {
     map.of_slots.iter().map(|server| server.as_ref().map(Arc::as_ptr))
-}
-
-/// Asks one server for the slot map.
-async fn fetch_ranges(connection: &PooledConnection, address: &Address) -> Result<Vec<SlotRange>, String> {
-    let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
-    let request = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
-    let reply = connection.attempt(request).await.map_err(|error| match error.details() {
-        message if message.contains("cluster support disabled") => {
-            format!("{address} is not part of a cluster ({message}); for a single server use redis://")
-        }
-        message => format!("{address}: {message}"),
-    })?;
-    read_ranges(reply, &address.host).ok_or_else(|| format!("{address}: no slot ranges in the reply to CLUSTER SLOTS"))
 }

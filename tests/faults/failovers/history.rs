@@ -1,0 +1,184 @@
+//! What clients were told before, during and after a failover, and what must hold afterwards.
+//!
+//! Redis acknowledges a write before its replica has it. So a failover loses the last writes to the
+//! old master. Responses within the *window* of the failover may be about such writes. All other
+//! responses must hold. Times are microseconds of the test's own clock.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// From sending a request to reading its response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) invoked: u64,
+    pub(super) answered: u64,
+}
+
+/// An acknowledged post, claim or deletion of the messages with these tags. No two messages have
+/// the same tag.
+#[derive(Clone, Debug)]
+pub(super) struct Acknowledged {
+    pub(super) span: Span,
+    pub(super) tags: Vec<u64>,
+}
+
+/// All responses to clients, and the messages that exist at the end.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// From shortly before the failover until the first write to the new master.
+    pub(super) window: (u64, u64),
+    /// Posts to the feed, from which nothing is deleted, and to the queue of the workers.
+    pub(super) feed_posts: Vec<Acknowledged>,
+    pub(super) work_posts: Vec<Acknowledged>,
+    /// What each observer has read, in order.
+    pub(super) readings: Vec<Vec<u64>>,
+    pub(super) claims: Vec<Acknowledged>,
+    pub(super) deletions: Vec<Acknowledged>,
+    /// The messages that exist at the end, in order.
+    pub(super) feed: Vec<u64>,
+    pub(super) work: Vec<u64>,
+}
+
+/// The counts of one history, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// Number of messages whose post was acknowledged.
+    pub(super) acknowledged: usize,
+    /// Number of these that do not exist, although no client has deleted them.
+    pub(super) lost: usize,
+    pub(super) observed: usize,
+    pub(super) claimed: usize,
+    pub(super) deleted: usize,
+}
+
+impl History {
+    /// Returns the first violation, if there is one.
+    pub(super) fn check(&self) -> Result<Summary, String> {
+        let feed: HashSet<u64> = self.feed.iter().copied().collect();
+        if feed.len() != self.feed.len() {
+            return Err("a message is in the feed twice".to_owned());
+        }
+        for (observer, reading) in self.readings.iter().enumerate() {
+            self.check_reading(reading, &feed).map_err(|wrong| format!("observer {observer} {wrong}"))?;
+        }
+        self.check_work()?;
+        let claimed: HashSet<u64> = self.claims.iter().flat_map(|claim| &claim.tags).copied().collect();
+        let work: HashSet<u64> = self.work.iter().copied().collect();
+        let lost_posts = self.lost(&self.feed_posts, |tag| feed.contains(&tag))?
+            + self.lost(&self.work_posts, |tag| work.contains(&tag) || claimed.contains(&tag))?;
+        Ok(Summary {
+            acknowledged: tags(&self.feed_posts).count() + tags(&self.work_posts).count(),
+            lost: lost_posts,
+            observed: self.readings.iter().map(Vec::len).sum(),
+            claimed: tags(&self.claims).count(),
+            deleted: tags(&self.deletions).count(),
+        })
+    }
+
+    /// An observer may have read messages that were lost later. Of those that exist, it has read
+    /// each once, and in order.
+    fn check_reading(&self, reading: &[u64], feed: &HashSet<u64>) -> Result<(), String> {
+        let once: HashSet<u64> = reading.iter().copied().collect();
+        if once.len() != reading.len() {
+            return Err("has read a message twice".to_owned());
+        }
+        if let Some(missed) = self.feed.iter().find(|tag| !once.contains(tag)) {
+            return Err(format!("has missed message {missed}"));
+        }
+        let kept: Vec<u64> = reading.iter().copied().filter(|tag| feed.contains(tag)).collect();
+        if kept == self.feed { Ok(()) } else { Err("has read messages in another order".to_owned()) }
+    }
+
+    /// A claimed message is not claimed again, and a deleted one does not come back. No claim
+    /// expires.
+    fn check_work(&self) -> Result<(), String> {
+        let mut claims: HashMap<u64, Vec<Span>> = HashMap::new();
+        for claim in &self.claims {
+            claim.tags.iter().for_each(|tag| claims.entry(*tag).or_default().push(claim.span));
+        }
+        let claimed_after = |tag: &u64, span: Span| {
+            claims.get(tag).is_some_and(|claims| claims.iter().any(|claim| claim.invoked > span.answered))
+        };
+        let work: HashSet<u64> = self.work.iter().copied().collect();
+        for (what, acknowledged) in [("claimed", &self.claims), ("deleted", &self.deletions)] {
+            for Acknowledged { span, tags } in acknowledged.iter().filter(|one| self.holds(one.span)) {
+                if let Some(tag) = tags.iter().find(|tag| claimed_after(tag, *span)) {
+                    return Err(format!("message {tag} was {what} in {span:?} and claimed again: {:?}", claims[tag]));
+                }
+                if what == "deleted"
+                    && let Some(tag) = tags.iter().find(|tag| work.contains(tag))
+                {
+                    return Err(format!("message {tag} was deleted in {span:?} and exists"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts messages that were posted within the window and do not exist.
+    fn lost(&self, posts: &[Acknowledged], exists: impl Fn(u64) -> bool) -> Result<usize, String> {
+        let missing = posts.iter().flat_map(|post| post.tags.iter().map(move |tag| (*tag, post.span)));
+        let missing: BTreeMap<u64, Span> = missing.filter(|(tag, _)| !exists(*tag)).collect();
+        match missing.iter().find(|(_, span)| self.holds(**span)) {
+            Some((tag, span)) => Err(format!("message {tag} was posted in {span:?} and does not exist")),
+            None => Ok(missing.len()),
+        }
+    }
+
+    /// Returns whether a failover cannot undo what was acknowledged then.
+    fn holds(&self, span: Span) -> bool {
+        span.answered < self.window.0 || span.invoked > self.window.1
+    }
+}
+
+fn tags(acknowledged: &[Acknowledged]) -> impl Iterator<Item = &u64> {
+    acknowledged.iter().flat_map(|one| &one.tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change = fn(&mut History);
+
+    fn at(invoked: u64, tags: &[u64]) -> Acknowledged {
+        Acknowledged { span: Span { invoked, answered: invoked + 1 }, tags: tags.to_vec() }
+    }
+
+    /// A failover from 100 to 200 that has lost message 2 and the deletion of message 11.
+    fn history() -> History {
+        History {
+            window: (100, 200),
+            feed_posts: vec![at(10, &[1]), at(110, &[2]), at(210, &[3])],
+            work_posts: vec![at(20, &[10, 11])],
+            readings: vec![vec![1, 2, 3], vec![1, 3]],
+            claims: vec![at(30, &[10]), at(120, &[11]), at(220, &[11])],
+            deletions: vec![at(40, &[10]), at(130, &[11])],
+            feed: vec![1, 3],
+            work: vec![11],
+        }
+    }
+
+    #[test]
+    fn a_failover_may_undo_only_what_was_acknowledged_within_its_window() {
+        let summary = history().check().unwrap();
+        assert_eq!(summary, Summary { acknowledged: 5, lost: 1, observed: 5, claimed: 3, deleted: 2 });
+
+        let violations: [(&str, Change); 8] = [
+            ("was posted", |h| h.feed_posts[1] = at(50, &[2])),
+            ("was posted", |h| h.feed_posts[1] = at(210, &[2])),
+            ("was posted", |h| h.work_posts.push(at(50, &[12]))),
+            ("has missed message 3", |h| h.readings[1] = vec![1]),
+            ("has read a message twice", |h| h.readings[0] = vec![1, 2, 2, 3]),
+            ("in another order", |h| h.readings[1] = vec![3, 1]),
+            ("was claimed in", |h| h.claims.push(at(230, &[11]))),
+            ("was deleted in", |h| h.work.push(10)),
+        ];
+        for (expected, change) in violations {
+            let mut history = history();
+            change(&mut history);
+
+            let violation = history.check().unwrap_err();
+            assert!(violation.contains(expected), "{violation}, not {expected}");
+        }
+    }
+}
