@@ -39,10 +39,14 @@ use crate::push::client::{Resolver, SystemResolver};
 use crate::push::{self, Push};
 use crate::service_manager;
 pub use crate::storage::Check;
+pub use crate::storage::StoreUri;
 use crate::storage::embedded::{EmbeddedStore, Fsync, OpenError};
+pub use crate::storage::migration::{Counts, MigrationError, MigrationStep};
+use crate::storage::migration::{MigrationSource, MigrationTarget, migrate as migrate_store, verify_source};
 use crate::storage::pooled::{self, PooledStore};
+use crate::storage::redis::import::RedisImport;
 use crate::storage::redis::{self, RedisPools, RedisStore};
-use crate::storage::{self, Driver, Schedule, StoreUri, UriCipher};
+use crate::storage::{self, Driver, Schedule, UriCipher};
 use crate::telemetry::Tracer;
 
 /// Maximum number of open connections of the listener for health checks and metrics.
@@ -60,6 +64,19 @@ pub enum Error {
     /// The store has no file, so it cannot be compacted.
     #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
+    /// Stores of these kinds cannot be migrated into each other.
+    #[error(
+        "only an embedded store can be migrated, and only to Redis, but not {from} to {to}; use --from embedded:PATH --to redis://HOST"
+    )]
+    NoMigration {
+        /// The source.
+        from: String,
+        /// The target.
+        to: String,
+    },
+    /// A migration is not complete.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
     /// There is no key to encrypt messages with.
     #[error("message_encryption_key in [transport] is empty; set it to the passphrase that is to encrypt messages")]
     NoKey,
@@ -367,6 +384,37 @@ pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync
         biased;
         reason = store.becomes_unusable() => Err(Error::Refused(reason)),
         rekeyed = broker::rekey(&*store, &cipher, report) => Ok(rekeyed?),
+    }
+}
+
+/// The result of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migrated {
+    /// The configured store has everything, and can be used.
+    Now,
+    /// An earlier run has completed the migration. Nothing was changed.
+    Before,
+}
+
+/// Copies everything from an embedded store to the configured store, which must be an empty Redis.
+/// No other process may have the embedded store open. Calls `report` after each step but the last
+/// one.
+pub async fn migrate(from: &StoreUri, config: &Config, report: impl Fn(&MigrationStep)) -> Result<Migrated, Error> {
+    let (StoreUri::Embedded(folder), StoreUri::Redis(uri)) = (from, &config.store) else {
+        return Err(Error::NoMigration { from: from.to_string(), to: config.store.to_string() });
+    };
+    let source = EmbeddedStore::open_verified(folder)?;
+    let verified = verify_source(&source).await?;
+    report(&MigrationStep::SourceVerified(verified.clone()));
+    let id = source.migration_id().await?;
+    let mut target = RedisImport::open(&uri.clone().with_tls(redis_tls_files(&config.redis)), id)?;
+    if target.is_complete().await? {
+        return Ok(Migrated::Before);
+    }
+    tokio::select! {
+        biased;
+        reason = target.becomes_unusable() => Err(Error::Refused(reason)),
+        migrated = migrate_store(&source, &verified, &mut target, report) => Ok(migrated.map(|()| Migrated::Now)?),
     }
 }
 

@@ -16,6 +16,7 @@ mod faults;
 mod feed_order;
 mod fence_recipes;
 mod http;
+mod migration;
 mod operations;
 mod push;
 mod quotas;

@@ -9,6 +9,7 @@ mod compact;
 mod exit;
 mod log;
 mod manual;
+mod migrate;
 mod new_token;
 mod ready;
 mod rekey;
@@ -64,6 +65,15 @@ enum Command {
     /// code is 0 if the old keys are not needed any more, and 1 otherwise. It is 2 if an option is
     /// wrong or the store cannot be opened.
     Rekey(store::Options),
+    /// Copies everything from an embedded store to Redis. Stop Sukkal first
+    ///
+    /// Copies queues, messages with their ids and states, live claims, subscriptions, tokens and
+    /// quotas, reads everything again and compares it, and verifies the integrity of the copy. The
+    /// Redis must not have data of Sukkal. No process can use it until the migration is complete. The
+    /// command may be interrupted and repeated; it then begins anew. The embedded store keeps its
+    /// data. The exit code is 0 if the migration is complete, and 1 otherwise. It is 2 if an option is
+    /// wrong, or if a store cannot be opened or used.
+    Migrate(migrate::Options),
     /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),
     #[command(flatten)]
@@ -92,6 +102,7 @@ pub fn run() -> ExitCode {
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
         Some(Command::Rekey(options)) => rekey::run(&options),
+        Some(Command::Migrate(options)) => migrate::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Client(command)) => client::run(&command),
         Some(Command::Config) => manual::text(config::EXPLAINED_DEFAULTS),

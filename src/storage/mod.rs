@@ -21,6 +21,7 @@ mod error;
 mod key;
 mod maintenance;
 mod messages;
+pub mod migration;
 mod monitoring;
 mod moved_messages;
 mod outbox;

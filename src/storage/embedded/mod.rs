@@ -15,6 +15,7 @@ mod dead_letters;
 mod deliveries;
 mod due_changes;
 mod engine;
+mod export;
 mod fair;
 mod maintenance;
 mod messages;

@@ -3,6 +3,7 @@
 //! | key | type | contents |
 //! |---|---|---|
 //! | `sukkal:layout` | string | version of this layout: see `connection/layout.rs` |
+//! | `sukkal:migration` | string | id of the store from which a migration has copied: see `import` |
 //! | `sukkal:{projects}` | zset | every project that has a queue: `P`, zero byte, version |
 //! | `sukkal:{P}:queues` | zset | every queue of the project: its name, zero byte, version |
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
@@ -28,6 +29,8 @@ use crate::domain::{ProjectId, QueueId};
 pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
 /// The version of the layout.
 pub(super) const LAYOUT: &str = "sukkal:layout";
+/// The id of the migration that has filled the store, if one has.
+pub(super) const MIGRATION: &str = "sukkal:migration";
 /// The channel of signals to the processes that deliver to subscribers: see `signals.rs`.
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 /// The quotas of all projects that have some.
@@ -39,6 +42,8 @@ pub(super) const JANITOR: &str = "sukkal:{janitor}";
 /// The tokens: their records, their ids, their ids by project, and their ids by expiry.
 pub(super) const TOKENS: [&str; 4] =
     ["sukkal:{tokens}:records", "sukkal:{tokens}:ids", "sukkal:{tokens}:projects", "sukkal:{tokens}:ends"];
+/// Pattern for `SCAN` that matches every key.
+pub(super) const ANY: &str = "sukkal:*";
 /// Pattern for `SCAN` that matches the first key of every queue.
 pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 

@@ -10,6 +10,7 @@ mod claims;
 mod connection;
 mod dead_letters;
 mod deliveries;
+pub mod import;
 mod keys;
 mod maintenance;
 mod message_records;
@@ -46,7 +47,7 @@ pub use queues::PlacedCreation;
 pub use tls::{TlsError, TlsFiles};
 pub use uri::{InvalidUri, RedisPools, RedisUri};
 
-use self::connection::{Connection, Servers, Subscriber};
+use self::connection::{Connection, LAYOUT, Servers, Subscriber};
 use self::keys::QueueKeys;
 use self::maintenance::confirmer::Confirmer;
 use self::posts::PostBatcher;
@@ -87,8 +88,13 @@ impl RedisStore {
 
     /// The same for a pool, whose queues have these waiters.
     pub(super) fn open_sharing(uri: &RedisUri, batches: BatchLimits, watchers: Watchers) -> Result<Self, TlsError> {
+        Self::with_layout(uri, batches, watchers, LAYOUT)
+    }
+
+    /// The same for a store of another layout. An empty store gets that layout.
+    fn with_layout(uri: &RedisUri, batches: BatchLimits, watchers: Watchers, layout: &str) -> Result<Self, TlsError> {
         let servers = Servers::open(uri.config()?, uri.sentinel_credentials());
-        let connection = Connection::new(servers.clone());
+        let connection = Connection::new(servers.clone(), layout);
         let post_batcher = PostBatcher::new(connection.clone(), batches);
         let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());
         let subscriber = Subscriber::new(servers, watchers);

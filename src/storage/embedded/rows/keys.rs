@@ -26,6 +26,7 @@
 //! | `m` project | the quotas that are set for the project |
 //! | `s` | the list of pools and flavors, after its version: see `storage/pools.rs` |
 //! | `t` number | nothing: the contents with this number are discarded |
+//! | `i` | id by which a migration of this store recognizes its target: see `storage/migration` |
 //!
 //! Table `contents` is ordered by the contents number of a queue. A purge gives the queue a new
 //! number, and a purge and a deletion discard the old one. A key is the number, the part, and then:
@@ -74,6 +75,7 @@ pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
 pub(crate) const TOKENS: u8 = b'k';
 pub(crate) const OUTBOX: u8 = b'b';
+pub(crate) const MIGRATION_ID: &[u8] = b"i";
 const PROJECTS: u8 = b'p';
 const TOMBSTONES: u8 = b'g';
 const RECEIVED: u8 = b'a';
@@ -215,6 +217,21 @@ pub(crate) fn refused(target: &QueueId, source: &QueueName) -> Vec<u8> {
     let mut key = received(target, source);
     key.push(REFUSED);
     key
+}
+
+/// Returns the queue with this key of a tombstone.
+pub(crate) fn decode_tombstone(key: &[u8]) -> Option<QueueId> {
+    decode_named(key.strip_prefix(&[TOMBSTONES])?)
+}
+
+/// Returns the common prefix of the keys of all tombstones.
+pub(crate) fn tombstones_prefix() -> [u8; 1] {
+    [TOMBSTONES]
+}
+
+/// Returns the common prefix of the keys of all outcomes of a queue.
+pub(crate) fn outcomes_prefix(number: u64) -> Vec<u8> {
+    [&[OUTCOMES][..], &number.to_be_bytes()].concat()
 }
 
 /// Returns the key of the stored outcome for an idempotency key of that name.

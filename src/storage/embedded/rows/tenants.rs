@@ -89,6 +89,11 @@ impl Tenants {
         now_us.saturating_sub(self.last_post_us) >= KEPT_US
     }
 
+    /// Returns when all tenants are forgotten (µs), and the counters.
+    pub(crate) fn end_and_counters(self) -> (u64, Vec<(u32, Tenant)>) {
+        (self.last_post_us.saturating_add(KEPT_US), self.counters)
+    }
+
     /// Returns each tenant's share of the counted messages, largest first.
     pub(crate) fn shares(self, now_us: u64) -> Vec<(Tenant, f64)> {
         if self.is_expired(now_us) {

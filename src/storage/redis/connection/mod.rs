@@ -31,6 +31,7 @@ use tokio::time::{Instant, sleep};
 
 pub(super) use self::check::check;
 pub(super) use self::failure::error_from_reply;
+pub(super) use self::layout::{LAYOUT, migrating_layout};
 pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
@@ -83,9 +84,10 @@ impl DueStep {
 }
 
 impl Connection {
-    /// Uses these servers, if they have the supported layout.
-    pub(super) fn new(servers: Servers) -> Self {
-        let this = Self { servers, layout: Layout::unknown(), requires_queues: false, processed: Arc::default() };
+    /// Uses these servers, if they have this layout or are empty.
+    pub(super) fn new(servers: Servers, layout: &str) -> Self {
+        let this =
+            Self { servers, layout: Layout::expecting(layout), requires_queues: false, processed: Arc::default() };
         tokio::spawn(this.clone().verify_layout());
         tokio::spawn(this.clone().warn_about_eviction());
         this
@@ -255,7 +257,7 @@ impl Connection {
     }
 
     /// The same as `command_with`, whatever layout the store has.
-    async fn command_unchecked(
+    pub(super) async fn command_unchecked(
         &self,
         name: &'static str,
         key: &str,

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{error, warn};
 
 use super::Connection;
-use super::layout::{KEY_OF_LAYOUT_1, LAYOUT};
+use super::layout::KEY_OF_LAYOUT_1;
 use crate::storage::Error;
 use crate::storage::redis::keys;
 
@@ -16,6 +16,8 @@ const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
 /// Pause between two reads of the layout if it was supported before the connection was lost.
 const PAUSE_BETWEEN_LAYOUT_CHECKS: Duration = Duration::from_secs(1);
 const PAUSE_BETWEEN_INFO_ATTEMPTS: Duration = Duration::from_secs(5);
+/// Approximate number of keys that one `SCAN` visits.
+const KEYS_PER_SCAN: &str = "1000";
 
 impl Connection {
     /// Reads the layout of the store now and after each connection.
@@ -54,12 +56,33 @@ impl Connection {
         // The order matters: another process may be writing the version, which it does before
         // anything else.
         let is_layout_1 = self.command_unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
+        let is_refused = is_layout_1 || self.layout.is_migrating() && self.has_keys().await?;
         let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
-        if version.is_some() || is_layout_1 {
+        if version.is_some() || is_refused {
             return Ok(version);
         }
-        self.command_unchecked("SET", keys::LAYOUT, [LAYOUT, "NX"].map(Value::from)).await?;
+        let layout = self.layout.expected();
+        self.command_unchecked("SET", keys::LAYOUT, [layout, "NX"].map(Value::from)).await?;
         self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()
+    }
+
+    /// Returns whether there is any key of Sukkal.
+    async fn has_keys(&self) -> Result<bool, Error> {
+        for slots in self.slots_by_server() {
+            let mut cursor = "0".to_owned();
+            loop {
+                let args = [&cursor, "MATCH", keys::ANY, "COUNT", KEYS_PER_SCAN].map(Value::from);
+                let mut reply = self.send_command("SCAN", slots[0], args.into()).await?;
+                cursor = reply.text()?;
+                if !reply.list()?.is_empty() {
+                    return Ok(true);
+                }
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Logs a warning if Redis may evict keys, because it would drop messages that were

@@ -9,11 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::conformance::cases;
 use crate::conformance::support::drivers::redis_with_url;
 use crate::conformance::support::subject::Subject;
 use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, Reply};
+use crate::support::redis::{RedisServer, Reply, child_command};
+use crate::support::sukkal::Sukkal;
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md"));
 const COMMAND: &str = "redis-cli ACL SETUSER sukkal ";
@@ -143,6 +146,31 @@ async fn the_documented_privileges_are_enough_and_the_least() {
     let missing: Vec<_> = in_scripts.difference(&documented).collect();
     let useless: Vec<_> = documented.difference(&used).collect();
     assert!(missing.is_empty() && useless.is_empty(), "missing: {missing:?}, useless: {useless:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_needs_no_more_privileges_than_the_service() {
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let rules = documented_rules();
+    create_user(&server, &rules.iter().map(String::as_str).collect::<Vec<_>>());
+    let from = format!("embedded:{}", folder.path().display());
+    let mut sukkal = Sukkal::start(&from);
+    let posted = sukkal.project("p").post("/v2/queues/q/messages", &json!({ "messages": [{ "body": 1 }] }));
+    assert!(posted.send().await.unwrap().status().is_success());
+    sukkal.kill();
+
+    // The second of the layouts is that of an interrupted migration.
+    for is_repeated in [false, true] {
+        if is_repeated {
+            let id = server.command(&["GET", "sukkal:migration"]).as_text().to_owned();
+            server.command(&["SET", "sukkal:layout", &format!("migrating {id}")]);
+        }
+        let to = server.url().replacen("://", &format!("://sukkal:{PASSWORD}@"), 1);
+        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        assert!(command.args(["migrate", "--from", &from, "--to", &to]).status().unwrap().success());
+    }
+
+    assert_nothing_denied(&server);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,135 @@
+//! What happens to Redis during a migration: a copy that is not equal to its source is not used, and
+//! a short outage does no harm.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal::storage::migration::{
+    Chunk, MigrationError, MigrationSource, MigrationTarget, migrate as migrate_store, verify_source,
+};
+use sukkal::storage::redis::import::RedisImport;
+use sukkal::storage::{Check, Error};
+use tempfile::TempDir;
+
+use super::workload::post;
+use super::{assert_intact, embedded, migrate};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Sukkal;
+
+/// Longer than one command is attempted.
+const OUTAGE: Duration = Duration::from_secs(3);
+
+type Disturbance = Box<dyn FnOnce() + Send + Sync>;
+
+/// A target that is disturbed before the first chunk is stored, or before it is compared.
+struct Disturbed {
+    import: RedisImport,
+    before_store: Option<Disturbance>,
+    before_compare: Option<Disturbance>,
+}
+
+#[async_trait]
+impl MigrationTarget for Disturbed {
+    async fn is_complete(&self) -> Result<bool, Error> {
+        self.import.is_complete().await
+    }
+
+    async fn begin(&mut self) -> Result<(), Error> {
+        self.import.begin().await
+    }
+
+    async fn store(&mut self, chunk: Chunk) -> Result<(), Error> {
+        if let Some(disturb) = self.before_store.take() {
+            disturb();
+        }
+        self.import.store(chunk).await
+    }
+
+    async fn compare(&mut self, chunk: Chunk) -> Result<Option<String>, Error> {
+        if let Some(disturb) = self.before_compare.take() {
+            disturb();
+        }
+        self.import.compare(chunk).await
+    }
+
+    async fn verify(&self) -> Result<Check, Error> {
+        self.import.verify().await
+    }
+
+    async fn complete(&mut self) -> Result<(), Error> {
+        self.import.complete().await
+    }
+}
+
+/// Returns the folder of a store with a few messages.
+async fn filled() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sukkal = Sukkal::start(&embedded(folder.path()));
+    post(&sukkal.project("p"), "q", &json!([{ "body": 1 }, { "body": 2 }, { "body": 3 }])).await;
+    sukkal.kill();
+    folder
+}
+
+async fn migrate_disturbed(
+    folder: &TempDir,
+    redis: &RedisServer,
+    before_store: Option<Disturbance>,
+    before_compare: Option<Disturbance>,
+) -> Result<(), MigrationError> {
+    let source = EmbeddedStore::open(folder.path(), Fsync::Off).unwrap();
+    let verified = verify_source(&source).await?;
+    let import = RedisImport::open(&redis.url().parse().unwrap(), source.migration_id().await?).unwrap();
+    migrate_store(&source, &verified, &mut Disturbed { import, before_store, before_compare }, |_| ()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_differs_is_not_used_and_can_be_repeated() {
+    let (folder, redis) = (filled().await, Arc::new(RedisServer::start()));
+    for (changed, script) in [
+        ("messages", "redis.call('HSET', KEYS[1], redis.call('HKEYS', KEYS[1])[2], 'another body')"),
+        ("messages", "redis.call('HDEL', KEYS[1], redis.call('HKEYS', KEYS[1])[1])"),
+        ("messages", "redis.call('HSET', KEYS[1], 'a key of 12', 'more than the embedded store has')"),
+        ("ready", "redis.call('ZADD', KEYS[1], 17, redis.call('ZRANGE', KEYS[1], 0, 0)[1])"),
+        ("ready", "redis.call('DEL', KEYS[1])"),
+        ("queue", "redis.call('HSET', KEYS[1], 'z', '1')"),
+    ] {
+        let (server, key) = (redis.clone(), format!("sukkal:{{p/q}}:{changed}"));
+        let changing = key.clone();
+        let change = move || drop(server.command(&["EVAL", script, "1", &changing]));
+
+        let result = migrate_disturbed(&folder, &redis, None, Some(Box::new(change))).await;
+
+        let Err(MigrationError::Differs(difference)) = result else { panic!("{script}: {result:?}") };
+        assert_eq!(difference, key, "{script}");
+        assert!(redis.command(&["GET", "sukkal:layout"]).as_text().starts_with("migrating "));
+    }
+    // What the comparison of values cannot find is found by the check of the copy.
+    let server = redis.clone();
+    let change = move || drop(server.command(&["DEL", "sukkal:{p/q}:expirations"]));
+    let result = migrate_disturbed(&folder, &redis, None, Some(Box::new(change))).await;
+    assert!(matches!(&result, Err(MigrationError::Differs(finding)) if finding.contains("never ends")), "{result:?}");
+
+    migrate(&embedded(folder.path()), &redis.url());
+    assert_intact(&redis.url());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_outlives_a_short_outage_of_redis() {
+    let (folder, redis) = (filled().await, Arc::new(RedisServer::start()));
+    let server = redis.clone();
+    let suspend = move || {
+        server.pause();
+        thread::spawn(move || {
+            thread::sleep(OUTAGE);
+            server.resume();
+        });
+    };
+
+    migrate_disturbed(&folder, &redis, Some(Box::new(suspend)), None).await.unwrap();
+
+    assert_intact(&redis.url());
+}
