@@ -96,6 +96,7 @@ pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision
                 messages,
                 trace: None,
                 idempotency: None,
+                durability: None,
             },
         )
         .await

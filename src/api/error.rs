@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::authentication::Challenges;
 use crate::broker::{self, StoreError};
+use crate::domain::durability::InvalidDurability;
 use crate::domain::idempotency::InvalidKey;
 use crate::domain::queue_id::InvalidQueueId;
 use crate::domain::{ClientIdRule, RateLimitStatus};
@@ -156,6 +157,9 @@ pub enum Error {
     /// The idempotency key is invalid.
     #[error("{0}")]
     IdempotencyKey(#[from] InvalidKey),
+    /// The header `Durability` is invalid.
+    #[error("The header Durability is invalid; {0}.")]
+    Durability(#[from] InvalidDurability),
     /// The body is incomplete or did not arrive in time.
     #[error("The request body was incomplete or did not arrive in time.")]
     BodyCutOff,
@@ -202,7 +206,11 @@ impl StoreFailure {
             StoreError::Unavailable(_) => Some(Self::Unavailable),
             StoreError::DiskFull(_) => Some(Self::DiskFull),
             StoreError::MemoryFull(_) => Some(Self::MemoryFull),
-            StoreError::Overloaded | StoreError::NoQueue | StoreError::Corrupt(_) => None,
+            StoreError::NotDurable { .. }
+            | StoreError::Unsupported(_)
+            | StoreError::Overloaded
+            | StoreError::NoQueue
+            | StoreError::Corrupt(_) => None,
         }
     }
 
@@ -298,9 +306,14 @@ impl Error {
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_)
             | Self::IdempotencyKey(_)
-            | Self::Broker(Broker::Limit(_) | Broker::Metadata(_) | Broker::Subscription(_) | Broker::Token(_)) => {
-                (StatusCode::BAD_REQUEST, "Invalid API request")
-            }
+            | Self::Durability(_)
+            | Self::Broker(
+                Broker::Limit(_)
+                | Broker::Metadata(_)
+                | Broker::Subscription(_)
+                | Broker::Token(_)
+                | Broker::Store(StoreError::Unsupported(_)),
+            ) => (StatusCode::BAD_REQUEST, "Invalid API request"),
             Self::Broker(Broker::FlavorNotCreated(_)) => (StatusCode::BAD_REQUEST, "Unable to create"),
             Self::Broker(Broker::FlavorNotUpdated(_)) => (StatusCode::BAD_REQUEST, "updatefail"),
             Self::Broker(Broker::NoChange) => (StatusCode::BAD_REQUEST, "Unable to update subscription"),

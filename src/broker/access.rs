@@ -226,11 +226,19 @@ impl Deref for AdmittedStore {
     }
 }
 
-impl Drop for AdmittedStore {
-    fn drop(&mut self) {
-        if let Some(in_flight) = &self.in_flight {
+impl AdmittedStore {
+    /// Passes the permit on to the next waiting request. This is for an operation that waits for
+    /// other servers than the store's, whose number the driver bounds.
+    pub(super) fn release_permit(&mut self) {
+        if let Some(in_flight) = self.in_flight.take() {
             self.guarded.metrics.record_store_operation(in_flight.began.elapsed());
         }
+    }
+}
+
+impl Drop for AdmittedStore {
+    fn drop(&mut self) {
+        self.release_permit();
     }
 }
 

@@ -180,7 +180,7 @@ impl QueueDeliveries {
         // The body is not part of the key, because it may be sealed anew before it is posted again.
         let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
         let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
-        let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None };
+        let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None, durability: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn limits() -> Limits {
         max_queues_per_page: 10,
         max_wait: 0,
         max_queueing: 1,
+        max_durability_wait: 1,
         max_waits_per_project: 1,
         max_streams_per_project: 1,
         max_redrives_per_project: 1,

@@ -150,6 +150,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("transport.max_tokens", ValueRule::Integer(1, TOKENS_MAX, "")),
     ("transport.max_tokens_per_project", ValueRule::Integer(1, TOKENS_MAX, "")),
     ("transport.max_queueing", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
+    ("transport.max_durability_wait", ValueRule::Integer(1, QUEUEING_S_MAX, "seconds")),
     ("transport.stream_heartbeat", ValueRule::Integer(1, HOUR_S, "seconds")),
     ("transport.max_queue_metadata", BYTES),
     ("transport.max_messages_post_size", BYTES),

@@ -58,6 +58,8 @@ pub struct Limits {
     pub max_redrives_per_project: u32,
     /// Maximum time that a request may wait for admission to the store.
     pub max_queueing: u32,
+    /// Maximum time that a post waits until its durability is reached.
+    pub max_durability_wait: u32,
     /// Maximum number of messages that one request may claim or pop.
     pub max_messages_per_claim_or_pop: u32,
     /// Maximum number of tokens.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::durability::{DURABILITY_ACCEPTED, Durability};
 use super::integer::integer;
 use super::limits::MESSAGE_TTL_S_MIN;
 use super::queue_id::InvalidQueueId;
@@ -22,13 +23,14 @@ const RETRY_POLICY: &str = "_retry_policy";
 const FLAVOR: &str = "_flavor";
 const SHARDS: &str = "_shards";
 const SHARDS_PER_TENANT: &str = "_shards_per_tenant";
+const DURABILITY: &str = "_durability";
 
 /// Reserved keys that every queue shows, with a default if they are not set.
 pub const SHOWN_KEYS: [&str; 7] =
     [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
 
 /// Reserved keys that have a meaning.
-const KNOWN_KEYS: [&str; 11] = [
+const KNOWN_KEYS: [&str; 12] = [
     MAX_POST_SIZE,
     DEFAULT_TTL,
     DEFAULT_DELAY,
@@ -40,6 +42,7 @@ const KNOWN_KEYS: [&str; 11] = [
     RETRY_POLICY,
     SHARDS,
     SHARDS_PER_TENANT,
+    DURABILITY,
 ];
 
 /// The keys that the owner of a queue has set, in the order in which they were set.
@@ -114,6 +117,11 @@ impl Metadata {
             name.map_err(InvalidMetadata::DeadLetterQueue)?;
         }
         non_null(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
+        if let Some(level) = non_null(&keys, DURABILITY)
+            && level.as_str().is_none_or(|level| level.parse::<Durability>().is_err())
+        {
+            return Err(InvalidMetadata::Type { key: DURABILITY, expected: DURABILITY_ACCEPTED });
+        }
         for key in [ENCRYPT, ENABLE_DELAY] {
             if non_null(&keys, key).is_some_and(|flag| !flag.is_boolean()) {
                 return Err(InvalidMetadata::Type { key, expected: "a boolean" });
@@ -219,6 +227,12 @@ impl Metadata {
     pub fn check_flavor(&self) -> Result<(), InvalidMetadata> {
         let is_invalid = non_null(&self.0, FLAVOR).is_some_and(|value| !value.is_string());
         if is_invalid { Err(InvalidMetadata::Type { key: FLAVOR, expected: "the name of a flavor" }) } else { Ok(()) }
+    }
+
+    /// Returns the level of durability that every post to the queue must reach.
+    #[must_use]
+    pub fn durability(&self) -> Option<Durability> {
+        self.0.get(DURABILITY)?.as_str()?.parse().ok()
     }
 
     fn is_set(&self, key: &str) -> bool {

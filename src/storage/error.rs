@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::domain::Durability;
+
 /// A failure of a store. That something does not exist is not a failure.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Error {
@@ -9,6 +11,22 @@ pub enum Error {
     /// requested write may or may not have been applied.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The messages of a post were stored, or may have been, but have not reached the durability that
+    /// the post requires.
+    #[error(
+        "The messages may exist, but are not known to have reached Durability: {level}. Please try again. A retry \
+         with the same Idempotency-Key is safe; without a key, it may post the messages twice."
+    )]
+    NotDurable {
+        /// The required durability.
+        level: Durability,
+        /// Why it was not reached.
+        reason: String,
+    },
+    /// The store cannot reach a durability as it is configured. Nothing was stored. The text says
+    /// what is possible.
+    #[error("{0}")]
+    Unsupported(String),
     /// More requests wait for the store than it can serve in time. Nothing was sent to the store.
     #[error("The service has more requests than it can serve in time. Please try again in a few seconds.")]
     Overloaded,
@@ -34,9 +52,12 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
-            Self::Unavailable(reason) | Self::DiskFull(reason) | Self::MemoryFull(reason) | Self::Corrupt(reason) => {
-                reason
-            }
+            Self::Unavailable(reason)
+            | Self::NotDurable { reason, .. }
+            | Self::Unsupported(reason)
+            | Self::DiskFull(reason)
+            | Self::MemoryFull(reason)
+            | Self::Corrupt(reason) => reason,
             Self::Overloaded => "it has more requests than it can serve in time",
             Self::NoQueue => "it does not have the queue",
         }
@@ -46,8 +67,13 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Overloaded | Self::DiskFull(_) | Self::MemoryFull(_) | Self::NoQueue => true,
-            Self::Corrupt(_) => false,
+            Self::Unavailable(_)
+            | Self::NotDurable { .. }
+            | Self::Overloaded
+            | Self::DiskFull(_)
+            | Self::MemoryFull(_)
+            | Self::NoQueue => true,
+            Self::Unsupported(_) | Self::Corrupt(_) => false,
         }
     }
 }

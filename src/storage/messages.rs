@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::error::Error;
 use super::record;
 use crate::domain::{
-    Body, ClaimId, ClientId, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId, QueueLimits, Quota,
-    Rank, Revision, Scope, Stats, Taken, TraceContext,
+    Body, ClaimId, ClientId, Durability, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId,
+    QueueLimits, Quota, Rank, Revision, Scope, Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -37,9 +37,21 @@ pub trait MessageStore: Send + Sync {
     /// of an earlier post by the same client returns the result of the earlier one and stores
     /// nothing.
     ///
+    /// With `post.durability`, the post returns [`PostOutcome::Posted`] only when the messages have
+    /// reached it, also if an earlier post has stored them. The error is [`Error::Unsupported`] if the
+    /// store cannot reach it as it is configured, and [`Error::NotDurable`] if the time is over. The
+    /// driver bounds the number of posts that wait for their durability.
+    ///
     /// The driver repeats a post whose reply was lost without storing the messages twice. Once
     /// started, a post runs to completion even if the caller drops the future.
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error>;
+
+    /// Succeeds if posts to this queue can reach the level, as the store is configured.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] otherwise.
+    async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error>;
 
     /// Returns the next messages of the feed, in the order of the listing.
     ///
@@ -117,6 +129,8 @@ pub struct Post<'a> {
     /// The idempotency key, and the time in seconds for which the store keeps the result under this
     /// key.
     pub idempotency: Option<(&'a IdempotencyKey, u32)>,
+    /// The durability that the messages must reach before the post returns, and the time for that.
+    pub durability: Option<(Durability, Duration)>,
 }
 
 /// The result of a post.

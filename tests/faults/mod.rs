@@ -5,6 +5,7 @@ mod cluster;
 mod cuts;
 mod disconnected_waiters;
 mod drain;
+mod durability;
 mod embedded;
 mod failovers;
 mod full;

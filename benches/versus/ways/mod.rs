@@ -15,8 +15,8 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, ClaimSummary, Creation, Fence, Message, MessageId, Metadata, NewClaim, ProjectId, Queue, QueueId,
-    QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
+    Claim, ClaimId, ClaimSummary, Creation, Durability, Fence, Message, MessageId, Metadata, NewClaim, ProjectId,
+    Queue, QueueId, QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
@@ -133,6 +133,10 @@ impl<P: Poster> PoolStore for StoreVariant<P> {
 impl<P: Poster> MessageStore for StoreVariant<P> {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         self.poster.post(&self.store, queue, post).await
+    }
+
+    async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error> {
+        self.store.check_durability(queue, level).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

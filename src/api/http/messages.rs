@@ -4,7 +4,7 @@ use std::slice;
 
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::accepts_events;
@@ -25,13 +25,16 @@ use crate::api::wire::view::View;
 use crate::api::wire::{body, links, since, trace_context};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::broker::messages::{Listed, MessageQuery, PostRequest};
+use crate::broker::messages::{Listed, MessageQuery, PostRequest, Posted};
 use crate::broker::undelivered::Undelivered;
-use crate::domain::{IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
+use crate::domain::durability::InvalidDurability;
+use crate::domain::{Durability, IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
+/// The header with the durability that a post requires, and in the response the one reached.
+static DURABILITY: HeaderName = HeaderName::from_static("durability");
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
 
@@ -73,11 +76,25 @@ async fn post(
     let idempotency =
         parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
     let trace = trace_context::of(&parts.headers);
-    let request = PostRequest { drafts: messages::parse_drafts(&body)?, bytes: body.len() as u64, idempotency, trace };
-    let WithWarnings { value: ids, warnings } = broker.post_messages(&caller, queue.clone(), request).await?;
+    let durability = durability_of(&parts.headers)?;
+    let (drafts, bytes) = (messages::parse_drafts(&body)?, body.len() as u64);
+    let request = PostRequest { drafts, bytes, idempotency, trace, durability };
+    let WithWarnings { value: Posted { ids, durability }, warnings } =
+        broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];
     let posted = response::json(&PostedDocument::new(&queue, &ids), PATH_BYTES * (6 + ids.len()));
-    Ok((StatusCode::CREATED, location, Warnings(warnings), posted).into_response())
+    let reached = durability.map(|level| {
+        let value = HeaderValue::try_from(level.to_string()).expect("it is printable ASCII");
+        [(DURABILITY.clone(), value)]
+    });
+    Ok((StatusCode::CREATED, location, reached, Warnings(warnings), posted).into_response())
+}
+
+/// Returns the durability that a request requires in its header, which is a list.
+fn durability_of(headers: &HeaderMap) -> Result<Option<Durability>, InvalidDurability> {
+    let level = |value: &HeaderValue| value.to_str().map_err(|_| InvalidDurability)?.parse();
+    let levels: Vec<Durability> = headers.get_all(&DURABILITY).into_iter().map(level).collect::<Result<_, _>>()?;
+    Ok(levels.into_iter().reduce(Durability::and))
 }
 
 /// Returns a page of the feed after a marker, or the feed as an event stream. With `ids`, returns

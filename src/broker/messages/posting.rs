@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::auth::{Caller, Client};
 use crate::broker::access::{AdmittedStore, require_client};
@@ -10,8 +11,8 @@ use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
-    Body, ClientId, IdempotencyKey, MessageId, Metadata, NewMessage, QueueId, Revision, ShardAssignment, Sharding,
-    Tenant, TraceContext, Warning, WithWarnings,
+    Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Queue, QueueId, ShardAssignment,
+    Sharding, Tenant, TraceContext, Warning, WithWarnings,
 };
 use crate::storage::{self, Post, PostOutcome};
 
@@ -68,17 +69,28 @@ pub struct PostRequest {
     pub idempotency: Option<IdempotencyKey>,
     /// The trace context of the request.
     pub trace: Option<TraceContext>,
+    /// The durability that the client requires.
+    pub durability: Option<Durability>,
+}
+
+/// Messages that were posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// The ids of the messages, in the order of the request.
+    pub ids: Vec<MessageId>,
+    /// The durability that they have reached; `None` if none was required.
+    pub durability: Option<Durability>,
 }
 
 impl Broker {
-    /// Posts all the messages or none, and creates the queue if it does not exist. Returns the ids
-    /// of the messages in the order given.
+    /// Posts all the messages or none, and creates the queue if it does not exist. If the request or
+    /// the queue requires a durability, the messages have reached it.
     pub async fn post_messages(
         &self,
         caller: &Caller,
         queue: QueueId,
         request: PostRequest,
-    ) -> Result<WithWarnings<Vec<MessageId>>, Error> {
+    ) -> Result<WithWarnings<Posted>, Error> {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::PostMessages, &queue)?;
         let (count, max) = (request.drafts.len(), self.limits.max_messages_per_post);
@@ -90,13 +102,13 @@ impl Broker {
             self.post_limits(caller, queue.project(), bodies, request.trace, request.idempotency.is_some()).await?;
         // A queue at its last known revision takes one operation, which a store completes by
         // itself.
-        let store = access.admit().await?;
+        let mut store = access.admit().await?;
         let known = self.known_queues.get(&queue);
         if let Some(known) = &known
             && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
         {
-            match self.try_to_post(&store, client, &queue, known.revision, &messages, (&request, &limits)).await? {
-                PostOutcome::Posted(ids) => return Ok(with_warnings(ids, &known.metadata, &request)),
+            match self.try_to_post(&mut store, client, &queue, known, &messages, (&request, &limits)).await? {
+                PostOutcome::Posted(ids) => return Ok(posted(ids, &known.metadata, &request)),
                 PostOutcome::Stale(_) => {}
                 PostOutcome::Full(quota) => return Err(limits.exceeded(quota)),
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
@@ -105,7 +117,7 @@ impl Broker {
         let this = self.clone();
         let caller = caller.clone();
         self.run_to_completion(async move {
-            this.post_at_current_revision(&store, &caller, queue, (&request, &limits)).await
+            this.post_at_current_revision(store, &caller, queue, (&request, &limits)).await
         })
         .await
     }
@@ -113,11 +125,11 @@ impl Broker {
     /// Posts to a queue that has changed since its last known revision, or is not known yet.
     async fn post_at_current_revision(
         &self,
-        store: &AdmittedStore,
+        mut store: AdmittedStore,
         caller: &Caller,
         queue: QueueId,
         (request, limits): (&PostRequest, &PostLimits),
-    ) -> Result<WithWarnings<Vec<MessageId>>, Error> {
+    ) -> Result<WithWarnings<Posted>, Error> {
         let client = require_client(caller)?;
         let mut known = store.get_queue(&queue).await?;
         let unset = Metadata::default();
@@ -127,14 +139,17 @@ impl Broker {
             let messages = self.prepare(client, &queue, metadata, request)?;
             let Some(current) = known else {
                 limits.check_new_queue(&messages, request.trace)?;
-                self.check_queue_quota(caller, store, &queue).await?;
+                self.check_queue_quota(caller, &store, &queue).await?;
+                if let Some(level) = required_durability(metadata, request) {
+                    store.check_durability(&queue, level).await?;
+                }
                 store.create_queue(&queue, &unset).await?;
                 known = store.get_queue(&queue).await?;
                 continue;
             };
-            match self.try_to_post(store, client, &queue, current.revision, &messages, (request, limits)).await? {
+            match self.try_to_post(&mut store, client, &queue, &current, &messages, (request, limits)).await? {
                 PostOutcome::Posted(ids) => {
-                    let posted = with_warnings(ids, &current.metadata, request);
+                    let posted = posted(ids, &current.metadata, request);
                     self.known_queues.insert(queue, Arc::new(current));
                     return Ok(posted);
                 }
@@ -148,17 +163,24 @@ impl Broker {
 
     async fn try_to_post(
         &self,
-        store: &AdmittedStore,
+        store: &mut AdmittedStore,
         client: &Client,
         queue: &QueueId,
-        last_known_revision: Revision,
+        known: &Queue,
         messages: &[NewMessage],
         (request, limits): (&PostRequest, &PostLimits),
     ) -> Result<PostOutcome, Error> {
         let idempotency =
             request.idempotency.as_ref().map(|idempotency| (idempotency, self.limits.idempotency_key_ttl));
-        let (client, trace, limits) = (&client.id, request.trace, limits.queue);
-        let post = Post { last_known_revision, client, messages, trace, limits, idempotency };
+        let wait_max = Duration::from_secs(self.limits.max_durability_wait.into());
+        let durability = required_durability(&known.metadata, request).map(|level| (level, wait_max));
+        if durability.is_some() {
+            // Replicas may be slow, and other operations do not wait for them.
+            store.release_permit();
+        }
+        let (last_known_revision, client) = (known.revision, &client.id);
+        let (trace, limits) = (request.trace, limits.queue);
+        let post = Post { last_known_revision, client, messages, trace, limits, idempotency, durability };
         Ok(store.post_messages(queue, &post).await?)
     }
 
@@ -234,10 +256,20 @@ fn assign_shards(
     Ok(())
 }
 
-/// Returns the ids with a warning if the request names delays that the queue ignores. A delay of 0
-/// does not count.
-fn with_warnings(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> WithWarnings<Vec<MessageId>> {
+/// Returns the durability that the request and the queue require together. A request cannot require
+/// less than its queue.
+fn required_durability(metadata: &Metadata, request: &PostRequest) -> Option<Durability> {
+    match (request.durability, metadata.durability()) {
+        (Some(of_request), Some(of_queue)) => Some(of_request.and(of_queue)),
+        (of_request, of_queue) => of_request.or(of_queue),
+    }
+}
+
+/// Returns the result of a post, with a warning if the request names delays that the queue ignores.
+/// A delay of 0 does not count.
+fn posted(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> WithWarnings<Posted> {
     let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
     let is_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
-    WithWarnings { value: ids, warnings: is_ignored.then_some(Warning::DelayIgnored).into_iter().collect() }
+    let value = Posted { ids, durability: required_durability(metadata, request) };
+    WithWarnings { value, warnings: is_ignored.then_some(Warning::DelayIgnored).into_iter().collect() }
 }

@@ -30,6 +30,13 @@ use crate::storage::{
 /// Maximum number of operations in flight: two full batches, one of which is being written.
 const IN_FLIGHT_MAX: usize = 512;
 
+/// Where the engine keeps its pages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Medium {
+    Disk,
+    Memory,
+}
+
 /// A store in this process. Clones share one store, which is closed when the last one is dropped.
 #[derive(Clone)]
 pub struct EmbeddedStore {
@@ -46,17 +53,19 @@ pub(super) struct Parts {
     pub(super) forwarders: Forwarders,
     processed: Arc<ProcessedCounter>,
     admission: Arc<Admission>,
+    /// Whether a change is on disk before its operation returns.
+    pub(super) is_synced: bool,
 }
 
 impl EmbeddedStore {
     /// Opens the store in that folder, and creates it if it does not exist.
     pub fn open(folder: &Path, fsync: Fsync) -> Result<Self, OpenError> {
-        Self::over(Engine::in_folder(folder)?, fsync)
+        Self::over(Engine::in_folder(folder)?, fsync, Medium::Disk)
     }
 
     /// Opens the store in that folder, which must exist, and verifies every page of its file.
     pub fn open_verified(folder: &Path) -> Result<Self, OpenError> {
-        Self::over(Engine::verified_in_folder(folder)?, Fsync::Group)
+        Self::over(Engine::verified_in_folder(folder)?, Fsync::Group, Medium::Disk)
     }
 
     /// Makes the file of the store in that folder as short as possible. Returns its length before
@@ -67,7 +76,7 @@ impl EmbeddedStore {
 
     /// Opens a store that exists only in this process.
     pub fn in_memory() -> Result<Self, OpenError> {
-        Self::over(Engine::in_memory()?, Fsync::Group)
+        Self::over(Engine::in_memory()?, Fsync::Group, Medium::Memory)
     }
 
     /// Opens a store on disks from a test. `disk` is called each time that the engine is opened.
@@ -76,10 +85,10 @@ impl EmbeddedStore {
         fsync: Fsync,
     ) -> Result<Self, OpenError> {
         let source = move || disk().map(|disk| (disk, FreeSpace::Unknown));
-        Self::over(Engine::over("the disk".to_owned(), source)?, fsync)
+        Self::over(Engine::over("the disk".to_owned(), source)?, fsync, Medium::Disk)
     }
 
-    fn over(engine: Engine, fsync: Fsync) -> Result<Self, OpenError> {
+    fn over(engine: Engine, fsync: Fsync, medium: Medium) -> Result<Self, OpenError> {
         let (engine, clock, watchers) = (Arc::new(engine), Arc::new(Clock::default()), Watchers::default());
         let (processed, signals) = (Arc::<ProcessedCounter>::default(), broadcast::Sender::new(SIGNALS_MAX));
         let (other_stores, forwarders) = (OtherStores::default(), Forwarders::default());
@@ -88,7 +97,19 @@ impl EmbeddedStore {
         let writer = Writer::start(engine_of, clock_of, watchers_of, signals_of, processed_of, others_of, fsync)
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
-        let parts = Parts { engine, writer, clock, watchers, signals, other_stores, forwarders, processed, admission };
+        let is_synced = fsync == Fsync::Group && medium == Medium::Disk;
+        let parts = Parts {
+            engine,
+            writer,
+            clock,
+            watchers,
+            signals,
+            other_stores,
+            forwarders,
+            processed,
+            admission,
+            is_synced,
+        };
         Ok(Self { parts: Arc::new(parts) })
     }
 

@@ -8,6 +8,7 @@
 //! | `sukkal:{P}:queues` | zset | every queue of the project: its name, zero byte, version |
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
+//! | `sukkal:{SLOT}:receipt` | string | empty: written by posts with a receipt, kept for 1 s |
 //! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
@@ -16,7 +17,8 @@
 //!
 //! `P` is the project id, in which all characters except letters, digits, `_`, `-` and `.` are
 //! percent-encoded. So it contains no slash or brace: two ids never share a key, and the braces are
-//! the hash tag. In `due` and `probe`, `SLOT` is the tag of a slot: see `slot_tags.rs`.
+//! the hash tag. In `due`, `probe` and `receipt`, `SLOT` is the tag of a slot: see
+//! `slot_tags.rs`.
 
 use std::borrow::Cow;
 
@@ -200,6 +202,11 @@ pub(super) fn due(slot: u16) -> String {
 /// end it in the middle when it uses a key that it has just emptied.
 pub(super) fn absent(slot: u16) -> String {
     format!("sukkal:{{{}}}:probe", slot_tags::tag(slot))
+}
+
+/// Returns the key in a slot that posts with a receipt set, so that they have a write to wait for.
+pub(super) fn receipt(slot: u16) -> String {
+    format!("sukkal:{{{}}}:receipt", slot_tags::tag(slot))
 }
 
 /// Returns the hash tag of a queue's keys.

@@ -17,7 +17,9 @@ use super::script::{
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
-use crate::domain::{ClaimId, Details, Holding, Message, MessageId, Order, QueueId, Rank, Shard, Stats, Taken, Tenant};
+use crate::domain::{
+    ClaimId, Details, Durability, Holding, Message, MessageId, Order, QueueId, Rank, Shard, Stats, Taken, Tenant,
+};
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
@@ -34,6 +36,10 @@ impl MessageStore for RedisStore {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         self.confirmer.note_use(queue);
         self.post_batcher.post(queue, post).await
+    }
+
+    async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error> {
+        self.connection.check_durability(&QueueKeys::of(queue).queue(), level).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

@@ -27,6 +27,7 @@ impl Subject {
                 messages: &request.messages,
                 trace: None,
                 idempotency: request.idempotency.as_ref().map(|idempotency| (idempotency, 600)),
+                durability: None,
             };
             async move { self.store().post_messages(&request.queue, &post).await }
         });

@@ -323,6 +323,7 @@ pub(in crate::conformance) async fn a_retry_keeps_its_message(subject: &Subject)
         messages: &messages,
         trace,
         idempotency: None,
+        durability: None,
     };
     let posted = subject.store().post_messages(&queue, &post).await;
     assert!(matches!(posted, Ok(PostOutcome::Posted(_))), "{posted:?}");

@@ -20,6 +20,7 @@ impl Subject {
             messages: batch,
             trace: None,
             idempotency: Some((&once, KEPT_S)),
+            durability: None,
         };
         self.store().post_messages(queue, &post).await.expect("the store answers")
     }
@@ -108,6 +109,7 @@ pub(in crate::conformance) async fn a_post_that_stored_nothing_is_not_remembered
         messages: &batch,
         trace: None,
         idempotency: Some((&once, KEPT_S)),
+        durability: None,
     };
     let posting = subject.store().post_messages(&queue, &post).await;
     assert!(matches!(posting, Ok(PostOutcome::Stale(Some(_)))), "{posting:?}");

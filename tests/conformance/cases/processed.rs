@@ -60,6 +60,7 @@ pub(in crate::conformance) async fn a_post_that_is_repeated_counts_once(subject:
         client: &by,
         messages: &batch,
         idempotency: Some((&key, 600)),
+        durability: None,
         trace: None,
     };
 

@@ -33,7 +33,15 @@ fn sized(length: usize) -> (NewMessage, u64) {
 impl Subject {
     async fn post_within(&self, queue: &QueueId, limits: QueueLimits, batch: &[NewMessage]) -> PostOutcome {
         let (last_known_revision, by) = (self.revision(queue).await, client(0));
-        let post = Post { last_known_revision, client: &by, messages: batch, trace: None, limits, idempotency: None };
+        let post = Post {
+            last_known_revision,
+            client: &by,
+            messages: batch,
+            trace: None,
+            limits,
+            idempotency: None,
+            durability: None,
+        };
         self.store().post_messages(queue, &post).await.expect(OK)
     }
 
@@ -117,7 +125,15 @@ pub(in crate::conformance) async fn a_repeated_post_returns_the_first_response_a
     let post = async |key: &str, max| {
         let key = IdempotencyKey::new(key.as_bytes(), b"content").expect("the key is legal");
         let (idempotency, limits) = (Some((&key, 600)), at_most(max));
-        let post = Post { last_known_revision, client: &by, messages: &batch, trace: None, limits, idempotency };
+        let post = Post {
+            last_known_revision,
+            client: &by,
+            messages: &batch,
+            trace: None,
+            limits,
+            idempotency,
+            durability: None,
+        };
         subject.store().post_messages(&queue, &post).await.expect(OK)
     };
     let first = post("one", 3).await;

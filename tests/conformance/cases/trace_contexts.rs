@@ -20,6 +20,7 @@ impl Subject {
             messages: &messages,
             trace,
             idempotency: None,
+            durability: None,
         };
         match self.store().post_messages(queue, &post).await {
             Ok(PostOutcome::Posted(ids)) => ids,

@@ -192,6 +192,7 @@ impl Subject {
             messages,
             trace: None,
             idempotency: None,
+            durability: None,
         };
         self.store().post_messages(queue, &post).await
     }

@@ -53,6 +53,7 @@ async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[
                 messages: &messages,
                 trace: None,
                 idempotency: None,
+                durability: None,
             },
         )
         .await

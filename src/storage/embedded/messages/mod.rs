@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::domain::{ClaimId, Message, MessageId, QueueId, Stats, Taken};
+use crate::domain::{ClaimId, Durability, Message, MessageId, QueueId, Stats, Taken};
 use crate::storage::embedded::rows::keys::own_keys;
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
@@ -23,6 +23,10 @@ pub(super) mod summary;
 impl MessageStore for EmbeddedStore {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         post::post_messages(self, queue, post).await
+    }
+
+    async fn check_durability(&self, _queue: &QueueId, level: Durability) -> Result<(), Error> {
+        post::check_durability(self, level)
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

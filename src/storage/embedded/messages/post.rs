@@ -9,7 +9,7 @@ use redb::ReadableTable;
 
 use crate::domain::client::Poster;
 use crate::domain::message::Nonce;
-use crate::domain::{QueueId, QueueLimits, Quota, Revision, ShardAssignment};
+use crate::domain::{Durability, QueueId, QueueLimits, Quota, Revision, ShardAssignment};
 use crate::storage::embedded::engine::clock::{self, end_s};
 use crate::storage::embedded::messages::ranks::NewRecord;
 use crate::storage::embedded::rows::keys::{self, Key, kept_until};
@@ -54,9 +54,24 @@ pub(crate) async fn post_messages(
     queue: &QueueId,
     post: &Post<'_>,
 ) -> Result<PostOutcome, Error> {
+    if let Some((level, _wait_max)) = post.durability {
+        check_durability(store, level)?;
+    }
     let request = Request::new(queue, post);
     let bytes = request.messages.iter().map(|message| message.record.len()).sum();
     store.write(bytes, move |store| store.post_request(&request)).await
+}
+
+/// Refuses a level that the store does not reach with every write.
+pub(crate) fn check_durability(store: &EmbeddedStore, level: Durability) -> Result<(), Error> {
+    let refusal = if level.replicas() > 0 {
+        "This store cannot confirm \"Durability: replicas=N\", because an embedded store has no replicas."
+    } else if !store.parts.is_synced {
+        "This store cannot confirm \"Durability: fsync\": it needs a file, and the option embedded.fsync must be group."
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsupported(refusal.to_owned()))
 }
 
 impl Request {

@@ -43,6 +43,7 @@ pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, b
         messages: &messages,
         trace: None,
         idempotency: None,
+        durability: None,
     };
     store.post_messages(queue, &post).await.unwrap();
 }
@@ -65,6 +66,7 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
         messages: &vec![message; posted],
         trace: None,
         idempotency: None,
+        durability: None,
     };
     store.post_messages(&queue, &post).await.unwrap();
     let claim = NewClaim {

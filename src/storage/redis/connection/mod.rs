@@ -8,11 +8,14 @@
 
 mod channel;
 mod check;
+mod durable_script;
 mod failure;
 mod health;
 mod layout;
 mod listener;
 mod pool;
+mod receipt_connection;
+mod receipts;
 mod servers;
 mod startup;
 mod subscriber;
@@ -32,6 +35,8 @@ use tokio::time::{Instant, sleep};
 pub(super) use self::check::check;
 pub(super) use self::failure::error_from_reply;
 pub(super) use self::layout::{LAYOUT, migrating_layout};
+pub(super) use self::receipt_connection::REPLY_DELAY_MAX;
+pub(super) use self::receipts::Receipt;
 pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
@@ -314,7 +319,11 @@ impl Connection {
         match error {
             Error::DiskFull(reason) => server.pool.health.note_write(Some(reason)),
             Error::Unavailable(reason) | Error::MemoryFull(reason) => server.pool.health.note_refusal(reason),
-            Error::Overloaded | Error::NoQueue | Error::Corrupt(_) => {}
+            Error::NotDurable { .. }
+            | Error::Unsupported(_)
+            | Error::Overloaded
+            | Error::NoQueue
+            | Error::Corrupt(_) => {}
         }
     }
 

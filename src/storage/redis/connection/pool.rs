@@ -207,7 +207,13 @@ impl PooledConnection {
 /// Returns a client with timeouts for every operation, which does not retry commands itself.
 pub(super) fn client(config: &Config, mut performance: PerformanceConfig) -> Client {
     performance.default_command_timeout = COMMAND_TIMEOUT;
-    let connection = ConnectionConfig {
+    let reconnect = ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS);
+    Client::new(config.clone(), Some(performance), Some(connection_config()), Some(reconnect))
+}
+
+/// Returns timeouts for every operation of a client.
+pub(super) fn connection_config() -> ConnectionConfig {
+    ConnectionConfig {
         connection_timeout: Duration::from_secs(1),
         internal_command_timeout: Duration::from_secs(1),
         max_command_attempts: 1,
@@ -226,9 +232,7 @@ pub(super) fn client(config: &Config, mut performance: PerformanceConfig) -> Cli
             interval: Duration::from_millis(250),
         },
         ..Default::default()
-    };
-    let reconnect = ReconnectPolicy::new_constant(0, PAUSE_BETWEEN_RECONNECTS_MS);
-    Client::new(config.clone(), Some(performance), Some(connection), Some(reconnect))
+    }
 }
 
 /// Keeps a client connected. Calls `connected` for each connection and `failed` for each failure.

@@ -6,24 +6,29 @@
 //! takes all requests that wait by then. In a cluster a
 //! script has one slot, and so have its requests. Plain requests to one queue are one part of the
 //! script, which costs Redis little more than their messages.
+//!
+//! Requests that require a durability form groups of their own, one for each level. Their scripts
+//! run on the connections of `connection/receipts.rs`, so no other request waits for them.
 
 mod request;
 mod retry_slots;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ahash::HashMap;
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use self::request::{DUE_FIRST, Request, complete_part, encode_head, into_parts, is_full_together};
 use self::retry_slots::RetrySlots;
 use super::arguments;
-use super::connection::Connection;
+use super::connection::{Connection, REPLY_DELAY_MAX, Receipt};
 use super::keys::{self, QueueKeys};
 use super::script::MESSAGE_POST;
-use crate::domain::QueueId;
+use crate::domain::{Durability, QueueId};
 use crate::storage::{Error, Post, PostOutcome, Processed};
 
 /// How long Redis keeps a reply, in milliseconds: much longer than a request is retried.
@@ -70,10 +75,18 @@ pub(super) struct PostBatcher {
     connection: Connection,
     retry_slots: RetrySlots,
     limits: BatchLimits,
-    groups: Arc<Mutex<HashMap<u16, Group>>>,
+    groups: Arc<Mutex<HashMap<GroupKey, Group>>>,
 }
 
-/// The requests to one slot.
+/// What the requests of a script have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct GroupKey {
+    slot: u16,
+    /// The durability that the requests require, and the time for it.
+    durability: Option<(Durability, Duration)>,
+}
+
+/// The requests with one key.
 #[derive(Default)]
 struct Group {
     waiting: VecDeque<Request>,
@@ -88,13 +101,22 @@ impl PostBatcher {
     /// Posts to one queue. A post that has begun is completed even if the caller is dropped.
     pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let (sender, receiver) = oneshot::channel();
-        let request = Request::new(queue, post, sender);
         let slot = self.connection.slot_with(|| QueueKeys::of(queue).queue());
-        if self.groups().get(&slot).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
+        let permit = post.durability.map(|_| self.connection.receipt_permit(slot)).transpose()?;
+        let request = Request::new(queue, post, sender, permit);
+        let key = GroupKey { slot, durability: post.durability };
+        if self.groups().get(&key).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
             return Err(Error::Overloaded);
         }
-        self.enqueue(slot, request);
-        let outcome = receiver.await.unwrap_or_else(|_| Err(Error::Unavailable("a post was dropped".to_owned())));
+        self.enqueue(key, request);
+        let answer = match post.durability {
+            None => receiver.await,
+            Some((level, wait_max)) => {
+                let late = |_| Error::NotDurable { level, reason: "other posts were waiting for it".to_owned() };
+                timeout(wait_max + REPLY_DELAY_MAX, receiver).await.map_err(late)?
+            }
+        };
+        let outcome = answer.unwrap_or_else(|_| Err(Error::Unavailable("a post was dropped".to_owned())));
         // The reply to a batch has this error for each of its requests.
         if let Err(error @ (Error::DiskFull(_) | Error::MemoryFull(_))) = &outcome {
             self.connection.note_refusal(slot, error);
@@ -103,17 +125,17 @@ impl PostBatcher {
     }
 
     /// Adds a request to those that wait, and starts a task if fewer are running than allowed.
-    fn enqueue(&self, slot: u16, request: Request) {
-        if self.push(slot, request) {
+    fn enqueue(&self, key: GroupKey, request: Request) {
+        if self.push(key, request) {
             // Boxed, because a task is moved several times before it runs, and this one is large.
-            tokio::spawn(Box::pin(self.clone().post_batches(slot)));
+            tokio::spawn(Box::pin(self.clone().post_batches(key)));
         }
     }
 
     /// Adds a request to those that wait. Returns whether a task must be started for it.
-    fn push(&self, slot: u16, request: Request) -> bool {
+    fn push(&self, key: GroupKey, request: Request) -> bool {
         let mut groups = self.groups();
-        let group = groups.entry(slot).or_default();
+        let group = groups.entry(key).or_default();
         group.waiting.push_back(request);
         let fills_another_batch =
             group.in_flight < self.limits.in_flight_max && group.waiting.len() >= self.limits.messages_max;
@@ -123,34 +145,34 @@ impl PostBatcher {
     }
 
     /// Posts batches until no request waits.
-    async fn post_batches(self, slot: u16) {
-        while let Some(batch) = self.next_batch(slot) {
-            let outcomes = self.run(slot, &batch).await;
+    async fn post_batches(self, key: GroupKey) {
+        while let Some(batch) = self.next_batch(key) {
+            let outcomes = self.run(key, &batch).await;
             if let Err(error @ Error::Unavailable(_)) = &outcomes {
                 // These requests would wait for the same unavailable store, one batch after the
                 // other.
-                for request in self.take_waiting(slot) {
+                for request in self.take_waiting(key) {
                     request.complete(Err(error.clone()));
                 }
             }
             match outcomes {
-                Ok(outcomes) => {
+                Ok((outcomes, durability)) => {
                     let mut blocked = Vec::new();
                     for (part, outcome) in batch.into_iter().zip(outcomes) {
                         if *outcome == [DUE_FIRST] {
                             blocked.extend(part);
                         } else if is_full_together(&part, &outcome) {
                             for request in part {
-                                self.enqueue(slot, request.alone());
+                                self.enqueue(key, request.alone());
                             }
                         } else {
-                            let posted = complete_part(part, &outcome);
+                            let posted = complete_part(part, &outcome, &durability);
                             self.connection.processed.add(Processed { posted, ..Processed::default() });
                         }
                     }
                     if !blocked.is_empty() {
                         // In a separate task, because other queues need this one.
-                        tokio::spawn(self.clone().apply_due_and_retry(slot, blocked));
+                        tokio::spawn(self.clone().apply_due_and_retry(key, blocked));
                     }
                 }
                 Err(error) => batch.into_iter().flatten().for_each(|request| request.complete(Err(error.clone()))),
@@ -159,7 +181,7 @@ impl PostBatcher {
     }
 
     /// Applies the due changes of the queues of these requests, and posts the requests again.
-    async fn apply_due_and_retry(self, slot: u16, requests: Vec<Request>) {
+    async fn apply_due_and_retry(self, key: GroupKey, requests: Vec<Request>) {
         let mut applied: HashMap<QueueId, Result<(), Error>> = HashMap::default();
         for request in requests {
             if !applied.contains_key(&request.queue) {
@@ -167,7 +189,7 @@ impl PostBatcher {
                 applied.insert(request.queue.clone(), outcome);
             }
             match applied[&request.queue].clone() {
-                Ok(()) => self.enqueue(slot, request),
+                Ok(()) => self.enqueue(key, request),
                 Err(error) => request.complete(Err(error)),
             }
         }
@@ -175,9 +197,9 @@ impl PostBatcher {
 
     /// Takes the requests of the next script, grouped into parts. The task must end if there are
     /// none.
-    fn next_batch(&self, slot: u16) -> Option<Vec<Vec<Request>>> {
+    fn next_batch(&self, key: GroupKey) -> Option<Vec<Vec<Request>>> {
         let mut groups = self.groups();
-        let group = groups.get_mut(&slot)?;
+        let group = groups.get_mut(&key)?;
         let (mut batch, mut messages, mut bytes, mut tenants) = (Vec::new(), 0, 0, 0);
         while let Some(request) = group.waiting.front() {
             messages += request.records.len();
@@ -192,19 +214,21 @@ impl PostBatcher {
         if batch.is_empty() {
             group.in_flight -= 1;
             if group.in_flight == 0 {
-                groups.remove(&slot);
+                groups.remove(&key);
             }
             return None;
         }
         Some(into_parts(batch))
     }
 
-    fn take_waiting(&self, slot: u16) -> VecDeque<Request> {
-        self.groups().get_mut(&slot).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
+    fn take_waiting(&self, key: GroupKey) -> VecDeque<Request> {
+        self.groups().get_mut(&key).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
     }
 
-    /// Runs the script for a batch in this slot. Returns the outcome of each part.
-    async fn run(&self, slot: u16, batch: &[Vec<Request>]) -> Result<Vec<Bytes>, Error> {
+    /// Runs the script for a batch with this key. Returns the outcome of each part, and whether the
+    /// batch has reached the durability that it requires.
+    async fn run(&self, key: GroupKey, batch: &[Vec<Request>]) -> Result<(Vec<Bytes>, Result<(), Error>), Error> {
+        let GroupKey { slot, durability } = key;
         let retry_slot = self.retry_slots.acquire();
         let is_plain =
             batch.iter().flatten().all(|request| request.tenants.is_empty() && request.idempotency.is_none());
@@ -233,11 +257,15 @@ impl PostBatcher {
         ];
         args.splice(..0, numbers);
 
-        let mut reply = self.connection.run_on(&MESSAGE_POST, keys, args).await?;
-        batch.iter().map(|_| reply.bytes()).collect()
+        let mut receipt = match durability {
+            None => Receipt { reply: self.connection.run_on(&MESSAGE_POST, keys, args).await?, durability: Ok(()) },
+            Some(level) => self.connection.run_durably(&MESSAGE_POST, &keys, &args, level).await?,
+        };
+        let outcomes = batch.iter().map(|_| receipt.reply.bytes()).collect::<Result<_, _>>()?;
+        Ok((outcomes, receipt.durability))
     }
 
-    fn groups(&self) -> MutexGuard<'_, HashMap<u16, Group>> {
+    fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, Group>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

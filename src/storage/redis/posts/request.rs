@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ahash::HashMap;
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::domain::message::Nonce;
 use crate::domain::quotas::QUOTA_MAX;
@@ -54,6 +54,8 @@ pub(super) struct Request {
     /// Whether the request is a part of its own.
     is_alone: bool,
     outcome_sender: oneshot::Sender<Result<PostOutcome, Error>>,
+    /// Bounds the requests that wait for a receipt.
+    _receipt_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The fields of an idempotency key that the script needs.
@@ -88,6 +90,7 @@ impl Request {
         queue: &QueueId,
         post: &Post<'_>,
         outcome_sender: oneshot::Sender<Result<PostOutcome, Error>>,
+        receipt_permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let poster = post.client.poster();
         let has_delays = post.messages.iter().any(|message| message.delay_s > 0);
@@ -127,6 +130,7 @@ impl Request {
             limits: post.limits,
             is_alone: false,
             outcome_sender,
+            _receipt_permit: receipt_permit,
         }
     }
 
@@ -194,12 +198,15 @@ pub(super) fn is_full_together(part: &[Request], outcome: &Bytes) -> bool {
     part.len() > 1 && matches!(outcome.first(), Some(&(TOO_MANY | TOO_LARGE)))
 }
 
-/// Sends the outcome of a part to each of its requests. Returns the number of messages that were
-/// posted.
-pub(super) fn complete_part(part: Vec<Request>, outcome: &Bytes) -> u64 {
+/// Sends the outcome of a part to each of its requests; `durability` is the error of those whose
+/// messages were posted. Returns the number of messages that were posted.
+pub(super) fn complete_part(part: Vec<Request>, outcome: &Bytes, durability: &Result<(), Error>) -> u64 {
     let mut before = 0;
     for request in part {
-        let posting = read_outcome(&request, outcome, before);
+        let posting = match read_outcome(&request, outcome, before) {
+            Ok(PostOutcome::Posted(ids)) => durability.clone().map(|()| PostOutcome::Posted(ids)),
+            outcome => outcome,
+        };
         before += request.nonces.len() as u64;
         request.complete(posting);
     }

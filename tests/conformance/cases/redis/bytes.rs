@@ -31,7 +31,15 @@ async fn bytes(subject: &Subject) -> u64 {
 async fn post_within(subject: &Subject, queue: &QueueId, bytes: u64) -> PostOutcome {
     let (last_known_revision, by, batch) = (subject.revision(queue).await, client(0), messages(LONG_S, 1));
     let limits = QueueLimits { messages: None, bytes: Some(bytes) };
-    let post = Post { last_known_revision, client: &by, messages: &batch, trace: None, limits, idempotency: None };
+    let post = Post {
+        last_known_revision,
+        client: &by,
+        messages: &batch,
+        trace: None,
+        limits,
+        idempotency: None,
+        durability: None,
+    };
     subject.store().post_messages(queue, &post).await.unwrap()
 }
 

@@ -23,6 +23,7 @@ use tracing::error;
 use self::cluster_slots::SlotRange;
 use super::listener::Listener;
 use super::pool::Pool;
+use super::receipts::Receipts;
 use crate::storage::redis::slot_tags::SLOTS;
 use crate::storage::redis::uri::Credentials;
 use crate::storage::{Admission, Load};
@@ -67,12 +68,14 @@ pub(super) struct Server {
     pub(super) admission: Arc<Admission>,
     /// Opened when a client first waits for a queue of this server.
     pub(super) listener: OnceLock<Listener>,
+    pub(super) receipts: Receipts,
 }
 
 impl Server {
     fn open(config: Config, changes: &watch::Sender<()>) -> Arc<Self> {
         let pool = Pool::open(&config, changes);
-        Arc::new(Self { config, pool, admission: Admission::new(IN_FLIGHT_MAX), listener: OnceLock::new() })
+        let (admission, receipts) = (Admission::new(IN_FLIGHT_MAX), Receipts::new(config.clone()));
+        Arc::new(Self { config, pool, admission, listener: OnceLock::new(), receipts })
     }
 }
 

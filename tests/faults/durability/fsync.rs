@@ -1,0 +1,97 @@
+//! `Durability: fsync` over Redis with each setting, and over an embedded store.
+
+use serde_json::json;
+
+use super::{LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, Sukkal};
+
+const FSYNC: (&str, &str) = ("Durability", "fsync");
+const AOF: (&str, &str) = ("appendonly", "yes");
+
+/// Posts to a queue that does not exist, which is refused and does not create it.
+async fn assert_refused(api: &Api, level: &str, reason: &str) {
+    let answer = post(api, "refused", &[("Durability", level)]).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.description.contains(reason), "{answer:?}");
+    assert_eq!(
+        api.get(MESSAGES).send().await.unwrap().json::<serde_json::Value>().await.unwrap()["messages"],
+        json!([])
+    );
+    let queues: serde_json::Value = api.get("/v2/queues").send().await.unwrap().json().await.unwrap();
+    assert_eq!(queues["queues"], json!([]), "a refused post creates no queue");
+}
+
+#[tokio::test]
+async fn redis_7_confirms_a_sync_only_if_it_syncs_every_write() {
+    let redis = RedisServer::start_with(&[AOF, ("appendfsync", "always")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[LONG]);
+    let api = create_queue(&sukkal, json!({})).await;
+    post(&api, "synced", &[FSYNC]).await.assert_reached("fsync");
+
+    redis.command(&["CONFIG", "SET", "appendfsync", "everysec"]);
+    // The message is written before the new setting is found.
+    post(&api, "unknown", &[FSYNC]).await.assert_unknown();
+    let refused = post(&api, "refused", &[FSYNC]).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(bodies(&api).await, ["synced", "unknown"]);
+    api.delete(QUEUE).send().await.unwrap();
+    assert_refused(&api, "fsync", "appendonly yes").await;
+}
+
+#[tokio::test]
+async fn redis_without_a_log_cannot_confirm_a_sync() {
+    for redis in [RedisServer::start(), RedisServer::start_redis_8_with(&[])] {
+        let sukkal = Sukkal::start_with(&redis.url(), &[LONG]);
+        assert_refused(&sukkal.project("p"), "fsync", "appendonly yes").await;
+        assert_refused(&sukkal.project("p"), "fsync, replicas=1", "appendonly yes").await;
+    }
+}
+
+#[tokio::test]
+async fn redis_8_confirms_the_sync_that_it_does_every_second() {
+    let redis = RedisServer::start_redis_8_with(&[AOF, ("appendfsync", "everysec")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[SHORT_FOR_EVERY_SECOND]);
+    let api = create_queue(&sukkal, json!({})).await;
+    post(&api, "synced", &[FSYNC]).await.assert_reached("fsync");
+    let key = ("Idempotency-Key", "order-4711");
+    post(&api, "order", &[FSYNC, key]).await.assert_reached("fsync");
+
+    // Redis no longer syncs, so the wait ends without a sync. Then the new setting is found.
+    redis.command(&["CONFIG", "SET", "appendfsync", "no"]);
+    post(&api, "order", &[FSYNC, key]).await.assert_unknown();
+    let refused = post(&api, "refused", &[FSYNC]).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+
+    redis.command(&["CONFIG", "SET", "appendfsync", "always"]);
+    post(&api, "order", &[FSYNC, key]).await.assert_reached("fsync");
+    redis.restart();
+    assert_eq!(bodies(&api).await, ["synced", "order"]);
+}
+
+/// Longer than the time between two syncs.
+const SHORT_FOR_EVERY_SECOND: (&str, &str) = (SHORT.0, "4");
+
+#[tokio::test]
+async fn an_embedded_store_confirms_a_sync_if_it_syncs_every_write_and_has_no_replicas() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().display());
+    {
+        let sukkal = Sukkal::start(&store);
+        assert_refused(&sukkal.project("p"), "replicas=1", "an embedded store has no replicas").await;
+        let api = create_queue(&sukkal, json!({ "_durability": "fsync" })).await;
+        post(&api, "synced", &[]).await.assert_reached("fsync");
+    }
+    let sukkal = Sukkal::start(&store);
+    assert_eq!(bodies(&sukkal.project("p")).await, ["synced"]);
+    drop(sukkal);
+
+    for fsync in ["interval", "off"] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("embedded:{}", folder.path().display());
+        let sukkal = Sukkal::start_with(&store, &[("SUKKAL_EMBEDDED__FSYNC", fsync)]);
+        assert_refused(&sukkal.project("p"), "fsync", "embedded.fsync must be group").await;
+    }
+    let sukkal = Sukkal::start("memory:");
+    assert_refused(&sukkal.project("p"), "fsync", "needs a file").await;
+}
