@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::{at, at_existing};
-use crate::domain::{ClaimId, Message, MessageId, QueueId, Stats, Taken};
+use crate::domain::{ClaimId, Durability, Message, MessageId, Metadata, QueueId, Stats, Taken};
 use crate::storage::{
     DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, SealedBodies,
     SealedPage, SealedPosition, SealedReplacement,
@@ -25,6 +25,15 @@ impl MessageStore for PooledStore {
             Err(Error::NoQueue) => Ok(PostOutcome::Stale(None)),
             outcome => outcome,
         }
+    }
+
+    async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error> {
+        let store = match self.search(queue, false).next().await {
+            // A queue is created by its first post, without metadata.
+            Err(Error::NoQueue) => self.store_of(self.choose_pool(&Metadata::default())?.as_ref())?,
+            store => store?,
+        };
+        store.check_durability(queue, level).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

@@ -84,8 +84,10 @@ impl PooledStore {
             }
         }
         for (name, pool) in &*before {
-            if !live.contains_key(name) {
-                info!(pool = %name, "a pool is not used any more");
+            let is_used = live.get(name).is_some_and(|now| now.config.uri == pool.config.uri);
+            if !is_used {
+                info!(pool = %name, "a connection to a pool is not used any more");
+                pool.redis.close();
                 let mut processed = self.0.pools.processed_before.write().unwrap_or_else(PoisonError::into_inner);
                 *processed += pool.redis.processed();
             }

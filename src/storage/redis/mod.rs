@@ -102,9 +102,15 @@ impl RedisStore {
         let id = Uuid::new_v4();
         let signals = Signals::new(id);
         let this = Self { connection, post_batcher, forwarders, other_stores, subscriber, confirmer, signals, id };
-        tokio::spawn(this.clone().confirm_registrations(waiting));
-        tokio::spawn(this.clone().reconfirm_after_reconnections());
+        this.connection.spawn(this.clone().confirm_registrations(waiting));
+        this.connection.spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
+    }
+
+    /// Ends the tasks of the store, which is not used any more. Its connections are closed when its last
+    /// clone is dropped.
+    pub(super) fn close(&self) {
+        self.connection.close();
     }
 
     /// Returns the same store for operations that fail with [`Error::NoQueue`] if their queue does not

@@ -1,9 +1,11 @@
 //! The list of pools and flavors in Redis: a hash with the list and its version.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::timeout;
 
-use super::connection::check;
 use super::keys;
 use super::reply::unknown_kind;
 use super::script::POOLS_REPLACE;
@@ -12,7 +14,10 @@ use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
 use crate::storage::watchers::Watchers;
-use crate::storage::{Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
+use crate::storage::{Error, Maintenance, PoolConnector, PoolList, PoolStore, PoolsVersion};
+
+/// Maximum duration of a check of a pool.
+const CHECK_MAX: Duration = Duration::from_secs(3);
 
 impl RedisPools {
     /// Connects with these files for TLS.
@@ -40,8 +45,13 @@ impl RedisPools {
 #[async_trait]
 impl PoolConnector for RedisPools {
     async fn check(&self, uri: &PoolUri) -> Result<(), String> {
-        let config = self.address(uri)?.config().map_err(|error| error.to_string())?;
-        check(&config).await
+        let store = self.open(uri)?;
+        let answer = timeout(CHECK_MAX, store.ping()).await;
+        store.close();
+        match answer {
+            Ok(answer) => answer.map_err(|error| error.reason().to_owned()),
+            Err(_elapsed) => Err("there is no answer".to_owned()),
+        }
     }
 }
 

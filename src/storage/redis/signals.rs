@@ -57,7 +57,7 @@ impl Signals {
             let (this, database) = (self.clone(), connection.database());
             let receive = move |payload: &[u8]| this.receive(payload, database);
             connection.follow(SIGNAL_CHANNEL, receive);
-            tokio::spawn(send_heartbeats(connection.clone(), self.0.id));
+            connection.spawn(send_heartbeats(connection.clone(), self.0.id));
         });
         self.0.sender.subscribe()
     }

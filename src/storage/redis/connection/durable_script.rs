@@ -54,7 +54,7 @@ impl Connection {
     ) -> Result<Receipt, Error> {
         self.require_layout(script.name).await?;
         let slot = keys.first().map_or(0, |key| self.slot(key));
-        if self.disconnected_for(slot) > RETRY_TIMEOUT {
+        if self.servers.disconnected_for(slot) > RETRY_TIMEOUT {
             self.servers.refresh_soon();
             return Err(self.unavailable(script.name, slot, "there is no connection"));
         }

@@ -7,7 +7,6 @@
 //! `TRYAGAIN`) is retried until it is done.
 
 mod channel;
-mod check;
 mod durable_script;
 mod failure;
 mod health;
@@ -32,7 +31,6 @@ use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-pub(super) use self::check::check;
 pub(super) use self::failure::error_from_reply;
 pub(super) use self::layout::{LAYOUT, migrating_layout};
 pub(super) use self::receipt_connection::REPLY_DELAY_MAX;
@@ -93,9 +91,19 @@ impl Connection {
     pub(super) fn new(servers: Servers, layout: &str) -> Self {
         let this =
             Self { servers, layout: Layout::expecting(layout), requires_queues: false, processed: Arc::default() };
-        tokio::spawn(this.clone().verify_layout());
-        tokio::spawn(this.clone().warn_about_eviction());
+        this.spawn(this.clone().verify_layout());
+        this.spawn(this.clone().warn_about_eviction());
         this
+    }
+
+    /// Runs a task until the store is closed.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.servers.spawn(task);
+    }
+
+    /// Ends the tasks of the store: see [`Servers::close`].
+    pub(super) fn close(&self) {
+        self.servers.close();
     }
 
     /// Returns the same connections for scripts that fail with [`Error::NoQueue`] on queues that do not
@@ -285,7 +293,7 @@ impl Connection {
 
     /// Passes on all that is published on a channel that does not belong to a slot, from soon on.
     pub(super) fn follow(&self, channel: &'static str, receive: impl Fn(&[u8]) + Clone + Send + 'static) {
-        tokio::spawn(follow_channel(self.servers.clone(), channel, receive));
+        self.spawn(follow_channel(self.servers.clone(), channel, receive));
     }
 
     /// Publishes a message on a channel that does not belong to a slot.

@@ -52,11 +52,12 @@ impl Receipts {
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
         let (_permit, connection) = self.take(deadline).await.map_err(Failure::NotRun)?;
-        let mut attempt = connection.run(("EVALSHA", script.sha()), keys, args, mark, (level, deadline)).await;
+        let mut attempt =
+            connection.run(("EVALSHA", &script.rendered(false).sha), keys, args, mark, (level, deadline)).await;
         if let Err(Failure::NotRun(error)) = &attempt
             && error.details().starts_with("NOSCRIPT")
         {
-            attempt = connection.run(("EVAL", script.text()), keys, args, mark, (level, deadline)).await;
+            attempt = connection.run(("EVAL", &script.rendered(false).text), keys, args, mark, (level, deadline)).await;
         }
         // After any failure, a new connection finds out again what the server can confirm.
         if matches!(attempt, Ok((_, Ok(())))) {

@@ -67,7 +67,7 @@ impl Subscriber {
     /// Notifies the watchers of everything that is published about the queue after this returns.
     pub(in crate::storage::redis) async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
         self.start_renewal.call_once(|| {
-            tokio::spawn(self.clone().renew_subscriptions());
+            self.servers.spawn(self.clone().renew_subscriptions());
         });
         let name = QueueKeys::of(queue).queue();
         self.channels().entry(name.clone()).or_insert_with(|| Channel { queue: queue.clone(), subscription: None });

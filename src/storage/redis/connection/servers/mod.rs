@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use fred::types::config::{Config, Server as Address, ServerConfig};
 use fred::util::redis_keyslot;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::cluster_slots::SlotRange;
@@ -43,6 +44,8 @@ struct Shared {
     map: RwLock<SlotMap>,
     changes: watch::Sender<()>,
     refresh: Notify,
+    /// Canceled when the store is closed.
+    closed: CancellationToken,
     /// Bounds operations on slots whose server is not known.
     unassigned_admission: Arc<Admission>,
     /// Why the servers are not known, while that is so.
@@ -88,6 +91,7 @@ impl Servers {
             map: RwLock::default(),
             changes: watch::Sender::new(()),
             refresh: Notify::new(),
+            closed: CancellationToken::new(),
             unassigned_admission: Admission::new(IN_FLIGHT_MAX),
             lookup_failure: Mutex::default(),
         }));
@@ -96,13 +100,24 @@ impl Servers {
                 this.use_only(server.clone());
             }
             ServerConfig::Clustered { .. } => {
-                tokio::spawn(this.clone().follow_slot_map());
+                this.spawn(this.clone().follow_slot_map());
             }
             ServerConfig::Sentinel { hosts, service_name } => {
                 this.follow_sentinels(hosts, service_name, for_sentinels);
             }
         }
         this
+    }
+
+    /// Runs a task until the store is closed.
+    pub(in crate::storage::redis) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.0.closed.clone();
+        tokio::spawn(async move { closed.run_until_cancelled_owned(task).await });
+    }
+
+    /// Ends the tasks of the store. Its connections are closed when its last clone is dropped.
+    pub(in crate::storage::redis) fn close(&self) {
+        self.0.closed.cancel();
     }
 
     /// Returns whether another server can take the place of the one that a slot has.

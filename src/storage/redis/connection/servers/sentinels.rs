@@ -61,7 +61,7 @@ impl Servers {
         for address in sentinels {
             let Credentials { username, password } = credentials.clone();
             let config = Config { username, password, database: None, ..self.config_of(address) };
-            tokio::spawn(self.clone().follow_sentinel(address.to_string(), config, group.clone()));
+            self.spawn(self.clone().follow_sentinel(address.to_string(), config, group.clone()));
         }
     }
 
