@@ -51,8 +51,8 @@ const LAYERS: [(&str, &[&str]); 19] = [
 
 /// Modules that only some others may name, by whole paths: a store is chosen in one place.
 const HIDDEN: [(&str, &[&str]); 2] = [
-    ("storage::redis", &["storage::redis", "storage::uri", "app"]),
-    ("storage::embedded", &["storage::embedded", "app"]),
+    ("storage::redis", &["storage::redis", "storage::uri", "storage::pooled", "app"]),
+    ("storage::embedded", &["storage::embedded", "storage::pooled", "app"]),
 ];
 
 #[test]
