@@ -18,6 +18,7 @@ mod fence_recipes;
 mod http;
 mod migration;
 mod operations;
+mod pools;
 mod push;
 mod quotas;
 mod resharding;

@@ -26,9 +26,11 @@ use self::auditor::{Auditor, DeadLetters};
 use self::coordinator::Coordinator;
 use self::history::{History, Rules};
 use self::wire::{PROJECT, QUEUE, Wire};
+use crate::pools::{Deployment, POOLING, disturb};
 use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random;
 use crate::support::redis::{RedisServer, Reply};
+use crate::support::sukkal::Sukkal;
 use crate::support::test_bed::{Server, ServerUrls, TestBed};
 use crate::support::timeline::{save_history, start_actors};
 
@@ -47,6 +49,8 @@ const SHARDS: u16 = 64;
 /// The store under test, and the name of the dead-letter queue.
 struct Setup {
     store: TestBed,
+    /// The store with the dead-letter queue.
+    dead_letter_store: TestBed,
     dead_letters: String,
     dead_letter_ttl_s: Option<u32>,
     outbox_length: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -124,10 +128,40 @@ async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_memory() {
     check_exclusiveness("memory, fair", in_this_process(store), Kind::Fair).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_in_a_pool_that_stops_and_returns() {
+    let deployment = Deployment::start(&[0, 1]).await;
+    let setup = in_pools(&deployment).await;
+    let disturber = disturb(deployment.pools[0].clone());
+
+    check_exclusiveness("pooled", setup, Kind::Plain).await;
+    disturber.abort();
+}
+
+/// The queue is in the first pool, and its dead letters are in the second one.
+async fn in_pools(deployment: &Deployment) -> Setup {
+    let management = deployment.url();
+    let [first, second] = [0, 1].map(|number: usize| deployment.pools[number].clone());
+    let server = Sukkal::start_with(&management, &POOLING);
+    let dead_letters = "letters".to_owned();
+    let request = server.project(PROJECT).put(&format!("/v2/queues/{dead_letters}"));
+    assert_eq!(request.send().await.expect("the server answers").status(), 201);
+    deployment.set_weights(&server, &[1, 0]).await;
+    Setup {
+        store: TestBed::pooled(&management, &first.url()),
+        dead_letter_store: TestBed::redis(&second.url()),
+        dead_letters,
+        dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
+        outbox_length: Arc::new(move || outbox_length(&first)),
+    }
+}
+
 fn on_one_server() -> Setup {
     let redis = Arc::new(RedisServer::start());
+    let store = TestBed::redis(&redis.url());
     Setup {
-        store: TestBed::redis(&redis.url()),
+        dead_letter_store: store.clone(),
+        store,
         dead_letters: "letters".to_owned(),
         dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
         outbox_length: Arc::new(move || outbox_length(&redis)),
@@ -138,8 +172,10 @@ fn in_a_cluster(cluster: &Arc<RedisCluster>) -> Setup {
     let (cluster, outbox) = (cluster.clone(), key(QUEUE, "outbox"));
     let port_of = |queue: &str| cluster.node_of(&key(queue, "queue")).port();
     let mut names = (0..).map(|number| format!("letters-{number}"));
+    let store = TestBed::redis(&cluster.url());
     Setup {
-        store: TestBed::redis(&cluster.url()),
+        dead_letter_store: store.clone(),
+        store,
         dead_letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
         dead_letter_ttl_s: None,
         outbox_length: Arc::new(move || {
@@ -152,6 +188,7 @@ fn in_a_cluster(cluster: &Arc<RedisCluster>) -> Setup {
 
 fn in_this_process(store: EmbeddedStore) -> Setup {
     Setup {
+        dead_letter_store: TestBed::Embedded(store.clone()),
         store: TestBed::Embedded(store),
         dead_letters: "letters".to_owned(),
         dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
@@ -215,7 +252,8 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
     let store = setup.store.clone();
     let dead_letters = queue(&setup.dead_letters);
     let start = context.set_clock(&store, &queue(QUEUE), INITIAL_OFFSET_US).await;
-    let dead_letters = DeadLetters { store: store.clone(), queue: dead_letters, under_way: setup.outbox_length };
+    let dead_letters =
+        DeadLetters { store: setup.dead_letter_store, queue: dead_letters, under_way: setup.outbox_length };
 
     let posts = start_actors(PRODUCERS, |number| context.clone().produce(number));
     let work = start_actors(WORKERS, |number| context.clone().work(number));

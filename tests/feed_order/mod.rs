@@ -30,6 +30,7 @@ use self::coordinator::{Coordinator, Phase};
 use self::delays::Delays;
 use self::history::{History, Observer};
 use self::wire::Wire;
+use crate::pools::{Deployment, disturb};
 use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random::{self, Random};
 use crate::support::redis::RedisServer;
@@ -143,6 +144,16 @@ async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_memory
     let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
 
     race_with_delays_on(FAIR, "fair-memory", TestBed::Embedded(store), observed(100_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feed_from_a_pool_that_stops_and_returns() {
+    let deployment = Deployment::start(&[1]).await;
+    let disturber = disturb(deployment.pools[0].clone());
+
+    let bed = TestBed::pooled(&deployment.url(), &deployment.pools[0].url());
+    race("pooled", bed, PLAIN, observed(100_000)).await;
+    disturber.abort();
 }
 
 async fn race_with_delays(name: &str, store: TestBed, target: usize) {

@@ -23,11 +23,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
 use super::sukkal::{Api, Sukkal};
+use crate::pools::POOLING;
 
 /// A store that servers share.
 #[derive(Clone)]
 pub(crate) enum TestBed {
-    Redis { url: String, store: Box<RedisStore> },
+    Redis {
+        url: String,
+        store: Box<RedisStore>,
+    },
+    /// A service with pools over this management store, and the pool with the queue under test.
+    Pooled {
+        url: String,
+        pool: Box<RedisStore>,
+    },
     Embedded(EmbeddedStore),
 }
 
@@ -51,13 +60,17 @@ pub(crate) struct InProcessServer {
 impl TestBed {
     /// Uses the Redis server at this address.
     pub(crate) fn redis(url: &str) -> Self {
-        let store = RedisStore::open(&url.parse().expect("the address is valid")).expect("the store can be opened");
-        Self::Redis { url: url.to_owned(), store: Box::new(store) }
+        Self::Redis { url: url.to_owned(), store: Box::new(open(url)) }
+    }
+
+    /// Uses this management store. The queue under test is in the pool at this address.
+    pub(crate) fn pooled(management: &str, pool: &str) -> Self {
+        Self::Pooled { url: management.to_owned(), pool: Box::new(open(pool)) }
     }
 
     pub(crate) fn store(&self) -> &dyn Driver {
         match self {
-            Self::Redis { store, .. } => &**store,
+            Self::Redis { store, .. } | Self::Pooled { pool: store, .. } => &**store,
             Self::Embedded(store) => store,
         }
     }
@@ -67,6 +80,8 @@ impl TestBed {
         match self {
             // While a slot moves, its keys cannot be used.
             Self::Redis { store, .. } => while store.set_clock(queue, offset_us).await.is_err() {},
+            // The pool may be stopped at the moment.
+            Self::Pooled { pool, .. } => while pool.set_clock(queue, offset_us).await.is_err() {},
             Self::Embedded(store) => store.set_clock(queue, offset_us),
         }
     }
@@ -75,6 +90,7 @@ impl TestBed {
     pub(crate) fn serve(&self, environment: &[(&str, &str)]) -> Server {
         match self {
             Self::Redis { url, .. } => Server::Process(Sukkal::start_with(url, environment)),
+            Self::Pooled { url, .. } => Server::Process(Sukkal::start_with(url, &[&POOLING[..], environment].concat())),
             Self::Embedded(store) => Server::in_process(store, environment, Arc::new(SystemResolver)),
         }
     }
@@ -158,6 +174,10 @@ impl ServerUrls {
     fn write(&self, change: impl FnOnce(&mut Vec<String>)) {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+fn open(url: &str) -> RedisStore {
+    RedisStore::open(&url.parse().expect("the address is valid")).expect("the store can be opened")
 }
 
 fn urls(servers: &[Server]) -> Vec<String> {

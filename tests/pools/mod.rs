@@ -1,0 +1,155 @@
+//! Real services whose queues are in pools: which pool a queue gets, what a process remembers about
+//! its place, and what happens while a pool is down.
+//!
+//! The checkers of `feed_order` and `exclusive_claims`, and the crash tests in `faults`, use these
+//! deployments too.
+
+mod outage;
+mod places;
+mod retirement;
+mod spread;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{Api, Sukkal};
+
+/// Options of a service with pools.
+pub(crate) const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
+/// Names of the pools of a deployment, in the order of its servers.
+pub(crate) const POOLS: [&str; 3] = ["a", "b", "c"];
+const PROJECT: &str = "pooled";
+/// Longer than any response takes, even while a pool does not reply.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The timeout for events that should have happened long before.
+const HANG_TIMEOUT: Duration = Duration::from_secs(30);
+/// Times for which a pool does not reply, and replies.
+const STOPPED: Duration = Duration::from_millis(700);
+const RUNNING: Duration = Duration::from_millis(1_500);
+
+/// The store of the option `store`.
+enum Management {
+    Redis(RedisServer),
+    Embedded(TempDir),
+}
+
+/// A management store and pools, which keep their data when they are killed.
+pub(crate) struct Deployment {
+    management: Management,
+    pub(crate) pools: Vec<Arc<RedisServer>>,
+}
+
+impl Deployment {
+    /// Starts a management store in Redis, and as many pools as there are weights.
+    pub(crate) async fn start(weights: &[u32]) -> Self {
+        let this = Self::without_list(Management::Redis(RedisServer::start()), weights.len());
+        let server = this.serve();
+        this.set_weights(&server, weights).await;
+        this
+    }
+
+    fn without_list(management: Management, pools: usize) -> Self {
+        let durable = [("appendonly", "yes"), ("appendfsync", "always")];
+        Self { management, pools: (0..pools).map(|_| Arc::new(RedisServer::start_with(&durable))).collect() }
+    }
+
+    fn embedded(pools: usize) -> Self {
+        Self::without_list(Management::Embedded(tempfile::tempdir().unwrap()), pools)
+    }
+
+    /// Returns the URL of the management store.
+    pub(crate) fn url(&self) -> String {
+        match &self.management {
+            Management::Redis(redis) => redis.url(),
+            Management::Embedded(folder) => format!("embedded:{}", folder.path().display()),
+        }
+    }
+
+    fn serve(&self) -> Sukkal {
+        self.serve_with(&[])
+    }
+
+    fn serve_with(&self, options: &[(&str, &str)]) -> Sukkal {
+        Sukkal::start_with(&self.url(), &[&POOLING[..], options].concat())
+    }
+
+    /// Creates or replaces the pools, which have these weights from now on.
+    pub(crate) async fn set_weights(&self, server: &Sukkal, weights: &[u32]) {
+        for ((name, redis), weight) in POOLS.iter().zip(&self.pools).zip(weights) {
+            let pool = json!({"uri": redis.url(), "weight": weight});
+            answered(admin(server, Method::PUT, &format!("pools/{name}")).json(&pool), 201).await;
+        }
+    }
+
+    /// Returns the names of the pools that have this queue.
+    fn pools_of(&self, project: &str, queue: &str) -> Vec<&'static str> {
+        let key = format!("sukkal:{{{project}/{queue}}}:queue");
+        let pools = POOLS.iter().zip(&self.pools);
+        pools.filter(|(_, redis)| redis.command(&["EXISTS", &key]).as_int() == 1).map(|(name, _)| *name).collect()
+    }
+}
+
+/// Stops and resumes a pool again and again, until the task is aborted.
+pub(crate) fn disturb(pool: Arc<RedisServer>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            sleep(RUNNING).await;
+            let stopped = pool.clone();
+            spawn_blocking(move || stopped.pause()).await.unwrap();
+            sleep(STOPPED).await;
+            pool.resume();
+        }
+    })
+}
+
+/// Returns a request of an administrator to a path below `/v2/`.
+fn admin(server: &Sukkal, method: Method, path: &str) -> RequestBuilder {
+    server.project(PROJECT).request(method, &format!("/v2/{path}")).header("X-Roles", "admin")
+}
+
+/// Sends a request whose response must have this status in bounded time. Returns its body.
+async fn answered(request: RequestBuilder, status: u16) -> Value {
+    let response = timeout(ANSWER_MAX, request.send()).await.expect("there is a response in time").unwrap();
+    let (found, url) = (response.status().as_u16(), response.url().clone());
+    let text = response.text().await.unwrap();
+    assert_eq!(found, status, "{url}: {text}");
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Sends a request that must be refused with a 503 and `Retry-After` in bounded time.
+async fn unavailable(request: RequestBuilder) {
+    let response = timeout(ANSWER_MAX, request.send()).await.expect("there is a response in time").unwrap();
+    assert_eq!(response.status(), 503, "{response:?}");
+    assert!(response.headers().contains_key("Retry-After"), "{response:?}");
+}
+
+async fn post(api: &Api, queue: &str, body: &str) {
+    let messages = json!({"messages": [{"body": body}]});
+    answered(api.post(&format!("/v2/queues/{queue}/messages"), &messages), 201).await;
+}
+
+/// Returns the bodies of the messages in this response.
+fn bodies(page: &Value) -> Vec<&str> {
+    page["messages"].as_array().unwrap().iter().map(|message| message["body"].as_str().unwrap()).collect()
+}
+
+async fn list(api: &Api, queue: &str) -> Value {
+    answered(api.get(&format!("/v2/queues/{queue}/messages?echo=true")), 200).await
+}
+
+/// Repeats a check until it is true.
+async fn until(what: &str, check: impl AsyncFn() -> bool) {
+    let checks = async {
+        while !check().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANG_TIMEOUT, checks).await.unwrap_or_else(|_| panic!("it does not happen: {what}"));
+}

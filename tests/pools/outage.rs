@@ -1,0 +1,99 @@
+//! A pool that is down answers 503 for its queues, and affects nothing else.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use super::{Deployment, HANG_TIMEOUT, PROJECT, admin, answered, bodies, list, post, unavailable, until};
+use crate::support::events::Events;
+use crate::support::exposition::Exposition;
+use crate::support::sukkal::{Api, Sukkal};
+
+/// More requests than a store has in flight.
+const FLOOD: usize = 150;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_down_affects_only_its_queues() {
+    check_outage(Deployment::start(&[1, 0]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_down_affects_only_its_queues_over_an_embedded_store() {
+    check_outage(Deployment::embedded(2)).await;
+}
+
+async fn check_outage(deployment: Deployment) {
+    let server = deployment.serve();
+    let api = server.project(PROJECT);
+    deployment.set_weights(&server, &[1, 0]).await;
+    post(&api, "broken", "kept").await;
+    deployment.set_weights(&server, &[0, 1]).await;
+    post(&api, "fine", "first").await;
+    assert_eq!((deployment.pools_of(PROJECT, "broken"), deployment.pools_of(PROJECT, "fine")), (vec!["a"], vec!["b"]));
+    deployment.set_weights(&server, &[1_000_000, 1]).await;
+    let mut stream = Events::open(api.get("/v2/queues/fine/messages?echo=true&include_claimed=true")).await;
+    assert_eq!(stream.bodies(1).await, ["first"]);
+
+    let stopped = deployment.pools[0].clone();
+    spawn_blocking(move || stopped.pause()).await.unwrap();
+    let flood: Vec<_> =
+        (0..FLOOD).map(|_| tokio::spawn(unavailable(api.get("/v2/queues/broken/messages?echo=true")))).collect();
+    answered(api.post("/v2/queues/fine/claims?limit=1", &json!({})), 201).await;
+    let waiting = tokio::spawn(api.post("/v2/queues/fine/claims?wait=20", &json!({})).timeout(HANG_TIMEOUT).send());
+    post(&api, "fine", "second").await;
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 201);
+    assert_eq!(stream.bodies(1).await, ["second"]);
+    assert!(flood.iter().any(|request| !request.is_finished()), "the pool does not slow down its own queues");
+    check_all_but_one(&deployment, &server, &api).await;
+    for refused in join_all(flood).await {
+        refused.unwrap();
+    }
+    deployment.pools[0].resume();
+    recovers(&server, &api).await;
+
+    let killed = deployment.pools[0].clone();
+    spawn_blocking(move || killed.kill()).await.unwrap();
+    unavailable(api.post("/v2/queues/broken/claims", &json!({}))).await;
+    check_all_but_one(&deployment, &server, &api).await;
+    let restarted = deployment.pools[0].clone();
+    spawn_blocking(move || restarted.restart()).await.unwrap();
+    recovers(&server, &api).await;
+    post(&api, "broken", "after").await;
+    assert_eq!(bodies(&list(&api, "broken").await), ["kept", "after"]);
+}
+
+/// Checks all that does not need the pool that is down.
+async fn check_all_but_one(deployment: &Deployment, server: &Sukkal, api: &Api) {
+    let page = answered(api.get("/v2/queues?with_count=true&limit=20"), 200).await;
+    let names: Vec<&str> =
+        page["queues"].as_array().unwrap().iter().filter_map(|queue| queue["name"].as_str()).collect();
+    assert!(names.contains(&"broken") && names.contains(&"fine"), "{names:?}");
+    until("the pool is known to be down", async || pool_up(server).await == Some(0.0)).await;
+    let health = answered(admin(server, Method::GET, "health"), 200).await;
+    let reachable = |pool: &str| health[pool]["storage_reachable"].clone();
+    assert_eq!((reachable("a"), reachable("b")), (json!(false), json!(true)), "{health}");
+    let operations = health["b"]["operation_status"].as_object().unwrap();
+    assert!(operations.values().all(|operation| operation["succeeded"] == true), "{health}");
+    answered(api.get("/readyz"), 204).await;
+    for _ in 0..5 {
+        let name = uuid::Uuid::new_v4().to_string();
+        post(api, &name, "m").await;
+        let key = format!("sukkal:{{{PROJECT}/{name}}}:queue");
+        assert_eq!(deployment.pools[1].command(&["EXISTS", &key]).as_int(), 1);
+        answered(api.delete(&format!("/v2/queues/{name}")), 204).await;
+    }
+    unavailable(api.get("/v2/queues/broken/stats")).await;
+}
+
+async fn pool_up(server: &Sukkal) -> Option<f64> {
+    Exposition::of(&server.url("")).await.value("sukkal_pool_up{pool=\"a\"}")
+}
+
+async fn recovers(server: &Sukkal, api: &Api) {
+    until("the pool is known to be up", async || pool_up(server).await == Some(1.0)).await;
+    let list = async || api.get("/v2/queues/broken/messages?echo=true").send().await.unwrap();
+    until("its queues are served", async || list().await.status() == 200).await;
+    let page: Value = list().await.json().await.unwrap();
+    assert_eq!(bodies(&page), ["kept"]);
+}
