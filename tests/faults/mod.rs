@@ -13,6 +13,7 @@ mod full_claims;
 mod full_disk;
 mod gate;
 mod half_done;
+mod half_placed;
 mod hang_up;
 mod janitor;
 mod layout;
