@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{read, succeed};
+use crate::pools::POOLING;
 use crate::support::exposition::Exposition;
+use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
 
 const ALERTS: &str = "ops/alerts.yml";
@@ -20,7 +22,11 @@ const HISTOGRAM_PARTS: [&str; 3] = ["_bucket", "_count", "_sum"];
 async fn metrics() -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
-    let sukkal = Sukkal::start_with(&store, &[("SUKKAL_METRICS__QUEUES", "p/q")]);
+    let sukkal = Sukkal::start_with(&store, &[&POOLING[..], &[("SUKKAL_METRICS__QUEUES", "p/q")]].concat());
+    let redis = RedisServer::shared();
+    let pool = json!({"uri": redis.url(), "weight": 0});
+    let created = sukkal.project("p").put("/v2/pools/one").header("X-Roles", "admin").json(&pool).send().await;
+    assert_eq!(created.unwrap().status(), 201);
     // The first request is counted when it is answered.
     Exposition::of(&sukkal.url("")).await;
     let metrics: BTreeSet<String> = Exposition::of(&sukkal.url("")).await.kinds.into_keys().collect();
@@ -91,11 +97,11 @@ fn prometheus_accepts_the_queries_of_the_dashboard() {
     let replaced = queries.iter().map(|query| query.replace("$__rate_interval", "1m").replace('$', "any_"));
     let rules: Vec<Value> = (0..)
         .zip(replaced)
-        .map(|(number, expr)| serde_json::json!({ "record": format!("panel:{number}"), "expr": expr }))
+        .map(|(number, expr)| json!({ "record": format!("panel:{number}"), "expr": expr }))
         .collect();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dashboard.yml");
-    let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    let groups = json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
     fs::write(&file, groups.to_string()).unwrap();
 
     succeed("promtool", &["check", "rules", file.to_str().unwrap()]);
