@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::{Deployment, HANG_TIMEOUT, PROJECT, admin, answered, bodies, list, post, unavailable, until};
+use super::{Deployment, HANG_TIMEOUT, Management, PROJECT, admin, answered, bodies, list, post, unavailable, until};
 use crate::support::events::Events;
 use crate::support::exposition::Exposition;
 use crate::support::sukkal::{Api, Sukkal};
@@ -21,6 +21,24 @@ async fn a_pool_that_is_down_affects_only_its_queues() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_that_is_down_affects_only_its_queues_over_an_embedded_store() {
     check_outage(Deployment::embedded(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_whose_pool_is_remembered_are_served_while_the_management_store_is_down() {
+    let deployment = Deployment::start(&[1]).await;
+    let server = deployment.serve();
+    let api = server.project(PROJECT);
+    post(&api, "known", "first").await;
+
+    let Management::Redis(management) = &deployment.management else { unreachable!() };
+    management.kill();
+    post(&api, "known", "second").await;
+    assert_eq!(bodies(&list(&api, "known").await), ["first", "second"]);
+    answered(api.post("/v2/queues/known/claims", &json!({})), 201).await;
+    unavailable(api.post("/v2/queues/known/claims?wait=20", &json!({}))).await;
+    for request in [api.put("/v2/queues/new"), api.get("/v2/queues"), api.delete("/v2/queues/known")] {
+        unavailable(request).await;
+    }
 }
 
 async fn check_outage(deployment: Deployment) {

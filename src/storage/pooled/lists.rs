@@ -37,9 +37,10 @@ impl PooledStore {
     ) -> Result<Option<(QueueName, Queue)>, Error> {
         let queue = QueueId::new(project.clone(), name.clone())
             .map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
-        let found = match self.is_up(place.pool.as_ref()) {
-            true => self.store_of(place.pool.as_ref())?.get_queue(&queue).await,
-            false => Err(Error::Unavailable("the pool is down".to_owned())),
+        let found = if self.is_up(place.pool.as_ref()) {
+            self.store_of(place.pool.as_ref())?.get_queue(&queue).await
+        } else {
+            Err(Error::Unavailable("the pool is down".to_owned()))
         };
         match found {
             Ok(found) => Ok(found.map(|found| (name, found))),
