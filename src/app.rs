@@ -328,7 +328,7 @@ fn open(config: &Config) -> Result<Opened, Error> {
             if !config.pooling.enabled {
                 return Ok(Opened { store: Arc::new(store), pooled: None });
             }
-            Ok(opened_pooled(PooledStore::over_redis(store, pool_options(config))?))
+            Ok(opened_pooled(PooledStore::over_redis(&store, pool_options(config))?))
         }
     }
 }
@@ -337,7 +337,7 @@ fn opened_embedded(config: &Config, store: EmbeddedStore) -> Result<Opened, Erro
     if !config.pooling.enabled {
         return Ok(Opened { store: Arc::new(store), pooled: None });
     }
-    Ok(opened_pooled(PooledStore::over_embedded(store, pool_options(config))?))
+    Ok(opened_pooled(PooledStore::over_embedded(&store, pool_options(config))?))
 }
 
 fn opened_pooled(store: PooledStore) -> Opened {

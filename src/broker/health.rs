@@ -13,8 +13,7 @@ use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Body, PoolName, ProjectId, QueueId};
-use crate::storage::QueueListing;
-use crate::storage::pooled::PoolState;
+use crate::storage::{PoolState, QueueListing};
 
 /// The project of the queues that are created for a check. It is always the same, because stores
 /// keep a record of each project.

@@ -10,8 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::process::Process;
 use crate::domain::QueueId;
-use crate::storage::pooled::PoolState;
-use crate::storage::{DiskUsage, Load, Processed};
+use crate::storage::{DiskUsage, Load, PoolState, Processed};
 
 /// The figures of the moment at which the metrics are requested.
 #[derive(Clone, Debug, Default, PartialEq)]

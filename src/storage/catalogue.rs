@@ -12,7 +12,7 @@
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{PoolName, ProjectId, QueueId, QueueName};
+use crate::domain::{Creation, PoolName, ProjectId, QueueId, QueueName};
 
 /// Number of a place of a queue. Each place has a higher one than the earlier places of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +35,16 @@ pub struct PlacePage {
     pub queues: Vec<(QueueName, Place)>,
     /// The last name examined, from which the list continues; `None` at its end.
     pub reached: Option<String>,
+}
+
+/// The outcome of creating a queue in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacedCreation {
+    /// The queue exists.
+    Done(Creation),
+    /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs a
+    /// higher one.
+    Ended(Epoch),
 }
 
 /// The catalogue of queues.

@@ -45,7 +45,7 @@ pub mod watch;
 mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit};
-pub use catalogue::{Catalogue, Epoch, Place, PlacePage};
+pub use catalogue::{Catalogue, Epoch, Place, PlacePage, PlacedCreation};
 use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use deliveries::{
@@ -55,7 +55,7 @@ pub use error::Error;
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
-pub use monitoring::{DiskUsage, Monitoring, Processed};
+pub use monitoring::{DiskUsage, Monitoring, PoolState, Processed};
 pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore};
 pub use pools::{
     FLAVORS_MAX, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion, SealedUriError, StoredPool, UriCipher,
@@ -71,8 +71,7 @@ pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
-pub use watch::{QueueStatus, Watch, WatchStore};
-pub use watchers::Watchers;
+pub use watch::{QueueStatus, Watch, WatchStore, Watchers};
 
 /// A complete store.
 pub trait Driver:

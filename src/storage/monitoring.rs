@@ -1,8 +1,9 @@
 //! What a store reports for monitoring: the trait and its results.
 
-use super::pooled::PoolState;
 use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::domain::PoolName;
 
 /// Reports the figures that a store knows without asking its server.
 pub trait Monitoring: Send + Sync {
@@ -46,6 +47,15 @@ pub struct DiskUsage {
     pub file_bytes: u64,
     /// Free space of the file system that contains the file, in bytes.
     pub free_bytes: u64,
+}
+
+/// The state of a pool, as far as this process knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolState {
+    /// The name of the pool.
+    pub name: PoolName,
+    /// Why the pool cannot be used; `None` if it can.
+    pub failure: Option<String>,
 }
 
 /// Counts the messages that a store has processed.

@@ -7,13 +7,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ahash::HashMap;
 use async_trait::async_trait;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Notify, OnceCell, broadcast, futures::Notified, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
-use super::watchers::Watchers;
 use crate::domain::{QueueId, Rank};
 
 /// Maximum number of older positions kept for a reader that has not caught up. A reader that has
@@ -72,6 +72,10 @@ impl QueueStatus {
         self.last.max(before_now)
     }
 }
+
+/// All queues that have waiters in this process: see `watchers.rs`. Clones share their state.
+#[derive(Clone, Default)]
+pub struct Watchers(pub(super) Arc<Mutex<HashMap<QueueId, Arc<WatchedQueue>>>>);
 
 /// A waiter's subscription to a queue. It ends when this is dropped.
 pub struct Watch {

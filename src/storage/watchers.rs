@@ -10,7 +10,7 @@
 //! none.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ahash::HashMap;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::error::Error;
-use super::watch::{QueueStatus, Watch, WatchedQueue};
+use super::watch::{QueueStatus, Watch, WatchedQueue, Watchers};
 use crate::domain::{QueueId, Rank};
 
 /// How long a queue stays watched after its last waiter has left, because most clients that have
@@ -46,10 +46,6 @@ pub(super) trait NotificationSource: Clone + Send + Sync + 'static {
     /// Applies the due changes of the queue, and returns its status.
     async fn apply_due_changes(&self, queue: &QueueId) -> Result<QueueStatus, Error>;
 }
-
-/// All queues that have waiters in this process. Clones share their state.
-#[derive(Clone, Default)]
-pub struct Watchers(Arc<Mutex<HashMap<QueueId, Arc<WatchedQueue>>>>);
 
 impl Watchers {
     /// Adds a waiter for the queue.

@@ -22,7 +22,7 @@ use crate::storage::embedded::transaction::writer::{Fsync, Step, Writer};
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::moved_messages::OtherStores;
 use crate::storage::outbox::Forwarders;
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 use crate::storage::{
     Admission, AdmissionControl, DeliverySignal, Destinations, DiskUsage, Error, Load, Monitoring, Processed,
 };

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 
 use crate::domain::{QueueId, Rank};
 use crate::storage::embedded::store::{EmbeddedStore, Parts};
-use crate::storage::watchers::{NotificationSource, Watchers};
+use crate::storage::watch::Watchers;
+use crate::storage::watchers::NotificationSource;
 use crate::storage::{Error, QueueStatus, Watch, WatchStore};
 
 #[async_trait]

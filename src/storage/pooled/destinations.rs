@@ -60,7 +60,6 @@ impl Destinations for AllQueues {
 impl PooledStore {
     /// Returns the destinations of the messages of each store.
     pub(super) fn destinations(&self) -> Weak<dyn Destinations> {
-        let destinations: Arc<dyn Destinations> = self.0.all_queues.clone();
-        Arc::downgrade(&destinations)
+        Arc::downgrade(&self.0.all_queues)
     }
 }

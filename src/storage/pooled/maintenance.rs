@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 
-use super::{PoolState, PooledStore};
+use super::PooledStore;
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::{
-    Admission, AdmissionControl, Check, DiskUsage, Error, Load, Maintenance, Monitoring, Processed, Schedule,
+    Admission, AdmissionControl, Check, DiskUsage, Error, Load, Maintenance, Monitoring, PoolState, Processed, Schedule,
 };
 
 #[async_trait]
@@ -36,11 +36,18 @@ impl Maintenance for PooledStore {
         Ok(try_join_all(stores.iter().map(|store| store.maintain(schedule))).await?.into_iter().sum())
     }
 
-    /// Does one step in each store. A store that is ahead of another one repeats its step later.
+    /// Does a step in each store, and as many as it takes until all stores have reached the same queue.
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
         let stores = self.stores();
         let reached = try_join_all(stores.iter().map(|store| store.maintain_step(after))).await?;
-        Ok(reached.into_iter().flatten().min())
+        let Some(first) = reached.iter().flatten().min() else { return Ok(None) };
+        let last = reached.iter().flatten().filter(|queue| queue.project() == first.project()).max().cloned();
+        for (store, mut reached) in stores.iter().zip(reached) {
+            while reached.is_some() && reached < last {
+                reached = store.maintain_step(reached.as_ref()).await?;
+            }
+        }
+        Ok(last)
     }
 
     async fn check(&self) -> Result<Check, Error> {

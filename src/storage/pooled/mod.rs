@@ -14,8 +14,10 @@ mod deliveries;
 mod destinations;
 mod follow;
 mod lists;
+mod live_pools;
 mod maintenance;
 mod messages;
+mod open;
 mod places;
 mod pools;
 mod queues;
@@ -30,15 +32,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, broadcast};
 
-use self::destinations::AllQueues;
-use self::places::Places;
-pub use self::pools::PoolState;
-use self::pools::Pools;
-use self::watch::Subscribed;
-use super::deliveries::SIGNALS_MAX;
-use super::embedded::{EmbeddedStore, OpenError};
-use super::redis::{RedisPools, RedisStore};
-use super::{DeliverySignal, Driver, PoolsVersion, Schedule, UriCipher};
+use self::live_pools::Pools;
+use self::places::{Places, Subscribed};
+use super::embedded::EmbeddedStore;
+use super::redis::RedisPools;
+use super::{DeliverySignal, Destinations, Driver, PoolsVersion, Schedule, UriCipher};
 
 /// The stores of a service with pools. Clones share them.
 #[derive(Clone)]
@@ -55,7 +53,8 @@ struct Parts {
     pools: Pools,
     places: Places,
     subscribed: Subscribed,
-    all_queues: Arc<AllQueues>,
+    /// All queues of the service, as the destinations of messages that leave a store.
+    all_queues: Arc<dyn Destinations>,
     signals: broadcast::Sender<DeliverySignal>,
     /// The version of the list of pools that this process uses. One task at a time reads the list.
     known_pools: Mutex<Option<PoolsVersion>>,
@@ -77,48 +76,5 @@ pub struct Options {
 impl fmt::Debug for PooledStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PooledStore")
-    }
-}
-
-impl PooledStore {
-    /// Uses this store in Redis as the management store.
-    pub fn over_redis(management: RedisStore, options: Options) -> Result<Self, OpenError> {
-        let virtual_pool = Arc::new(management.requiring_queues());
-        let this = Self::over(Arc::new(management.clone()), virtual_pool, options)?;
-        management.set_destinations(this.destinations());
-        Ok(this)
-    }
-
-    /// Uses this embedded store as the management store. It reads the catalogue and a queue in one
-    /// transaction, so its operations fail if the queue is in a pool.
-    pub fn over_embedded(management: EmbeddedStore, options: Options) -> Result<Self, OpenError> {
-        let shared: Arc<dyn Driver> = Arc::new(management.clone());
-        let this = Self::over(shared.clone(), shared, options)?;
-        management.set_destinations(this.destinations());
-        Ok(this)
-    }
-
-    /// Returns the management store. Its maintenance is the task of the caller; that of the pools is done.
-    #[must_use]
-    pub fn management(&self) -> Arc<dyn Driver> {
-        self.0.management.clone()
-    }
-
-    fn over(management: Arc<dyn Driver>, virtual_pool: Arc<dyn Driver>, options: Options) -> Result<Self, OpenError> {
-        let nowhere = Arc::new(EmbeddedStore::in_memory()?);
-        let this = Self(Arc::new_cyclic(|parts| Parts {
-            nowhere,
-            pools: Pools::default(),
-            places: Places::new(),
-            subscribed: Subscribed::default(),
-            all_queues: Arc::new(AllQueues(parts.clone())),
-            signals: broadcast::Sender::new(SIGNALS_MAX),
-            known_pools: Mutex::default(),
-            management,
-            virtual_pool,
-            options,
-        }));
-        this.forward_signals();
-        Ok(this)
     }
 }

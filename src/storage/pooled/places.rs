@@ -1,10 +1,11 @@
 //! What a process remembers about the places of queues.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
 
-use crate::domain::QueueId;
+use crate::domain::{PoolName, QueueId};
 use crate::storage::{Driver, Place};
 
 /// Maximum number of queues whose places a process remembers.
@@ -39,5 +40,15 @@ impl Places {
 
     pub(super) fn clear(&self) {
         self.0.clear();
+    }
+}
+
+/// The pool in which each watched queue is subscribed to; `None` for the virtual pool.
+#[derive(Default)]
+pub(super) struct Subscribed(Mutex<HashMap<QueueId, Option<PoolName>>>);
+
+impl Subscribed {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Option<PoolName>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

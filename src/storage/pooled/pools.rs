@@ -1,7 +1,7 @@
 //! The pools that a process uses: their stores, their states, and the choice of one for a new queue.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,63 +10,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::PooledStore;
-use crate::domain::{FlavorName, Metadata, Pool, PoolName};
+use super::live_pools::LivePool;
+use crate::domain::{Metadata, Pool, PoolName};
 use crate::storage::redis::RedisStore;
-use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, Processed, Schedule};
+use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, PoolState, Processed, Schedule};
 
 /// Time between two requests that show whether a pool is up.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The state of a pool, as far as this process knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolState {
-    /// The name of the pool.
-    pub name: PoolName,
-    /// Why the pool cannot be used; `None` if it can.
-    pub failure: Option<String>,
-}
-
-/// The pools of a process, by name.
-#[derive(Default)]
-pub(super) struct Pools {
-    live: RwLock<Arc<BTreeMap<PoolName, Arc<LivePool>>>>,
-    /// What was processed in pools that are not used any more.
-    processed_before: RwLock<Processed>,
-}
-
-/// A pool and what runs for it.
-pub(super) struct LivePool {
-    /// The pool, with its complete URI.
-    config: Pool,
-    pub(super) redis: RedisStore,
-    /// The same store, whose operations fail if they are on a queue that it does not have.
-    pub(super) store: Arc<dyn Driver>,
-    failure: watch::Receiver<Option<String>>,
-    _tasks: [AbortOnDropHandle<()>; 3],
-}
-
-impl Pools {
-    pub(super) fn all(&self) -> Arc<BTreeMap<PoolName, Arc<LivePool>>> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl LivePool {
-    /// Returns why the pool cannot be used; `None` if it can.
-    fn failure(&self) -> Option<String> {
-        self.failure.borrow().clone()
-    }
-
-    fn is_up(&self) -> bool {
-        self.failure.borrow().is_none()
-    }
-
-    /// Returns whether new queues of this flavor may be in the pool.
-    fn accepts(&self, flavor: Option<&str>) -> bool {
-        let Pool { weight, flavor: own, is_retired, .. } = &self.config;
-        *weight > 0 && !is_retired && own.as_ref().map(FlavorName::as_str) == flavor
-    }
-}
 
 impl PooledStore {
     /// Uses exactly these pools from now on. Their URIs are complete.
@@ -98,14 +48,13 @@ impl PooledStore {
 
     /// Opens a pool, over the store that is open already if there is one.
     fn open_pool(&self, config: Pool, open: Option<RedisStore>) -> Result<LivePool, Error> {
-        let redis = match open {
-            Some(redis) => redis,
-            None => {
-                let watchers = self.0.management.watchers().clone();
-                let redis = self.0.options.redis.open_sharing(&config.uri, watchers).map_err(Error::Unavailable)?;
-                redis.set_destinations(self.destinations());
-                redis
-            }
+        let redis = if let Some(redis) = open {
+            redis
+        } else {
+            let watchers = self.0.management.watchers().clone();
+            let redis = self.0.options.redis.open_sharing(&config.uri, watchers).map_err(Error::Unavailable)?;
+            redis.set_destinations(self.destinations());
+            redis
         };
         let (report, failure) = watch::channel(None);
         let tasks = [

@@ -6,8 +6,9 @@ use tracing::debug;
 use super::PooledStore;
 use super::search::{at, at_existing};
 use crate::domain::{Creation, Metadata, PoolName, ProjectId, Queue, QueueId, Revision, Summary};
-use crate::storage::redis::PlacedCreation;
-use crate::storage::{Epoch, Error, Place, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
+use crate::storage::{
+    Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
+};
 
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion or a
 /// move.

@@ -3,8 +3,7 @@
 //! All stores of the process notify the same waiters. A watched queue is subscribed to in the
 //! management store, where a new place is announced, and in its pool.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tracing::debug;
@@ -12,18 +11,9 @@ use tracing::debug;
 use super::search::at;
 use super::{Parts, PooledStore};
 use crate::domain::{PoolName, QueueId};
-use crate::storage::watchers::{NotificationSource, Watchers};
+use crate::storage::watch::Watchers;
+use crate::storage::watchers::NotificationSource;
 use crate::storage::{Error, QueueStatus, Watch, WatchStore};
-
-/// The pool in which each watched queue is subscribed to; `None` for the virtual pool.
-#[derive(Default)]
-pub(super) struct Subscribed(Mutex<HashMap<QueueId, Option<PoolName>>>);
-
-impl Subscribed {
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Option<PoolName>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 #[async_trait]
 impl WatchStore for PooledStore {

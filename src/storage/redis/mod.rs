@@ -43,7 +43,6 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 pub use posts::BatchLimits;
-pub use queues::PlacedCreation;
 pub use tls::{TlsError, TlsFiles};
 pub use uri::{InvalidUri, RedisPools, RedisUri};
 
@@ -57,7 +56,7 @@ use self::signals::Signals;
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::moved_messages::OtherStores;
 use crate::storage::outbox::Forwarders;
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 use crate::storage::{Admission, AdmissionControl, Destinations, DiskUsage, Error, Load, Monitoring, Processed};
 
 /// A store in Redis. Cheap to clone.

@@ -13,7 +13,7 @@ use super::uri::RedisPools;
 use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 use crate::storage::{Error, Maintenance, PoolConnector, PoolList, PoolStore, PoolsVersion};
 
 /// Maximum duration of a check of a pool.

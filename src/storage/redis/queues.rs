@@ -19,7 +19,9 @@ use super::registrations::Mode;
 use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
-use crate::storage::{Epoch, Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use crate::storage::{
+    Epoch, Error, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record,
+};
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
 /// flight.
@@ -27,16 +29,6 @@ const TOMBSTONE_KEPT_S: &str = "86400";
 
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion.
 const ATTEMPTS_MAX: usize = 32;
-
-/// The outcome of creating a queue in a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlacedCreation {
-    /// The queue exists.
-    Done(Creation),
-    /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs a
-    /// higher one.
-    Ended(Epoch),
-}
 
 #[async_trait]
 impl QueueStore for RedisStore {

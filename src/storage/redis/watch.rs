@@ -8,7 +8,8 @@ use super::RedisStore;
 use super::reply::Reply;
 use super::script::QUEUE_STATUS;
 use crate::domain::{QueueId, Rank};
-use crate::storage::watchers::{NotificationSource, Watchers};
+use crate::storage::watch::Watchers;
+use crate::storage::watchers::NotificationSource;
 use crate::storage::{Error, QueueStatus, Watch, WatchStore};
 
 #[async_trait]

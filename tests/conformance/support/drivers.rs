@@ -57,14 +57,14 @@ pub(in crate::conformance) fn memory() -> Subject {
 /// Opens a store with pools: a management store in Redis, and two pools.
 pub(in crate::conformance) fn pooled_redis() -> Subject {
     let [server, ..] = RedisServer::shared_others();
-    let store = PooledStore::over_redis(open(&server.url()), pooled_options()).expect("an empty store opens");
+    let store = PooledStore::over_redis(&open(&server.url()), pooled_options()).expect("an empty store opens");
     pooled(store, Management::Redis(open(&server.url()), server))
 }
 
 /// Opens a store with pools: an embedded management store, and two pools.
 pub(in crate::conformance) fn pooled_embedded() -> Subject {
     let management = EmbeddedStore::in_memory().expect("an in-memory store opens");
-    let store = PooledStore::over_embedded(management.clone(), pooled_options()).expect("an empty store opens");
+    let store = PooledStore::over_embedded(&management, pooled_options()).expect("an empty store opens");
     pooled(store, Management::Embedded(management))
 }
 

@@ -24,7 +24,7 @@ use crate::storage::embedded::transaction::read_ahead::ReadAheadCache;
 use crate::storage::embedded::transaction::write::{WriteTransaction, reserve_space};
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::moved_messages::OtherStores;
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 use crate::storage::{DeliverySignal, Error, Processed};
 
 /// When acknowledged changes are on disk.

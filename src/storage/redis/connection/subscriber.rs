@@ -25,7 +25,7 @@ use super::servers::{Server, Servers};
 use crate::domain::{QueueId, Rank};
 use crate::storage::Error;
 use crate::storage::redis::keys::QueueKeys;
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 
 /// How long a subscription is attempted. The last attempt may outlast it by a second.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_millis(900);

@@ -23,7 +23,7 @@ use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::{BatchLimits, RedisStore, RedisUri, TlsError};
 use crate::storage::migration::{Chunk, MigrationTarget};
-use crate::storage::watchers::Watchers;
+use crate::storage::watch::Watchers;
 use crate::storage::{Check, Error, Maintenance};
 
 /// Maximum time for which a command is repeated while Redis does not answer, for example because of

@@ -1,0 +1,57 @@
+//! Opens a store with pools over its management store.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, broadcast};
+
+use super::destinations::AllQueues;
+use super::live_pools::Pools;
+use super::places::{Places, Subscribed};
+use super::{Options, Parts, PooledStore};
+use crate::storage::Driver;
+use crate::storage::deliveries::SIGNALS_MAX;
+use crate::storage::embedded::{EmbeddedStore, OpenError};
+use crate::storage::redis::RedisStore;
+
+impl PooledStore {
+    /// Uses this store in Redis as the management store.
+    pub fn over_redis(management: &RedisStore, options: Options) -> Result<Self, OpenError> {
+        let virtual_pool = Arc::new(management.requiring_queues());
+        let this = Self::over(Arc::new(management.clone()), virtual_pool, options)?;
+        management.set_destinations(this.destinations());
+        Ok(this)
+    }
+
+    /// Uses this embedded store as the management store. It reads the catalogue and a queue in one
+    /// transaction, so its operations fail if the queue is in a pool.
+    pub fn over_embedded(management: &EmbeddedStore, options: Options) -> Result<Self, OpenError> {
+        let shared: Arc<dyn Driver> = Arc::new(management.clone());
+        let this = Self::over(shared.clone(), shared, options)?;
+        management.set_destinations(this.destinations());
+        Ok(this)
+    }
+
+    /// Returns the management store. Its maintenance is the task of the caller; that of the pools is done.
+    #[must_use]
+    pub fn management(&self) -> Arc<dyn Driver> {
+        self.0.management.clone()
+    }
+
+    fn over(management: Arc<dyn Driver>, virtual_pool: Arc<dyn Driver>, options: Options) -> Result<Self, OpenError> {
+        let nowhere = Arc::new(EmbeddedStore::in_memory()?);
+        let this = Self(Arc::new_cyclic(|parts| Parts {
+            nowhere,
+            pools: Pools::default(),
+            places: Places::new(),
+            subscribed: Subscribed::default(),
+            all_queues: Arc::new(AllQueues(parts.clone())),
+            signals: broadcast::Sender::new(SIGNALS_MAX),
+            known_pools: Mutex::default(),
+            management,
+            virtual_pool,
+            options,
+        }));
+        this.forward_signals();
+        Ok(this)
+    }
+}
