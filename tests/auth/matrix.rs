@@ -25,12 +25,13 @@ use crate::support::sukkal::{Api, CLIENT, Sukkal};
 
 const TABLE: &str = include_str!("matrix.txt");
 const SECRET: &str = "the secret of these tests";
-pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
+pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
     (STRATEGIES, "proxy,tokens"),
     (TRUSTED_PROXIES, "127.0.0.1"),
     (SECRET_KEY, SECRET),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_POOLING__ENABLED", "true"),
+    ("SUKKAL_POOLING__VIRTUAL_POOL", "true"),
     ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
 ];
 

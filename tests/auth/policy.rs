@@ -17,6 +17,7 @@ use crate::support::sukkal::{Api, Sukkal};
 const ROLES: (&str, &str) = ("SUKKAL_POLICY__PRESET", "roles");
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 const POOLING: (&str, &str) = ("SUKKAL_POOLING__ENABLED", "true");
+const VIRTUAL_POOL: (&str, &str) = ("SUKKAL_POOLING__VIRTUAL_POOL", "true");
 const SECRET: (&str, &str) = ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in these tests");
 const RULES: &str = "SUKKAL_POLICY__RULES";
 
@@ -211,7 +212,8 @@ fn the_table_has_each_method_of_each_route() {
 
 #[tokio::test]
 async fn a_request_beyond_the_role_is_refused_and_changes_nothing() {
-    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES, ADMIN_MODE, POOLING, SECRET]].concat());
+    let sukkal =
+        Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES, ADMIN_MODE, POOLING, VIRTUAL_POOL, SECRET]].concat());
     let api = sukkal.project("p");
     let ids = Ids::of_new_queue(&api).await;
     let before = snapshot(&api).await;
@@ -284,7 +286,7 @@ async fn share_refuses_what_the_caller_may_not_do() {
 #[tokio::test]
 async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
     for preset in ["zaqar", "roles"] {
-        let options = [("SUKKAL_POLICY__PRESET", preset), ADMIN_MODE, POOLING, SECRET];
+        let options = [("SUKKAL_POLICY__PRESET", preset), ADMIN_MODE, POOLING, VIRTUAL_POOL, SECRET];
         let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &options].concat());
         let api = sukkal.project("p");
         let ids = Ids::of_new_queue(&api).await;

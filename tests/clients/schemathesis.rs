@@ -19,10 +19,11 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemat
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
 
 /// Options that enable all optional features of a server.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_POOLING__ENABLED", "true"),
+    ("SUKKAL_POOLING__VIRTUAL_POOL", "true"),
     ("SUKKAL_ENABLE_CHECKSUM", "true"),
     ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
     ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),

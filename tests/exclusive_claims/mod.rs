@@ -26,11 +26,11 @@ use self::auditor::{Auditor, DeadLetters};
 use self::coordinator::Coordinator;
 use self::history::{History, Rules};
 use self::wire::{PROJECT, QUEUE, Wire};
-use crate::pools::{Deployment, POOLING, disturb};
+use crate::pools::{Deployment, disturb};
 use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random;
 use crate::support::redis::{RedisServer, Reply};
-use crate::support::sukkal::Sukkal;
+use crate::support::sukkal::{POOLING, Sukkal};
 use crate::support::test_bed::{Server, ServerUrls, TestBed};
 use crate::support::timeline::{save_history, start_actors};
 

@@ -7,9 +7,9 @@ use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::requests::message;
-use crate::pools::POOLING;
 use crate::support::redis::{RedisServer, child_command};
-use crate::support::sukkal::{Api, Sukkal};
+
+use crate::support::sukkal::{Api, POOLING, Sukkal};
 
 const PROJECT: &str = "half-placed";
 const QUEUE: &str = "/v2/queues/q";
@@ -47,10 +47,10 @@ impl Scene {
         request: impl Fn(&Api) -> RequestBuilder,
         verify: impl AsyncFn(&Outcome),
     ) {
-        for store in 0..STORES.len() {
+        for (store, name) in STORES.iter().enumerate() {
             let mut calls = 0;
             'calls: loop {
-                assert!(calls < CALLS_MAX, "it makes more calls to the {}", STORES[store]);
+                assert!(calls < CALLS_MAX, "it makes more calls to the {name}");
                 for kill_point in [KillPoint::BeforeCall(calls), KillPoint::BeforeReply(calls)] {
                     let (outcome, was_killed) = self.run(store, kill_point, &prepare, &request).await;
                     verify(&outcome).await;

@@ -19,10 +19,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use crate::support::sukkal::{Api, POOLING, Sukkal};
 
-/// Options of a service with pools.
-pub(crate) const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
 /// Names of the pools of a deployment, in the order of its servers.
 pub(crate) const POOLS: [&str; 3] = ["a", "b", "c"];
 const PROJECT: &str = "pooled";

@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::redis::{RedisServer, child_command, spawn};
 use super::secrets;
 
+/// Options of a service with pools.
+pub(crate) const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
+
 /// The client id of requests that do not set another one.
 pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
 

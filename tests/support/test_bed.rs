@@ -22,8 +22,7 @@ use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
-use super::sukkal::{Api, Sukkal};
-use crate::pools::POOLING;
+use super::sukkal::{Api, POOLING, Sukkal};
 
 /// A store that servers share.
 #[derive(Clone)]

@@ -15,8 +15,8 @@ use sukkal::api::http;
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
-    Claim, ClaimId, ClaimSummary, Creation, Durability, Fence, Message, MessageId, Metadata, NewClaim, ProjectId,
-    Queue, QueueId, QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
+    Claim, ClaimId, ClaimSummary, Creation, Durability, Fence, Message, MessageId, Metadata, NewClaim, PoolName,
+    ProjectId, Queue, QueueId, QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
@@ -25,7 +25,7 @@ use sukkal::storage::{
     MovedMessageStore, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
     PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, QueueUsage, QuotaList,
     QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch,
-    WatchStore,
+    WatchStore, Watchers,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -115,6 +115,49 @@ impl<P: Poster> QuotaStore for StoreVariant<P> {
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         self.store.measure_queues(project, after, examined_max).await
+    }
+
+    async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
+        self.store.measure_queue(queue).await
+    }
+}
+
+#[async_trait]
+impl<P: Poster> Catalogue for StoreVariant<P> {
+    async fn find_queue(&self, queue: &QueueId) -> Result<Option<Place>, Error> {
+        self.store.find_queue(queue).await
+    }
+
+    async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error> {
+        self.store.place_queue(queue, pool).await
+    }
+
+    async fn replace_place(
+        &self,
+        queue: &QueueId,
+        known: &Place,
+        pool: &PoolName,
+        lowest: Epoch,
+    ) -> Result<Option<Place>, Error> {
+        self.store.replace_place(queue, known, pool, lowest).await
+    }
+
+    async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error> {
+        self.store.remove_place(queue, known, last_number).await
+    }
+
+    async fn list_places(
+        &self,
+        project: &ProjectId,
+        after: Option<&str>,
+        prefix: &str,
+        examined_max: usize,
+    ) -> Result<PlacePage, Error> {
+        self.store.list_places(project, after, prefix, examined_max).await
+    }
+
+    async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
+        self.store.announce_place(queue).await
     }
 }
 
@@ -325,6 +368,10 @@ impl<P: Poster> WatchStore for StoreVariant<P> {
 
     fn query_finished(&self, queue: &QueueId) {
         self.store.query_finished(queue);
+    }
+
+    fn watchers(&self) -> &Watchers {
+        self.store.watchers()
     }
 
     async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {

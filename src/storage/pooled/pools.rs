@@ -184,6 +184,7 @@ async fn watch_pool(name: PoolName, redis: RedisStore, report: watch::Sender<Opt
 /// Maintains a pool until it is dropped.
 async fn maintain_pool(name: PoolName, redis: RedisStore, schedule: Schedule) {
     loop {
+        sleep(schedule.pause).await;
         if let Err(error) = redis.maintain(&schedule).await {
             if error.is_transient() {
                 debug!(pool = %name, %error, "maintenance waits for a pool");
@@ -194,6 +195,5 @@ async fn maintain_pool(name: PoolName, redis: RedisStore, schedule: Schedule) {
         if redis.has_full_disk() {
             let _shown_by_metrics = redis.probe().await;
         }
-        sleep(schedule.pause).await;
     }
 }

@@ -145,8 +145,16 @@ impl RedisStore {
     /// not created under this epoch or an earlier one. Returns the last rank, fence or number that it
     /// may have assigned.
     pub(in crate::storage) async fn delete_placed_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<u64, Error> {
-        self.delete_and_unregister(queue, Bytes::new()).await?;
-        self.delete_and_unregister(queue, arguments::number(epoch.0)).await
+        for _ in 0..ATTEMPTS_MAX {
+            self.delete_and_unregister(queue, Bytes::new()).await?;
+            // The queue may have been created since, if its creation was slower than this deletion.
+            if let Some(last_number) = self.delete_and_unregister(queue, arguments::number(epoch.0)).await? {
+                return Ok(last_number);
+            }
+        }
+        Err(Error::Unavailable(format!(
+            "cannot delete queue {queue}: it was created during each of {ATTEMPTS_MAX} attempts"
+        )))
     }
 
     /// Stores that the queue has ended with this epoch and this last number in a pool.
@@ -186,8 +194,8 @@ impl RedisStore {
 
     /// Deletes the queue, or invalidates `orphan`, the version of a registration that has no queue.
     /// Then removes the registration, unless the name has been registered again. Returns the last rank,
-    /// fence or number that the queue may have assigned.
-    pub(super) async fn delete_and_unregister(&self, queue: &QueueId, orphan: Bytes) -> Result<u64, Error> {
+    /// fence or number that the queue may have assigned; `None` if no version has ended.
+    pub(super) async fn delete_and_unregister(&self, queue: &QueueId, orphan: Bytes) -> Result<Option<u64>, Error> {
         let args = [orphan, Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes()), arguments::number(0)];
         let mut reply = self.connection.run(&QUEUE_DELETE, &QueueKeys::of(queue), &args).await?;
         let (version, dead_letters, last_number) = (reply.bytes()?, reply.number()?, reply.number()?);
@@ -199,15 +207,16 @@ impl RedisStore {
             if left > 0 {
                 // The name stays in the register, so that the janitor finds the queue and its dead
                 // letters.
-                return Ok(last_number);
+                return Ok((!version.is_empty()).then_some(last_number));
             }
         }
-        if let Ok(version) = str::from_utf8(&version)
-            && !version.is_empty()
-        {
-            self.remove_registration(queue, reply::parse_number(version)?).await?;
+        match str::from_utf8(&version) {
+            Ok("") | Err(_) => Ok(None),
+            Ok(version) => {
+                self.remove_registration(queue, reply::parse_number(version)?).await?;
+                Ok(Some(last_number))
+            }
         }
-        Ok(last_number)
     }
 
     async fn get_named_queue(&self, project: &ProjectId, name: QueueName) -> Result<Option<(QueueName, Queue)>, Error> {

@@ -58,7 +58,7 @@ pub(in crate::conformance) fn memory() -> Subject {
 pub(in crate::conformance) fn pooled_redis() -> Subject {
     let [server, ..] = RedisServer::shared_others();
     let store = PooledStore::over_redis(&open(&server.url()), pooled_options()).expect("an empty store opens");
-    pooled(store, Management::Redis(open(&server.url()), server))
+    pooled(store, Management::Redis(Box::new(open(&server.url())), server))
 }
 
 /// Opens a store with pools: an embedded management store, and two pools.
@@ -69,7 +69,7 @@ pub(in crate::conformance) fn pooled_embedded() -> Subject {
 }
 
 fn pooled_options() -> pooled::Options {
-    let schedule = Schedule { pause: Duration::from_hours(1), walk: Duration::from_hours(1) };
+    let schedule = Schedule { pause: Duration::from_secs(3_600), walk: Duration::from_secs(3_600) };
     pooled::Options { has_virtual_pool: true, schedule, redis: RedisPools::default(), cipher: None }
 }
 
@@ -90,7 +90,7 @@ fn pooled(store: PooledStore, management: Management) -> Subject {
 
 /// The management store, as tests move its clock.
 enum Management {
-    Redis(RedisStore, #[expect(dead_code, reason = "the server runs as long as this exists")] Arc<RedisServer>),
+    Redis(Box<RedisStore>, #[expect(dead_code, reason = "the server runs as long as this exists")] Arc<RedisServer>),
     Embedded(EmbeddedStore),
 }
 
