@@ -39,7 +39,7 @@ pub enum Error {
     #[error("the memory of the store is full: {0}")]
     MemoryFull(String),
     /// The queue is not in this store. Only stores that require the queue to exist have this error, and
-    /// nothing was changed: see [`super::catalogue`].
+    /// nothing was changed.
     #[error("the queue is not in this store")]
     NoQueue,
     /// The store contains or has returned data that this release cannot read. This is a defect.
