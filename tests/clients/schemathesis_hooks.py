@@ -78,6 +78,7 @@ def before_call(context, case, kwargs):
         limit_shards_per_tenant(case)
         separate_retry_delays(case)
         choose_ids_or_pop(case)
+        remove_durability(case)
         use_a_new_idempotency_key(case)
         remove_invalid_delays_and_tenants(case)
         use_existing_messages(case)
@@ -168,6 +169,18 @@ def remove_invalid_delays_and_tenants(case):
             message.pop("delay", None)
         if isinstance(message, dict) and not is_tenant(message.get("tenant")):
             message.pop("tenant", None)
+
+
+def remove_durability(case):
+    """The store decides which levels of durability it can confirm, and in what time."""
+    for name in [name for name in case.headers or {} if name.lower() == "durability"]:
+        del case.headers[name]
+    if isinstance(case.body, dict):
+        case.body.pop("_durability", None)
+    elif isinstance(case.body, list):
+        for change in case.body:
+            if isinstance(change, dict) and change.get("path") == "/metadata/_durability":
+                change["path"] = "/metadata/durability"
 
 
 def use_a_new_idempotency_key(case):
