@@ -36,7 +36,7 @@ impl PooledStore {
         for (name, pool) in &*before {
             let is_used = live.get(name).is_some_and(|now| now.config.uri == pool.config.uri);
             if !is_used {
-                info!(pool = %name, "a connection to a pool is not used any more");
+                debug!(pool = %name, "a connection to a pool is not used any more");
                 pool.redis.close();
                 let mut processed = self.0.pools.processed_before.write().unwrap_or_else(PoisonError::into_inner);
                 *processed += pool.redis.processed();
