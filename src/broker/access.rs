@@ -160,10 +160,13 @@ impl Access {
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
             Resource::Queue(queue) => {
-                if !driver.is_located(queue) {
+                let admission = if let Some(admission) = driver.known_queue_admission(queue) {
+                    admission
+                } else {
                     driver.locate(queue, *admission_wait_max).await?;
-                }
-                (driver.queue_admission(queue), queue.project())
+                    driver.queue_admission(queue)
+                };
+                (admission, queue.project())
             }
             Resource::Project(project) => (driver.project_admission(project), project),
             Resource::Store => return Ok(self.unlimited()),

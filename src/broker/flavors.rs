@@ -6,6 +6,7 @@
 
 use super::access::{AdmittedStore, require_client};
 use super::pools::{change_list, load, no_pool};
+use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Flavor, FlavorName, Metadata, PoolName, ProjectId};
@@ -31,7 +32,7 @@ impl Broker {
     ) -> Result<Vec<FlavorPools>, Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListFlavors, project)?;
-        let limit = self.check_list_limit(limit)?;
+        let limit = page_limit(limit, &self.limits)?;
         let list = load(&access.admit().await?).await?;
         let own = list.flavors.iter().filter(|flavor| flavor.project == *project);
         let following = own.filter(|flavor| after.is_none_or(|after| flavor.name.as_str() > after));

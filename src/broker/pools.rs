@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::access::{AdmittedStore, Resource};
-use super::range::check_range;
+use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{FlavorName, Pool, PoolName, PoolUri, Warning, WithWarnings};
@@ -39,7 +39,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<Vec<Pool>, Error> {
         let access = self.store.authorize(caller, Action::ListPools, Resource::Store)?;
-        let limit = self.check_list_limit(limit)?;
+        let limit = page_limit(limit, &self.limits)?;
         let pools = load(&access.admit().await?).await?.pools.into_iter().map(|stored| stored.pool);
         let follows = |pool: &Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);
         Ok(pools.filter(follows).take(limit).collect())
@@ -182,14 +182,6 @@ impl Broker {
         }
         let unusable = |reason: String| Error::Pool(format!("cannot connect to {uri}: {reason}"));
         pooling.connector.check(uri).await.map_err(unusable)
-    }
-
-    /// Checks the limit of a page of pools or flavors.
-    pub(super) fn check_list_limit(&self, limit: Option<i64>) -> Result<usize, Error> {
-        Ok(match limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
-            None => self.limits.queues_per_page(),
-        } as usize)
     }
 }
 

@@ -3,7 +3,7 @@
 use tokio::task::yield_now;
 
 use super::access::Resource;
-use super::range::check_range;
+use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::ProjectId;
@@ -34,10 +34,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<ListedProjects, Error> {
         let access = self.store.authorize(caller, Action::ListProjects, Resource::Store)?;
-        let limit = match limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
-            None => self.limits.queues_per_page(),
-        } as usize;
+        let limit = page_limit(limit, &self.limits)?;
         let (mut projects, mut left) = (Vec::new(), PROJECTS_PER_REQUEST_MAX);
         while left > 0 {
             let step = PROJECTS_PER_STEP.min(limit - projects.len()).min(left);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tokio::task::yield_now;
 
 use super::access::require_client;
-use super::range::check_range;
+use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{Creation, Metadata, Queue, QueueId, QueueName, Stats, Summary, WithWarnings};
@@ -156,10 +156,7 @@ impl Broker {
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListQueues, project)?;
-        let limit = match query.limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
-            None => self.limits.queues_per_page(),
-        } as usize;
+        let limit = page_limit(query.limit, &self.limits)?;
         let turn = (query.has_filter() || query.with_stats).then(|| self.filter_turns.of(project));
         let _turn = match &turn {
             Some(turn) => Some(turn.lock().await),

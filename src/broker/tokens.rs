@@ -5,7 +5,7 @@
 //! its own role includes.
 
 use super::access::{Resource, require_client};
-use super::range::check_range;
+use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
 use crate::domain::token::TOKEN_PREFIX;
@@ -50,12 +50,9 @@ impl Broker {
     ) -> Result<Vec<TokenRecord>, Error> {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::ListTokens, &client.project)?;
-        let limit = match limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_queues_per_page)?,
-            None => self.limits.queues_per_page(),
-        };
+        let limit = page_limit(limit, &self.limits)?;
         let project = (!client.is_admin()).then_some(&client.project);
-        Ok(access.admit().await?.list_tokens(project, after, limit as usize).await?)
+        Ok(access.admit().await?.list_tokens(project, after, limit).await?)
     }
 
     /// Returns a token that the caller manages.

@@ -31,9 +31,10 @@ pub trait AdmissionControl: Send + Sync {
     /// Returns the admission for operations on this queue.
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission>;
 
-    /// Returns whether it is known which store has the queue, and thus which admission it has.
-    fn is_located(&self, _queue: &QueueId) -> bool {
-        true
+    /// Returns the admission for operations on this queue; `None` if it is not known which store has the
+    /// queue: see [`Self::locate`].
+    fn known_queue_admission(&self, queue: &QueueId) -> Option<Arc<Admission>> {
+        Some(self.queue_admission(queue))
     }
 
     /// Finds out which store has the queue. Waits for the admission to that at most for `wait_max`.

@@ -2,13 +2,16 @@
 
 use async_trait::async_trait;
 use bytes::{Buf, BufMut, Bytes};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{ProjectId, QueueId, Quota, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, QueueName, Quota, QuotaOverrides};
 
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
+/// Maximum number of queues that are measured at a time.
+const MEASURED_AT_A_TIME: usize = 16;
 
 /// Stores the quotas that operators set for single projects, and measures what projects use.
 #[async_trait]
@@ -88,6 +91,24 @@ impl QuotaVersion {
     pub(super) fn random() -> Self {
         Self(Bytes::copy_from_slice(Uuid::new_v4().as_bytes()))
     }
+}
+
+/// Measures these queues of a project, some at a time, because each is in a slot or a store of its own.
+/// Returns what they use together.
+pub(super) async fn measure_each(
+    store: &(impl QuotaStore + ?Sized),
+    project: &ProjectId,
+    names: impl IntoIterator<Item = QueueName>,
+) -> Result<QueueUsage, Error> {
+    let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
+    let queues: Vec<QueueId> = queues.collect();
+    let measurements: Vec<_> = queues.iter().map(|queue| store.measure_queue(queue)).collect();
+    let mut measured = stream::iter(measurements).buffered(MEASURED_AT_A_TIME);
+    let mut sum = QueueUsage::default();
+    while let Some(usage) = measured.try_next().await? {
+        sum.add(usage);
+    }
+    Ok(sum)
 }
 
 /// Encodes quotas: for each one that is set, the length of its name, the name, and the limit.

@@ -4,8 +4,9 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 
+use super::PooledStore;
 use super::search::at_existing;
-use super::{Parts, PooledStore};
+use super::weak::WeakStore;
 use crate::domain::{Metadata, QueueId};
 use crate::storage::{Arrival, Destinations, Error, MovedBatch, MovedMessageStore, QueueStore};
 
@@ -18,42 +19,31 @@ impl MovedMessageStore for PooledStore {
             // only the store that the catalogue names is asked.
             self.0.places.forget(target);
         }
-        let arrival = async {
-            at_existing!(self, target, store => async {
-                match store.receive_moved(batch).await? {
-                    Arrival::NoQueue => Err(Error::NoQueue),
-                    Arrival::Posted => Ok(Arrival::Posted),
-                }
-            })
-        };
-        match arrival.await {
+        let arrival = at_existing!(self, target, store => async {
+            match store.receive_moved(batch).await? {
+                Arrival::NoQueue => Err(Error::NoQueue),
+                Arrival::Posted => Ok(Arrival::Posted),
+            }
+        });
+        match arrival {
             Err(Error::NoQueue) => Ok(Arrival::NoQueue),
             arrival => arrival,
         }
     }
 }
 
-/// All queues of the service, as the destinations of the messages of one store.
-pub(super) struct AllQueues(pub(super) Weak<Parts>);
-
-impl AllQueues {
-    fn store(&self) -> Result<PooledStore, Error> {
-        self.0.upgrade().map(PooledStore).ok_or_else(|| Error::Unavailable("the stores are closed".to_owned()))
-    }
-}
-
 #[async_trait]
-impl Destinations for AllQueues {
+impl Destinations for WeakStore {
     async fn exists(&self, queue: &QueueId) -> Result<bool, Error> {
-        Ok(self.store()?.get_queue(queue).await?.is_some())
+        Ok(self.upgrade()?.get_queue(queue).await?.is_some())
     }
 
     async fn create(&self, queue: &QueueId) -> Result<(), Error> {
-        self.store()?.create_queue(queue, &Metadata::default()).await.map(drop)
+        self.upgrade()?.create_queue(queue, &Metadata::default()).await.map(drop)
     }
 
     async fn deliver(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
-        self.store()?.receive_moved(batch).await
+        self.upgrade()?.receive_moved(batch).await
     }
 }
 

@@ -8,7 +8,8 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use super::PooledStore;
 use super::search::at;
 use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
-use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueUsage, QuotaStore};
+use crate::storage::quotas::measure_each;
+use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage};
 
 /// Maximum number of queues that are read at a time.
 const READS_IN_FLIGHT_MAX: usize = 64;
@@ -60,14 +61,8 @@ impl PooledStore {
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         let page = self.0.management.list_places(project, after, "", examined_max).await?;
-        let queues = page.queues.into_iter().filter_map(|(name, _)| QueueId::new(project.clone(), name).ok());
-        let queues: Vec<QueueId> = queues.collect();
-        let measurements: Vec<_> = queues.iter().map(|queue| self.measure_queue(queue)).collect();
-        let mut usage = QueueUsage::default();
-        for measured in stream::iter(measurements).buffered(READS_IN_FLIGHT_MAX).try_collect::<Vec<_>>().await? {
-            usage.add(measured);
-        }
-        Ok(MeasuredQueues { usage, reached: page.reached })
+        let names = page.queues.into_iter().map(|(name, _place)| name);
+        Ok(MeasuredQueues { usage: measure_each(self, project, names).await?, reached: page.reached })
     }
 
     /// Summarizes the queues of each store by one call to it. Returns the summaries of the first queues,

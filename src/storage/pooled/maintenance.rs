@@ -84,18 +84,15 @@ impl Monitoring for PooledStore {
 #[async_trait]
 impl AdmissionControl for PooledStore {
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission> {
-        match self.0.places.get(queue) {
-            Some(located) => located.store.queue_admission(queue),
-            None => self.0.management.queue_admission(queue),
-        }
+        self.known_queue_admission(queue).unwrap_or_else(|| self.0.management.queue_admission(queue))
     }
 
     fn project_admission(&self, project: &ProjectId) -> Arc<Admission> {
         self.0.management.project_admission(project)
     }
 
-    fn is_located(&self, queue: &QueueId) -> bool {
-        self.0.places.get(queue).is_some()
+    fn known_queue_admission(&self, queue: &QueueId) -> Option<Arc<Admission>> {
+        self.0.places.get(queue).map(|located| located.store.queue_admission(queue))
     }
 
     async fn locate(&self, queue: &QueueId, wait_max: Duration) -> Result<(), Error> {

@@ -13,15 +13,13 @@ use crate::storage::{
 #[async_trait]
 impl MessageStore for PooledStore {
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
-        let post = async {
-            at_existing!(self, queue, store => async {
-                match store.post_messages(queue, post).await? {
-                    PostOutcome::Stale(None) => Err(Error::NoQueue),
-                    outcome => Ok(outcome),
-                }
-            })
-        };
-        match post.await {
+        let outcome = at_existing!(self, queue, store => async {
+            match store.post_messages(queue, post).await? {
+                PostOutcome::Stale(None) => Err(Error::NoQueue),
+                outcome => Ok(outcome),
+            }
+        });
+        match outcome {
             Err(Error::NoQueue) => Ok(PostOutcome::Stale(None)),
             outcome => outcome,
         }

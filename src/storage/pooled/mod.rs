@@ -26,6 +26,7 @@ mod subscriptions;
 mod tasks;
 mod unplaced;
 mod watch;
+mod weak;
 
 use std::fmt;
 use std::sync::Arc;

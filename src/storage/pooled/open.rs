@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, broadcast};
 
-use super::destinations::AllQueues;
 use super::live_pools::Pools;
 use super::places::{Places, Subscribed};
+use super::weak::WeakStore;
 use super::{Options, Parts, PooledStore};
 use crate::storage::Driver;
 use crate::storage::deliveries::SIGNALS_MAX;
@@ -44,7 +44,7 @@ impl PooledStore {
             pools: Pools::default(),
             places: Places::new(),
             subscribed: Subscribed::default(),
-            all_queues: Arc::new(AllQueues(parts.clone())),
+            all_queues: Arc::new(WeakStore(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             known_pools: Mutex::default(),
             management,

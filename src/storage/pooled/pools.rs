@@ -121,7 +121,7 @@ impl PooledStore {
     ///
     /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down.
     pub(super) fn choose_pool(&self, metadata: &Metadata) -> Result<Option<PoolName>, Error> {
-        let flavor = metadata.keys().get("_flavor").and_then(|flavor| flavor.as_str());
+        let flavor = metadata.flavor();
         let pools = self.0.pools.all();
         let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| pool.accepts(flavor)).collect();
         if eligible.is_empty() {

@@ -39,9 +39,7 @@ impl QueueStore for PooledStore {
     }
 
     async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
-        let found =
-            async { at_existing!(self, queue, store => async { store.get_queue(queue).await?.ok_or(Error::NoQueue) }) };
-        match found.await {
+        match at_existing!(self, queue, store => async { store.get_queue(queue).await?.ok_or(Error::NoQueue) }) {
             Err(Error::NoQueue) => Ok(None),
             found => found.map(Some),
         }
@@ -73,8 +71,7 @@ impl QueueStore for PooledStore {
 
     async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..ATTEMPTS_MAX {
-            let paused = async { at_existing!(self, queue, store => store.pause_queue(queue)) };
-            match paused.await {
+            match at_existing!(self, queue, store => store.pause_queue(queue)) {
                 Err(Error::NoQueue) => self.create_queue(queue, &Metadata::default()).await?,
                 paused => return paused,
             };

@@ -34,7 +34,10 @@ macro_rules! try_stores {
     ($search:expr, $store:ident => $operation:expr) => {{
         let mut search = $search;
         loop {
-            let $store = search.next().await?;
+            let $store = match search.next().await {
+                Ok(store) => store,
+                Err(error) => break Err(error),
+            };
             match $operation.await {
                 Err(crate::storage::Error::NoQueue) => {}
                 outcome => break outcome,

@@ -3,13 +3,14 @@
 //! All stores of the process notify the same waiters. A watched queue is subscribed to in the
 //! management store, where a new place is announced, and in its pool.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tracing::debug;
 
+use super::PooledStore;
 use super::search::at;
-use super::{Parts, PooledStore};
+use super::weak::WeakStore;
 use crate::domain::{PoolName, QueueId};
 use crate::storage::watch::Watchers;
 use crate::storage::watchers::NotificationSource;
@@ -63,16 +64,6 @@ impl PooledStore {
             old.redis.unsubscribe_from(queue).await;
         }
         Ok(())
-    }
-}
-
-/// A reference to the store for its expiry timers, which do not keep it open.
-#[derive(Clone)]
-struct WeakStore(Weak<Parts>);
-
-impl WeakStore {
-    fn upgrade(&self) -> Result<PooledStore, Error> {
-        self.0.upgrade().map(PooledStore).ok_or_else(|| Error::Unavailable("the store is closed".to_owned()))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::try_join;
 use tracing::debug;
 
@@ -12,15 +11,13 @@ use super::keys::{self, QueueKeys};
 use super::reply::parse_number;
 use super::script::QUOTA_SET;
 use crate::domain::{ProjectId, QueueId, QuotaOverrides};
-use crate::storage::quotas::{decode, encode};
+use crate::storage::quotas::{decode, encode, measure_each};
 use crate::storage::{Error, MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 
 /// The field with the version of the list. No project has this id.
 const VERSION: &str = "";
 /// Approximate number of fields that one command reads.
 const FIELDS_PER_COMMAND: &str = "500";
-/// Maximum number of commands in flight for one measurement. The queues are in different slots.
-const COMMANDS_IN_FLIGHT_MAX: usize = 16;
 
 #[async_trait]
 impl QuotaStore for RedisStore {
@@ -65,26 +62,11 @@ impl QuotaStore for RedisStore {
     ) -> Result<MeasuredQueues, Error> {
         let names = self.registered_names(project, after, "", examined_max).await?;
         let reached = names.last().map(ToString::to_string).filter(|_| names.len() == examined_max);
-        let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
-        let measurements: Vec<_> = queues.map(|queue| self.measure(queue)).collect();
-        let usage = stream::iter(measurements).buffered(COMMANDS_IN_FLIGHT_MAX);
-        let add = |mut sum: QueueUsage, usage| async move {
-            sum.add(usage);
-            Ok(sum)
-        };
-        Ok(MeasuredQueues { usage: usage.try_fold(QueueUsage::default(), add).await?, reached })
+        Ok(MeasuredQueues { usage: measure_each(self, project, names).await?, reached })
     }
 
     async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
-        self.measure(queue.clone()).await
-    }
-}
-
-impl RedisStore {
-    /// Returns what a queue uses. One that cannot be read must not keep its project from being
-    /// measured.
-    async fn measure(&self, queue: QueueId) -> Result<QueueUsage, Error> {
-        let keys = QueueKeys::of(&queue);
+        let keys = QueueKeys::of(queue);
         let (queue_key, messages_key) = (keys.queue(), keys.messages());
         let fields = self.connection.command("HMGET", &queue_key, &["v", "n", "b"]);
         match try_join!(fields, self.connection.command("HLEN", &messages_key, &[])) {
@@ -97,6 +79,7 @@ impl RedisStore {
                 let messages = length.number()?;
                 Ok(QueueUsage { messages, messages_max: messages, bytes, bytes_max: bytes, subscriptions })
             }
+            // One queue that cannot be read must not keep its project from being measured.
             Err(Error::Corrupt(reason)) => {
                 debug!(%queue, reason, "a queue that cannot be read counts as empty");
                 Ok(QueueUsage::default())
