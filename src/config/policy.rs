@@ -6,8 +6,8 @@ use toml::Value;
 use super::names::nearest;
 use crate::auth::policy::{InvalidOverride, Overrides, Policy, Preset, Rule};
 
-/// The operations of Zaqar that do not exist here.
-const UNSUPPORTED: [&str; 3] = ["topics:", "pools:", "flavors:"];
+/// Prefix of the operations of Zaqar that do not exist here.
+const UNSUPPORTED: &str = "topics:";
 const EXPECTED: &str = "it must be a list of texts of the form \"NAME = RULE\"";
 
 #[derive(Deserialize)]
@@ -32,8 +32,8 @@ pub(super) fn overrides(rules: &Value) -> Result<Overrides, String> {
     let entries = rules.as_array().ok_or(EXPECTED)?;
     let entries: Option<Vec<&str>> = entries.iter().map(Value::as_str).collect();
     Overrides::parse(&entries.ok_or(EXPECTED)?).map_err(|invalid| match &invalid {
-        InvalidOverride::UnknownName(name) if UNSUPPORTED.iter().any(|prefix| name.starts_with(prefix)) => {
-            format!("{invalid}, because there are no topics, pools and flavors; remove it")
+        InvalidOverride::UnknownName(name) if name.starts_with(UNSUPPORTED) => {
+            format!("{invalid}, because there are no topics; remove it")
         }
         InvalidOverride::UnknownName(name) => {
             let nearest = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));

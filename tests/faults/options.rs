@@ -274,9 +274,9 @@ fn a_bad_option_is_refused_in_one_line() {
              queues:create?",
         ),
         (
-            variable("SUKKAL_POLICY__RULES", "pools:create = @"),
-            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule pools:create, because there are \
-             no topics, pools and flavors; remove it",
+            variable("SUKKAL_POLICY__RULES", "topics:create = @"),
+            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule topics:create, because there are \
+             no topics; remove it",
         ),
         (
             variable("SUKKAL_POLICY__RULES", "everything = @"),

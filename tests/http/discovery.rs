@@ -12,6 +12,9 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::Sukkal;
+
 use super::{NO_ROUTE, Project, Server, answered, new_project, pick, refused, text};
 
 #[tokio::test]
@@ -164,13 +167,17 @@ async fn the_health_route_is_for_operators_only() {
 
 #[tokio::test]
 async fn a_health_check_deletes_the_old_queues_of_earlier_checks() {
-    let server = Arc::new(Server::start(&[("SUKKAL_ADMIN_MODE", "true")]));
+    let redis = Arc::new(RedisServer::start());
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
+    let server = Arc::new(Server { sukkal, redis });
     let operator = Project::of(&server, "operator");
     let left = Project::of(&server, "sukkal-health");
-    // These names sort before those of other tests in the shared list.
-    let [old, new] = ["0-old", "0-new"];
+    let [old, new] = ["old", "new"];
+    let clock_of_register = "sukkal:{sukkal-health}:clock";
+    server.redis.command(&["SET", clock_of_register, "-120000000"]);
     left.set_clock_of(old, -120).await;
     left.create(old, &json!({})).await;
+    server.redis.command(&["DEL", clock_of_register]);
     left.post_bodies(old, &[json!(1)]).await;
     left.create(new, &json!({})).await;
 
