@@ -7,6 +7,7 @@ use sukkal::domain::{
     Message, MessageId, NewMessage, QueueId, Redrive, Selection, Sharding, Task, TaskId, TaskState, Tenant,
 };
 use sukkal::storage::{RedriveStep, TaskCreation, run_redrive};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::fair_helpers::in_shard;
@@ -33,8 +34,14 @@ impl Subject {
         let (queue, keys) = (self.id(name), json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"}));
         self.store().create_queue(&queue, &metadata(keys)).await.expect("the store answers");
         let ids = self.post(&queue, posted).await;
+        let dead = self.id("dead");
+        let all_dead = self.count(&dead).await + posted.len();
         while self.count(&queue).await > 0 {
             assert_eq!(self.pop(&queue, 100).await, []);
+        }
+        // A slow store forwards dead letters after the pop has returned.
+        while self.count(&dead).await < all_dead {
+            sleep(Duration::from_millis(5)).await;
         }
         let revision = self.revision(&queue).await;
         let update = self.store().update_queue(&queue, revision, &metadata(json!({}))).await;
