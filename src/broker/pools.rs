@@ -93,7 +93,7 @@ impl Broker {
         };
         self.run_to_completion(async move {
             // From here on, the pool gets no new queues.
-            let was_shown = change_list(&store, |list| retire(list, &name)).await?;
+            let exists = change_list(&store, |list| retire(list, &name)).await?;
             let may_have_queues = store.pool_has_queues(&name).await.unwrap_or(true);
             if !may_have_queues {
                 change_list(&store, |list| {
@@ -102,7 +102,7 @@ impl Broker {
                 })
                 .await?;
             }
-            let warnings = if was_shown && may_have_queues { vec![Warning::PoolRetired] } else { Vec::new() };
+            let warnings = if exists && may_have_queues { vec![Warning::PoolRetired] } else { Vec::new() };
             Ok(WithWarnings { value: (), warnings })
         })
         .await
@@ -216,9 +216,9 @@ fn is_shown(pool: &Pool, name: &str) -> bool {
     pool.name.as_str() == name && !pool.is_retired
 }
 
-/// Retires a pool. Returns whether it was shown.
+/// Retires a pool, if it is not retired yet. Returns whether it exists.
 fn retire(list: &mut PoolList, name: &PoolName) -> Result<bool, Error> {
-    let Some(at) = list.pools.iter().position(|stored| is_shown(&stored.pool, name.as_str())) else {
+    let Some(at) = list.pools.iter().position(|stored| stored.pool.name == *name) else {
         return Ok(false);
     };
     if let Some(flavor) = &list.pools[at].pool.flavor {
@@ -265,7 +265,8 @@ mod tests {
 
         let pool = &list.pools[0].pool;
         assert!(pool.is_retired && pool.flavor.is_none() && !is_shown(pool, "a"));
-        assert!(!retire(&mut list, &"a".parse().unwrap()).unwrap());
+        assert!(retire(&mut list, &"a".parse().unwrap()).unwrap());
+        assert!(!retire(&mut list, &"none".parse().unwrap()).unwrap());
         assert!(matches!(retire(&mut list, &"b".parse().unwrap()), Err(Error::PoolInUse(_))));
     }
 
