@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::exit::{BAD_OPTION, FAILED, fail, print_message};
 use super::serve;
-use crate::app::{self, Check, Counts, Migrated, MigrationStep, StoreUri};
+use crate::app::{self, Check, Counts, Migrated, MigrationError, MigrationStep, StoreUri};
 use crate::config::Config;
 
 #[derive(Args, Debug)]
@@ -60,7 +60,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
             error @ (app::Error::OpenStore(_)
             | app::Error::RedisTls(_)
             | app::Error::Refused(_)
-            | app::Error::NoMigration { .. }),
+            | app::Error::NoMigration { .. }
+            | app::Error::Migration(MigrationError::Pools)),
         ) => return fail(BAD_OPTION, &error.to_string()),
         Err(error) => return fail(FAILED, &format!("{error}; the migration is not complete and can be repeated")),
     };

@@ -52,6 +52,22 @@ async fn a_target_with_other_data_is_refused() {
     assert_refused(&redis, &other, &redis.url(), "Redis has data of Sukkal already");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_queues_in_pools_is_refused() {
+    let (folder, pool, redis) = (tempfile::tempdir().unwrap(), RedisServer::start(), RedisServer::start());
+    let from = embedded(folder.path());
+    let pooling = ("SUKKAL_POOLING__ENABLED", "true");
+    let mut sukkal = Sukkal::start_with(&from, &[&OPTIONS[..], &[pooling]].concat());
+    let api = sukkal.project("p");
+    let body = json!({"uri": pool.url(), "weight": 1});
+    let created = api.put("/v2/pools/a").header("X-Roles", "admin").json(&body).send().await.unwrap();
+    assert_eq!(created.status(), 201);
+    post(&api, "q", &json!([{ "body": 1 }])).await;
+    sukkal.kill();
+
+    assert_refused(&redis, &from, &redis.url(), "a store with pools cannot be migrated, and nothing was copied\n");
+}
+
 /// Asserts that a store that a service has open cannot be migrated.
 fn assert_used(_service: &Sukkal, folder: &std::path::Path) {
     let redis = RedisServer::start();

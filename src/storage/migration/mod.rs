@@ -120,8 +120,8 @@ pub enum MigrationError {
     /// The source is damaged. Nothing was copied.
     #[error("the embedded store is damaged, so nothing was copied: {0}; `sukkal check` lists all errors")]
     Damaged(String),
-    /// The source has pools, which this does not copy. Nothing was copied.
-    #[error("the embedded store is the management store of pools, which cannot be migrated; nothing was copied")]
+    /// Queues of the source are in pools, or have messages on their way to some. Nothing was copied.
+    #[error("queues of the embedded store are in pools; a store with pools cannot be migrated, and nothing was copied")]
     Pools,
     /// The target is not equal to the source.
     #[error("the copy is not equal to the embedded store: {0}")]
