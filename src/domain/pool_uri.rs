@@ -34,7 +34,7 @@ pub enum InvalidPoolUri {
     Length,
     /// It has spaces, a query or a fragment, or no host.
     #[error(
-        "the uri of a pool must consist of a host without spaces, ? and #, such as redis://USER:PASSWORD@HOST:6379"
+        "the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379"
     )]
     Form,
 }
