@@ -33,9 +33,7 @@ pub enum InvalidPoolUri {
     #[error("the uri of a pool must have at most {POOL_URI_CHARS_MAX} characters")]
     Length,
     /// It has spaces, a query or a fragment, or no host.
-    #[error(
-        "the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379"
-    )]
+    #[error("the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379")]
     Form,
 }
 

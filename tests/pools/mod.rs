@@ -4,6 +4,7 @@
 //! The checkers of `feed_order` and `exclusive_claims`, and the crash tests in `faults`, use these
 //! deployments too.
 
+mod guide;
 mod outage;
 mod places;
 mod retirement;
