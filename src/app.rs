@@ -349,6 +349,7 @@ fn pool_options(config: &Config) -> pooled::Options {
         has_virtual_pool: config.pooling.virtual_pool,
         schedule: schedule(config),
         redis: RedisPools::new(redis_tls_files(&config.redis)),
+        wait_max: Duration::from_secs(config.transport.limits.max_queueing.into()),
         cipher: cipher(config).map(|cipher| Arc::new(cipher) as Arc<dyn UriCipher>),
     }
 }

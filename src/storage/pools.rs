@@ -10,7 +10,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{Flavor, Pool, PoolName, PoolUri, ProjectId};
+use crate::domain::{Flavor, Pool, PoolName, PoolUri, ProjectId, QueueId};
 
 /// Maximum number of pools, with those that are retired.
 pub const POOLS_MAX: usize = 100;
@@ -33,6 +33,30 @@ pub trait PoolStore: Send + Sync {
     async fn pool_has_queues(&self, _pool: &PoolName) -> Result<bool, Error> {
         Ok(false)
     }
+
+    /// Moves the queue to this pool with everything in it, while operations on it wait. A queue that is
+    /// in the pool stays there. Refused by a store without pools.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if one of the stores does not answer, or if the queue was deleted or moved
+    /// elsewhere meanwhile. Then the queue is complete in one of them, and the move may be repeated.
+    async fn move_queue(&self, _queue: &QueueId, _pool: &PoolName) -> Result<Moved, Error> {
+        Ok(Moved::NoPool)
+    }
+}
+
+/// The outcome of moving a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// The queue is in the pool.
+    Done,
+    /// The queue does not exist.
+    NoQueue,
+    /// The pool does not exist, or is retired.
+    NoPool,
+    /// The queue is in the embedded management store, which it cannot leave.
+    CannotLeave,
 }
 
 /// The version of the list of pools and flavors. It changes with each change of the list.

@@ -30,6 +30,7 @@ mod weak;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, broadcast};
 
@@ -70,6 +71,8 @@ pub struct Options {
     pub schedule: Schedule,
     /// Connects to the pools.
     pub redis: RedisPools,
+    /// How long an operation waits for a queue that moves.
+    pub wait_max: Duration,
     /// Decrypts the URIs of pools, if there is a key.
     pub cipher: Option<Arc<dyn UriCipher>>,
 }

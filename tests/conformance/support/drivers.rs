@@ -70,7 +70,8 @@ pub(in crate::conformance) fn pooled_embedded() -> Subject {
 
 fn pooled_options() -> pooled::Options {
     let schedule = Schedule { pause: Duration::from_secs(3_600), walk: Duration::from_secs(3_600) };
-    pooled::Options { has_virtual_pool: true, schedule, redis: RedisPools::default(), cipher: None }
+    let (redis, wait_max) = (RedisPools::default(), Duration::from_secs(10));
+    pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None }
 }
 
 fn pooled(store: PooledStore, management: Management) -> Subject {
