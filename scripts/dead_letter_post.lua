@@ -11,7 +11,8 @@
 --       the shards of its tenant
 -- Returns {'due'} if due changes must be applied first; {'posted'}; {'absent'} if the queue does
 --       not exist, or has refused these messages of a redrive before; or {'fair', number of shards,
---       shards per tenant}, with nothing posted, if shards must be assigned for these numbers.
+--       shards per tenant}, with nothing posted, if shards must be assigned for these numbers. Fails with
+--       NOQUEUE if the queue moves, so that it does not refuse messages of a redrive.
 assert(#ARGV >= 8 and #ARGV % 5 == 3, 'dead_letter_post: 3 arguments, and 5 for each dead letter')
 local source, is_redriven = ARGV[1], ARGV[3] == 'redriven'
 local first_number, last_number = tonumber(ARGV[4]), tonumber(ARGV[#ARGV - 4])
@@ -44,6 +45,9 @@ if last_number <= last then
 elseif is_redriven and first_number <= number_of(source .. REFUSED) then
   return {'absent'}
 elseif not revision then
+  if redis.call('EXISTS', moving) == 1 then
+    return redis.error_reply('NOQUEUE the queue moves')
+  end
   if is_redriven then
     remember(source .. REFUSED, last_number)
   end

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 register of the project (zset)
 -- ARGV  1 name of the queue    2 known registration, without the name and its zero byte
---       3 lowest version accepted    4 name of the pool
+--       3 lowest version accepted    4 name of the pool, or empty for the virtual pool
 -- Returns {version of the place that the queue has now, name of its pool or empty}, or {} if it is
 --       not registered.
 assert(#KEYS >= 1 and #ARGV == 4, 'place_replace: 1 key, 4 arguments')
@@ -17,7 +17,7 @@ local digits, registered_pool = string.match(registered, '^(%d+)%z?(.*)$', #name
 if string.sub(registered, #name + 2) ~= known then
   return {digits, registered_pool}
 end
-local text = string.format('%.0f', math.max(version, tonumber(digits) + 1, now))
-redis.call('ZADD', register, 0, name .. '\0' .. text .. '\0' .. pool)
+local text = string.format('%.0f', math.max(version, tonumber(digits) + 1))
+redis.call('ZADD', register, 0, name .. '\0' .. text .. (pool == '' and '' or '\0' .. pool))
 redis.call('ZREM', register, registered)
 return {text, pool}

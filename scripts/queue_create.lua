@@ -4,7 +4,8 @@
 -- needs a higher version, so a late creation cannot leave a queue that is not registered.
 --
 -- ARGV  1 registration version    2 metadata    3 packed policy (shared/policy.lua), or empty
--- Returns {'created'}; {'existed'}; or {'ended', version in the tombstone}.
+-- Returns {'created'}; {'existed'}; or {'ended', version in the tombstone}. Fails with NOQUEUE if a move
+--       of the queue must be ended or undone first.
 assert(#ARGV == 3, 'queue_create: 3 arguments')
 local version, metadata, policy = ARGV[1], ARGV[2], ARGV[3]
 
@@ -18,6 +19,9 @@ elseif own then
     redis.call('HSET', queue, 's', version)
   end
   return {'existed'}
+end
+if redis.call('EXISTS', moving) == 1 then
+  return redis.error_reply('NOQUEUE the queue moves')
 end
 local deleted, last_number = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
 if deleted and tonumber(version) <= tonumber(deleted) then

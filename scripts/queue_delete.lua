@@ -9,10 +9,13 @@
 --       tombstone is kept (s)    3 last number that the queue may have assigned in another store, or 0
 -- Returns {registration version that has ended or empty, number of dead letters to forward, last
 --       number that the queue may have assigned}. The version is the queue's own, or that in ARGV if
---       the queue does not exist.
+--       the queue does not exist. Fails with NOQUEUE if a move of the queue must be ended or undone first.
 assert(#ARGV == 3, 'queue_delete: 3 arguments')
 local orphaned_version, tombstone_ttl_s, last_elsewhere = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
+if redis.call('EXISTS', moving) == 1 then
+  return redis.error_reply('NOQUEUE the queue moves')
+end
 load_queue()
 local version, last_dead_letter, counters = unpack(redis.call('HMGET', queue, 's', 'o', 'k'))
 local delivery_fence, subscriptions_version = read_lease(queue, DELIVERY_LEASE), redis.call('HGET', deliveries, 'v')

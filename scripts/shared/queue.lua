@@ -41,6 +41,7 @@
 --                hash, zset  idempotency key → digest and keys of its post; keys by expiry (µs)
 --   tombstone    hash  of a deleted queue, for a day: v registration version, c the last rank,
 --                      fence or number that it may have assigned
+--   moving       hash  of a queue that moves to another pool (moving.lua)
 --   due          zset  of all queues in the slot: queues in which something is due, by that time
 --                      (µs) or an earlier one
 -- A message key is the rank (7 bytes, big-endian) and the nonce (5 bytes).

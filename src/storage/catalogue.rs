@@ -9,10 +9,16 @@
 //! The queues of the management store itself are in the *virtual pool*. Their rows and registrations
 //! are their entries of the catalogue.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::error::Error;
 use crate::domain::{Creation, PoolName, ProjectId, QueueId, QueueName};
+
+/// Duration of the lease of the process that moves a queue to another pool. Afterwards, any process may
+/// undo the move.
+pub(super) const MOVE_LEASE_DURATION: Duration = Duration::from_secs(5);
 
 /// Number of a place of a queue. Each place has a higher one than the earlier places of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +31,22 @@ pub struct Place {
     pub pool: Option<PoolName>,
     /// The epoch of this place.
     pub epoch: Epoch,
+}
+
+/// What a store has of a queue at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MoveState {
+    Absent,
+    /// The queue is there and does not move.
+    Exists,
+    Moves {
+        /// The epoch under which the move began.
+        label: Epoch,
+        /// Whether the store has the whole queue.
+        is_complete: bool,
+        /// Whether the process that moves the queue may have died.
+        has_expired: bool,
+    },
 }
 
 /// The next queues of a project.
@@ -57,13 +79,13 @@ pub trait Catalogue: Send + Sync {
     async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error>;
 
     /// Gives the queue another place, in the same pool or in another one, if it still has the place
-    /// `known`. The epoch is at least `lowest`. Returns the place that the queue has then, or `None`
+    /// `known`. The epoch is `lowest`, or the one after that of `known` if that is higher. Returns the place that the queue has then, or `None`
     /// if it is not in the catalogue.
     async fn replace_place(
         &self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error>;
 

@@ -44,6 +44,12 @@ pub trait Destinations: Send + Sync {
 
     /// Delivers a batch to its new queue: see [`MovedMessageStore::receive_moved`].
     async fn deliver(&self, batch: &MovedBatch) -> Result<Arrival, Error>;
+
+    /// Ends the moves of this queue to other pools whose processes have died, and removes what moves
+    /// have left. A single store has none.
+    async fn settle_moves(&self, _queue: &QueueId) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 #[async_trait]

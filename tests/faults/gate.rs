@@ -28,7 +28,7 @@ enum Plan {
 }
 
 /// A path from a free port of 127.0.0.1.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -52,7 +52,7 @@ struct State {
 
 impl Gate {
     /// Starts a path to the Redis on that port of 127.0.0.1.
-    pub(super) fn start(port: u16, project: &str) -> Self {
+    pub(crate) fn start(port: u16, project: &str) -> Self {
         let listener = ports::listen();
         let address = listener.local_addr().expect("a bound socket has an address");
         let state = State {
@@ -74,40 +74,40 @@ impl Gate {
         Self { address, shared }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
     /// Forwards `count` more commands of the project, and then holds back the next one and
     /// everything after it.
-    pub(super) fn hold_after(&self, count: usize) {
+    pub(crate) fn hold_after(&self, count: usize) {
         self.arm(Plan::HoldAfter(count));
     }
 
     /// Forwards the `number`-th command of the project from now, the next being 0, but holds back
     /// its reply and all later commands.
-    pub(super) fn hold_reply_of(&self, number: usize) {
+    pub(crate) fn hold_reply_of(&self, number: usize) {
         self.arm(Plan::HoldReplyOf(number));
     }
 
     /// Ends `hold_after` and `hold_reply_of`, and forwards the data that was held back.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.arm(Plan::Forward);
         self.shared.changed.notify_all();
     }
 
     /// Loses the reply to the `number`-th command of the project from now, the next being 0.
-    pub(super) fn lose_reply_of(&self, number: usize) {
+    pub(crate) fn lose_reply_of(&self, number: usize) {
         self.arm(Plan::LoseReplyOf(number));
     }
 
     /// Returns whether the planned event has happened.
-    pub(super) fn has_happened(&self) -> bool {
+    pub(crate) fn has_happened(&self) -> bool {
         self.shared.state().happened
     }
 
     /// From now on existing connections neither forward nor close; new ones work.
-    pub(super) fn silence_connections(&self) {
+    pub(crate) fn silence_connections(&self) {
         let silent = std::mem::take(&mut self.shared.state().silent);
         silent.store(true, Ordering::SeqCst);
     }

@@ -11,7 +11,7 @@ mod failovers;
 mod full;
 mod full_claims;
 mod full_disk;
-mod gate;
+pub(crate) mod gate;
 mod half_done;
 mod half_placed;
 mod hang_up;

@@ -59,7 +59,7 @@ impl Filled {
 
 /// Subscribes an endpoint that accepts all messages but the first one, which is retried later, and
 /// one whose subscription is paused in the middle.
-async fn subscribe(api: &Api) -> Endpoint {
+pub(crate) async fn subscribe(api: &Api) -> Endpoint {
     let endpoint = Endpoint::answering(|received| Answer::Status(if received.body() == "first" { 500 } else { 204 }));
     let policy = json!({ "retries_with_no_delay": 0, "minimum_delay": 900, "maximum_delay": 1_800 });
     let mut subscriptions = Vec::new();

@@ -1,12 +1,12 @@
 //! `sukkal migrate`: afterwards Redis shows what the embedded store showed, whatever happens
 //! meanwhile.
 
-mod equality;
+pub(crate) mod equality;
 mod interruption;
 mod refusals;
 mod verification;
-mod view;
-mod workload;
+pub(crate) mod view;
+pub(crate) mod workload;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ use crate::support::redis::child_command;
 use crate::support::test_bed::Server;
 
 /// Options of all services. Without the janitor, nothing happens between requests.
-const OPTIONS: [(&str, &str); 6] = [
+pub(crate) const OPTIONS: [(&str, &str); 6] = [
     ("SUKKAL_AUTH__STRATEGIES", "tokens,none"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_JANITOR__PAUSE", "86400"),

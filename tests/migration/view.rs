@@ -8,7 +8,7 @@ use crate::support::sukkal::Api;
 const ATTEMPTS: usize = 3;
 
 /// Returns all documents about a project, without ages.
-pub(super) async fn view_of(api: &Api) -> Value {
+pub(crate) async fn view_of(api: &Api) -> Value {
     let list = follow(api, "/v2/queues?limit=20&detailed=true&with_stats=true&with_count=true", "queues").await;
     let mut queues = Vec::new();
     for queue in &list {
@@ -22,7 +22,7 @@ pub(super) async fn view_of(api: &Api) -> Value {
 }
 
 /// Returns all documents about a queue, without ages.
-pub(super) async fn view_of_queue(api: &Api, queue: &str) -> Value {
+pub(crate) async fn view_of_queue(api: &Api, queue: &str) -> Value {
     let path = format!("/v2/queues/{queue}");
     let all = "limit=1000&echo=true&include_claimed=true&include_delayed=true&include_state=true&include_trace=true\
                &include_origin=true";
@@ -51,7 +51,7 @@ pub(super) async fn view_of_queue(api: &Api, queue: &str) -> Value {
 
 /// Asserts that Redis shows the same as the embedded store. Views that were taken while something
 /// became due are taken again.
-pub(super) async fn assert_equal(embedded: &Api, redis: &Api, view: impl AsyncFn(&Api) -> Value) {
+pub(crate) async fn assert_equal(embedded: &Api, redis: &Api, view: impl AsyncFn(&Api) -> Value) {
     let mut difference = None;
     for _ in 0..ATTEMPTS {
         let (one, other) = (view(embedded).await, view(redis).await);
@@ -60,6 +60,12 @@ pub(super) async fn assert_equal(embedded: &Api, redis: &Api, view: impl AsyncFn
             return;
         }
     }
+    assert!(difference.is_none(), "{}", difference.unwrap_or_default());
+}
+
+/// Asserts that two views are equal.
+pub(crate) fn assert_equal_views(one: &Value, other: &Value) {
+    let difference = difference_of("", one, other);
     assert!(difference.is_none(), "{}", difference.unwrap_or_default());
 }
 
@@ -73,7 +79,7 @@ fn difference_of(path: &str, one: &Value, other: &Value) -> Option<String> {
             let mut pairs = items.iter().zip(others).enumerate();
             pairs.find_map(|(at, (item, other))| difference_of(&format!("{path}[{at}]"), item, other))
         }
-        _ => (one != other).then(|| format!("{path}: {one} in the embedded store, {other} in Redis")),
+        _ => (one != other).then(|| format!("{path}: first {one}, then {other}")),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::support::random::Random;
 use crate::support::sukkal::Api;
 
 /// Queues that random requests fill, with their metadata.
-pub(super) const QUEUES: [(&str, &str); 6] = [
+pub(crate) const QUEUES: [(&str, &str); 6] = [
     ("plain", r#"{"color": "red"}"#),
     ("delaying", r#"{"_enable_message_delay": true}"#),
     ("failing", r#"{"_max_claim_count": 1, "_dead_letter_queue": "dead"}"#),
@@ -16,23 +16,23 @@ pub(super) const QUEUES: [(&str, &str); 6] = [
     ("becomes-fair", "{}"),
     ("encrypted", r#"{"_enable_encrypt_messages": true}"#),
 ];
-pub(super) const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
+pub(crate) const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 const REQUESTS_PER_QUEUE: usize = 70;
 const PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 
 /// What clients know that have used the store.
 #[derive(Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// Live claims, each with the hrefs of its messages.
-    pub(super) claims: Vec<(String, Vec<String>)>,
+    pub(crate) claims: Vec<(String, Vec<String>)>,
     /// A post with an idempotency key: its path, its key, its document, and the response.
-    pub(super) idempotent: Vec<(String, String, Value, Value)>,
+    pub(crate) idempotent: Vec<(String, String, Value, Value)>,
     /// The ids of messages that were deleted together with others, by their queue.
-    pub(super) gone: Vec<(&'static str, String)>,
+    pub(crate) gone: Vec<(&'static str, String)>,
 }
 
 /// Sends random requests to all queues, and then those that random ones would hardly include.
-pub(super) async fn fill(api: &Api, random: &mut Random) -> Known {
+pub(crate) async fn fill(api: &Api, random: &mut Random) -> Known {
     let mut known = Known::default();
     for (queue, metadata) in QUEUES {
         let metadata: Value = serde_json::from_str(metadata).unwrap();
@@ -126,14 +126,14 @@ fn message(queue: &str, random: &mut Random) -> Value {
     message
 }
 
-pub(super) async fn post(api: &Api, queue: &str, messages: &Value) -> Vec<String> {
+pub(crate) async fn post(api: &Api, queue: &str, messages: &Value) -> Vec<String> {
     let posting: RequestBuilder = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
     let receipt = answered(posting, 201).await.json();
     receipt["resources"].as_array().unwrap().iter().map(|href| id_of(href.as_str().unwrap()).to_owned()).collect()
 }
 
 /// Returns the hrefs of the messages in a document.
-pub(super) fn hrefs(answer: &Answer) -> Vec<String> {
+pub(crate) fn hrefs(answer: &Answer) -> Vec<String> {
     if answer.status == 204 {
         return Vec::new();
     }
@@ -143,6 +143,6 @@ pub(super) fn hrefs(answer: &Answer) -> Vec<String> {
 }
 
 /// Returns the id of a message in its path.
-pub(super) fn id_of(href: &str) -> &str {
+pub(crate) fn id_of(href: &str) -> &str {
     href.rsplit('/').next().unwrap().split('?').next().unwrap()
 }

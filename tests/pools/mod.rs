@@ -5,6 +5,7 @@
 //! deployments too.
 
 mod guide;
+mod moves;
 mod outage;
 mod places;
 mod retirement;
@@ -89,8 +90,13 @@ impl Deployment {
 
     /// Returns the names of the pools that have this queue.
     fn pools_of(&self, project: &str, queue: &str) -> Vec<&'static str> {
+        self.pools_of_first(project, queue, self.pools.len())
+    }
+
+    /// The same among the first pools.
+    fn pools_of_first(&self, project: &str, queue: &str, count: usize) -> Vec<&'static str> {
         let key = format!("sukkal:{{{project}/{queue}}}:queue");
-        let pools = POOLS.iter().zip(&self.pools);
+        let pools = POOLS.iter().zip(&self.pools).take(count);
         pools.filter(|(_, redis)| redis.command(&["EXISTS", &key]).as_int() == 1).map(|(name, _)| *name).collect()
     }
 }

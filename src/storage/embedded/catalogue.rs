@@ -32,11 +32,11 @@ impl Catalogue for EmbeddedStore {
         &self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error> {
-        let (queue, known, pool) = (queue.clone(), known.clone(), pool.clone());
-        self.write(0, move |store| store.replace(&queue, &known, &pool, lowest).map(Step::Done)).await
+        let (queue, known, pool) = (queue.clone(), known.clone(), pool.cloned());
+        self.write(0, move |store| store.replace(&queue, &known, pool.as_ref(), lowest).map(Step::Done)).await
     }
 
     async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error> {
@@ -115,17 +115,17 @@ impl WriteTransaction<'_> {
         &mut self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error> {
         let place = self.view.place(queue)?;
         if place.as_ref() != Some(known) {
             return Ok(place);
         }
-        if known.pool.is_none() {
+        let (Some(_), Some(pool)) = (&known.pool, pool) else {
             return Err(Error::Unavailable("a queue of the embedded store cannot move to a pool".to_owned()));
-        }
-        let epoch = Epoch(self.now_us(queue).max(known.epoch.0 + 1).max(lowest.0));
+        };
+        let epoch = Epoch(lowest.0.max(known.epoch.0 + 1));
         self.put_registry(&keys::queue(queue), &QueueRow::placed(epoch.0, pool))?;
         Ok(Some(Place { pool: Some(pool.clone()), epoch }))
     }

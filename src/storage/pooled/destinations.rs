@@ -45,6 +45,10 @@ impl Destinations for WeakStore {
     async fn deliver(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
         self.upgrade()?.receive_moved(batch).await
     }
+
+    async fn settle_moves(&self, queue: &QueueId) -> Result<(), Error> {
+        self.upgrade()?.settle_everywhere(queue).await
+    }
 }
 
 impl PooledStore {

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::PooledStore;
-use crate::domain::{Pool, PoolName};
-use crate::storage::{Error, PoolList, PoolStore, PoolsVersion, StoredPool};
+use crate::domain::{Pool, PoolName, QueueId};
+use crate::storage::{Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
 
 /// Time between two requests for the version of the list.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
@@ -38,6 +38,13 @@ impl PoolStore for PooledStore {
     async fn pool_has_queues(&self, pool: &PoolName) -> Result<bool, Error> {
         let unused = self.unused_pools(vec![pool.clone()], Some(NAMES_PER_REQUEST_MAX)).await?;
         Ok(unused.is_empty())
+    }
+
+    async fn move_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
+        // In a task of its own, so that the move goes on if the caller disconnects.
+        let (this, queue, pool) = (self.clone(), queue.clone(), pool.clone());
+        let moved = tokio::spawn(async move { this.move_to(&queue, &pool).await }).await;
+        moved.unwrap_or_else(|_| Err(Error::Unavailable("the move was interrupted".to_owned())))
     }
 }
 

@@ -9,7 +9,7 @@ use super::PooledStore;
 use super::search::at;
 use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::quotas::measure_each;
-use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage};
+use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore};
 
 /// Maximum number of queues that are read at a time.
 const READS_IN_FLIGHT_MAX: usize = 64;
@@ -43,10 +43,14 @@ impl PooledStore {
         } else {
             Err(Error::Unavailable("the pool is down".to_owned()))
         };
+        let (found, is_moving) = match found {
+            // It may be moving, or have moved since the catalogue was read.
+            Ok(None) | Err(Error::NoQueue) => (self.get_queue(&queue).await, true),
+            found => (found, false),
+        };
         match found {
             Ok(found) => Ok(found.map(|found| (name, found))),
-            Err(Error::NoQueue) => Ok(None),
-            Err(Error::Unavailable(_)) if place.pool.is_some() => {
+            Err(Error::Unavailable(_)) if place.pool.is_some() || is_moving => {
                 Ok(Some((name, Queue { metadata: Metadata::default(), revision: Revision(0) })))
             }
             Err(error) => Err(error),

@@ -96,6 +96,7 @@ impl AdmissionControl for PooledStore {
     }
 
     async fn locate(&self, queue: &QueueId, wait_max: Duration) -> Result<(), Error> {
+        self.wait_for_move(queue, wait_max).await?;
         let project = queue.project();
         let _permit = self.project_admission(project).acquire(project, wait_max).await?;
         if let Some(place) = self.0.management.find_queue(queue).await? {

@@ -17,6 +17,7 @@ mod lists;
 mod live_pools;
 mod maintenance;
 mod messages;
+mod moves;
 mod open;
 mod places;
 mod pools;
@@ -35,9 +36,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, broadcast};
 
 use self::live_pools::Pools;
+use self::moves::RunningMoves;
 use self::places::{Places, Subscribed};
 use super::embedded::EmbeddedStore;
-use super::redis::RedisPools;
+use super::redis::{RedisPools, RedisStore};
 use super::{DeliverySignal, Destinations, Driver, PoolsVersion, Schedule, UriCipher};
 
 /// The stores of a service with pools. Clones share them.
@@ -49,11 +51,14 @@ struct Parts {
     management: Arc<dyn Driver>,
     /// The management store as the virtual pool: its operations fail if the queue is not there.
     virtual_pool: Arc<dyn Driver>,
+    /// The management store, if it is in Redis.
+    virtual_redis: Option<RedisStore>,
     /// An empty store, which answers for queues that do not exist.
     nowhere: Arc<EmbeddedStore>,
     options: Options,
     pools: Pools,
     places: Places,
+    running_moves: RunningMoves,
     subscribed: Subscribed,
     /// All queues of the service, as the destinations of messages that leave a store.
     all_queues: Arc<dyn Destinations>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, broadcast};
 
 use super::live_pools::Pools;
+use super::moves::RunningMoves;
 use super::places::{Places, Subscribed};
 use super::weak::WeakStore;
 use super::{Options, Parts, PooledStore};
@@ -17,7 +18,7 @@ impl PooledStore {
     /// Uses this store in Redis as the management store.
     pub fn over_redis(management: &RedisStore, options: Options) -> Result<Self, OpenError> {
         let virtual_pool = Arc::new(management.requiring_queues());
-        let this = Self::over(Arc::new(management.clone()), virtual_pool, options)?;
+        let this = Self::over(Arc::new(management.clone()), virtual_pool, Some(management.clone()), options)?;
         management.set_destinations(this.destinations());
         Ok(this)
     }
@@ -26,7 +27,7 @@ impl PooledStore {
     /// transaction, so its operations fail if the queue is in a pool.
     pub fn over_embedded(management: &EmbeddedStore, options: Options) -> Result<Self, OpenError> {
         let shared: Arc<dyn Driver> = Arc::new(management.clone());
-        let this = Self::over(shared.clone(), shared, options)?;
+        let this = Self::over(shared.clone(), shared, None, options)?;
         management.set_destinations(this.destinations());
         Ok(this)
     }
@@ -37,18 +38,25 @@ impl PooledStore {
         self.0.management.clone()
     }
 
-    fn over(management: Arc<dyn Driver>, virtual_pool: Arc<dyn Driver>, options: Options) -> Result<Self, OpenError> {
+    fn over(
+        management: Arc<dyn Driver>,
+        virtual_pool: Arc<dyn Driver>,
+        virtual_redis: Option<RedisStore>,
+        options: Options,
+    ) -> Result<Self, OpenError> {
         let nowhere = Arc::new(EmbeddedStore::in_memory()?);
         let this = Self(Arc::new_cyclic(|parts| Parts {
             nowhere,
             pools: Pools::default(),
             places: Places::new(),
+            running_moves: RunningMoves::default(),
             subscribed: Subscribed::default(),
             all_queues: Arc::new(WeakStore(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             known_pools: Mutex::default(),
             management,
             virtual_pool,
+            virtual_redis,
             options,
         }));
         this.forward_signals();

@@ -17,6 +17,7 @@ const ATTEMPTS_MAX: usize = 32;
 #[async_trait]
 impl QueueStore for PooledStore {
     async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
+        let deadline = self.move_deadline();
         for _ in 0..ATTEMPTS_MAX {
             let place = match self.0.management.find_queue(queue).await? {
                 Some(place) => place,
@@ -34,6 +35,7 @@ impl QueueStore for PooledStore {
                 }
                 return Ok(creation);
             }
+            self.settle(queue, place.pool.as_ref(), deadline).await?;
         }
         Err(changes_too_often(queue))
     }
@@ -55,18 +57,28 @@ impl QueueStore for PooledStore {
     }
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        let Some(place) = self.0.management.find_queue(queue).await? else {
-            return Ok(());
-        };
-        match &place.pool {
-            None => self.0.management.delete_queue(queue).await?,
-            Some(pool) => {
-                let last_number = self.pool(pool)?.redis.delete_placed_queue(queue, place.epoch).await?;
-                self.0.management.remove_place(queue, &place, last_number).await?;
+        let deadline = self.move_deadline();
+        let mut place = self.0.management.find_queue(queue).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(known) = place else { return Ok(()) };
+            match self.delete_at(queue, &known).await {
+                // Also settles what a move has left in the management store.
+                Err(Error::NoQueue) => {
+                    self.settle(queue, known.pool.as_ref(), deadline).await?;
+                    self.settle(queue, None, deadline).await?;
+                    place = self.0.management.find_queue(queue).await?;
+                    continue;
+                }
+                deleted => deleted?,
+            }
+            self.0.places.forget(queue);
+            // If a move was faster, the queue has another place.
+            place = self.0.management.find_queue(queue).await?;
+            if place.as_ref().is_some_and(|place| !is_after_move(&known, place)) {
+                return Ok(());
             }
         }
-        self.0.places.forget(queue);
-        Ok(())
+        Err(changes_too_often(queue))
     }
 
     async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
@@ -115,7 +127,21 @@ impl PooledStore {
         Ok(None)
     }
 
-    /// Creates the queue at this place. Returns `None` if it has another place by now.
+    /// Deletes the queue at this place, and the place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQueue`] if a move of the queue must be settled first.
+    async fn delete_at(&self, queue: &QueueId, place: &Place) -> Result<(), Error> {
+        let Some(store) = self.redis_at(place.pool.as_ref())? else {
+            return self.0.management.delete_queue(queue).await;
+        };
+        let last_number = store.delete_placed_queue(queue, place.epoch).await?;
+        if place.pool.is_none() { Ok(()) } else { self.0.management.remove_place(queue, place, last_number).await }
+    }
+
+    /// Creates the queue at this place. Returns `None` if it has another place by now, or if a move of it
+    /// must be settled first.
     async fn create_at(&self, queue: &QueueId, metadata: &Metadata, place: &Place) -> Result<Option<Creation>, Error> {
         let Some(pool) = &place.pool else {
             return match self.0.management.create_queue(queue, metadata).await {
@@ -123,14 +149,18 @@ impl PooledStore {
                 created => created.map(Some),
             };
         };
-        match self.pool(pool)?.redis.create_placed_queue(queue, metadata, place.epoch).await? {
+        let created = match self.pool(pool)?.redis.create_placed_queue(queue, metadata, place.epoch).await {
+            Err(Error::NoQueue) => return Ok(None),
+            created => created?,
+        };
+        match created {
             PlacedCreation::Done(creation) => {
                 self.locate_at(queue, place.clone()).await?;
                 Ok(Some(creation))
             }
             PlacedCreation::Ended(epoch) => {
                 // The queue was deleted meanwhile, or a deletion was interrupted.
-                self.0.management.replace_place(queue, place, pool, Epoch(epoch.0 + 1)).await?;
+                self.0.management.replace_place(queue, place, Some(pool), Epoch(epoch.0 + 1)).await?;
                 Ok(None)
             }
         }
@@ -143,6 +173,12 @@ impl PooledStore {
             debug!(%queue, %error, "cannot announce the place of a queue");
         }
     }
+}
+
+/// Returns whether a queue that had a known place has this one because it was moved, or a move of it has
+/// begun or was undone.
+fn is_after_move(known: &Place, place: &Place) -> bool {
+    place.pool != known.pool || place.epoch.0 == known.epoch.0 + 1
 }
 
 fn changes_too_often(queue: &QueueId) -> Error {

@@ -2,9 +2,12 @@
 //!
 //! An operation is tried in one store after the other, until one has the queue: first where the
 //! process remembers it, then where the catalogue says. If the catalogue says the same, the queue does
-//! not exist there: it is being created or deleted, or a crash has interrupted that.
+//! not exist there: it is being created or deleted, or a crash has interrupted that. Or the queue
+//! moves to another pool. Then the search waits for the end of the move, and goes on.
 
 use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use super::PooledStore;
 use super::places::Located;
@@ -59,6 +62,8 @@ pub(super) struct Search<'a> {
     /// The place of the last one.
     last: Option<Place>,
     has_ended: bool,
+    /// Until when it waits for moves, once it has met one.
+    deadline: Option<Instant>,
 }
 
 impl Search<'_> {
@@ -81,26 +86,35 @@ impl Search<'_> {
         if self.tried > TRIED_MAX {
             return Err(Error::Unavailable(format!("queue {queue} moves too often")));
         }
-        let place = pooled.0.management.find_queue(queue).await?;
-        match place {
-            Some(place) if self.last.as_ref() != Some(&place) => {
-                let store = pooled.locate_at(queue, place.clone()).await?;
-                (self.tried, self.last) = (self.tried + 1, Some(place));
-                Ok(store)
+        let mut place = pooled.0.management.find_queue(queue).await?;
+        while let Some(tried) = place.take_if(|place| self.last.as_ref() == Some(place)) {
+            let deadline = *self.deadline.get_or_insert_with(|| pooled.move_deadline());
+            let must_retry = pooled.settle(queue, tried.pool.as_ref(), deadline).await?;
+            // If the queue still has this place, and its store had neither the queue nor a part in a move,
+            // the queue does not exist.
+            let now = pooled.0.management.find_queue(queue).await?;
+            if must_retry {
+                self.last = None;
+            } else if now.as_ref() == Some(&tried) {
+                break;
             }
-            Some(_) | None => {
-                pooled.0.places.forget(queue);
-                self.has_ended = true;
-                if self.ends_nowhere { Ok(pooled.0.nowhere.clone()) } else { Err(Error::NoQueue) }
-            }
+            place = now;
         }
+        if let Some(place) = place {
+            let store = pooled.locate_at(queue, place.clone()).await?;
+            (self.tried, self.last) = (self.tried + 1, Some(place));
+            return Ok(store);
+        }
+        pooled.0.places.forget(queue);
+        self.has_ended = true;
+        if self.ends_nowhere { Ok(pooled.0.nowhere.clone()) } else { Err(Error::NoQueue) }
     }
 }
 
 impl PooledStore {
     /// Starts a search for the store of a queue.
     pub(super) fn search<'a>(&'a self, queue: &'a QueueId, ends_nowhere: bool) -> Search<'a> {
-        Search { pooled: self, queue, ends_nowhere, tried: 0, last: None, has_ended: false }
+        Search { pooled: self, queue, ends_nowhere, tried: 0, last: None, has_ended: false, deadline: None }
     }
 
     /// Returns the store at the place of a queue, and remembers the place.

@@ -73,7 +73,7 @@ impl Catalogue for PooledStore {
         &self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error> {
         self.0.management.replace_place(queue, known, pool, lowest).await

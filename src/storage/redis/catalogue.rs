@@ -28,7 +28,7 @@ impl Catalogue for RedisStore {
         // A deletion may have stored a tombstone since it was read, before it removed its place.
         let lowest = self.number_after_tombstone(queue).await?;
         if is_new && lowest > placed.epoch.0 {
-            return match self.replace_place(queue, &placed, pool, Epoch(lowest)).await? {
+            return match self.replace_place(queue, &placed, Some(pool), Epoch(lowest)).await? {
                 Some(place) => Ok(place),
                 None => Err(Error::Unavailable(format!("queue {queue} was deleted while it was created"))),
             };
@@ -40,12 +40,12 @@ impl Catalogue for RedisStore {
         &self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error> {
         let register = keys::queue_register(queue.project());
         let known = registration(queue, known).without_name();
-        let args = [queue.name().as_str(), &known, &lowest.0.to_string(), pool.as_str()];
+        let args = [queue.name().as_str(), &known, &lowest.0.to_string(), pool.map_or("", PoolName::as_str)];
         let args = args.map(|text| Bytes::copy_from_slice(text.as_bytes())).to_vec();
         let mut reply = self.connection.run_on(&PLACE_REPLACE, vec![register], args).await?;
         if reply.is_empty() {

@@ -13,6 +13,8 @@
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
+//! | `sukkal:{P/Q}:moving` | hash | how far its move to another pool is: see `scripts/shared/moving.lua` |
+//! | `sukkal:{P/Q}:moving:queue` and so on | | the queue while it moves |
 //! | `sukkal:{P/Q}:answer:SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //!
 //! `P` is the project id, in which all characters except letters, digits, `_`, `-` and `.` are
@@ -79,6 +81,8 @@ pub(super) enum KeyName {
     Idempotency,
     IdempotencyExpirations,
     Tombstone,
+    /// How far the move of the queue is.
+    Moving,
     /// The index of due queues, which all queues of a slot share.
     Due,
 }
@@ -112,10 +116,39 @@ impl KeyName {
             Self::Idempotency => "idempotency",
             Self::IdempotencyExpirations => "idempotency_expirations",
             Self::Tombstone => "tombstone",
+            Self::Moving => "moving",
             Self::Due => "due",
         }
     }
 }
+
+/// The keys that a queue takes along to another pool.
+pub(super) const MOVED: [KeyName; 24] = [
+    KeyName::Queue,
+    KeyName::Messages,
+    KeyName::Ready,
+    KeyName::InFlight,
+    KeyName::Delayed,
+    KeyName::Expirations,
+    KeyName::Leases,
+    KeyName::Claims,
+    KeyName::ClaimIds,
+    KeyName::Outbox,
+    KeyName::Received,
+    KeyName::Shards,
+    KeyName::Tenants,
+    KeyName::Tasks,
+    KeyName::TaskLeases,
+    KeyName::Subscriptions,
+    KeyName::Subscribers,
+    KeyName::SubscriptionIds,
+    KeyName::SubscriptionEnds,
+    KeyName::Deliveries,
+    KeyName::Retries,
+    KeyName::RetryTimes,
+    KeyName::Idempotency,
+    KeyName::IdempotencyExpirations,
+];
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +175,16 @@ impl QueueKeys {
     pub(super) fn named(&self, names: &[KeyName], slot: u16) -> Vec<String> {
         let key = |name: &KeyName| if *name == KeyName::Due { due(slot) } else { self.key(name.name()) };
         names.iter().map(key).collect()
+    }
+
+    /// Returns the key that has the contents of this one while the queue moves.
+    pub(super) fn moving(&self, name: KeyName) -> String {
+        [&self.prefix, "moving:", name.name()].concat()
+    }
+
+    /// Returns the key of the state of the queue's move.
+    pub(super) fn move_state(&self) -> String {
+        self.key(KeyName::Moving.name())
     }
 
     /// Returns the key of the hash of a deleted queue.
@@ -242,33 +285,12 @@ mod tests {
     use super::*;
     use slot_tags::SLOTS;
 
-    const KEYS_OF_ONE_QUEUE: [KeyName; 25] = [
-        KeyName::Queue,
-        KeyName::Messages,
-        KeyName::Ready,
-        KeyName::InFlight,
-        KeyName::Delayed,
-        KeyName::Expirations,
-        KeyName::Leases,
-        KeyName::Claims,
-        KeyName::ClaimIds,
-        KeyName::Outbox,
-        KeyName::Received,
-        KeyName::Shards,
-        KeyName::Tenants,
-        KeyName::Tasks,
-        KeyName::TaskLeases,
-        KeyName::Subscriptions,
-        KeyName::Subscribers,
-        KeyName::SubscriptionIds,
-        KeyName::SubscriptionEnds,
-        KeyName::Deliveries,
-        KeyName::Retries,
-        KeyName::RetryTimes,
-        KeyName::Idempotency,
-        KeyName::IdempotencyExpirations,
-        KeyName::Tombstone,
-    ];
+    fn keys_of(queue: &QueueId) -> Vec<String> {
+        let keys = QueueKeys::of(queue);
+        let moving = MOVED.iter().map(|name| keys.moving(*name));
+        let plain = keys.named(&[&MOVED[..], &[KeyName::Tombstone, KeyName::Moving]].concat(), 0);
+        plain.into_iter().chain(moving).collect()
+    }
 
     #[test]
     fn similar_ids_never_share_a_key() {
@@ -281,7 +303,7 @@ mod tests {
             assert!(keys.insert(queue_register(&project)));
             for name in names {
                 let queue = QueueId::new(project.clone(), name.parse().unwrap()).unwrap();
-                for key in QueueKeys::of(&queue).named(&KEYS_OF_ONE_QUEUE, 0) {
+                for key in keys_of(&queue) {
                     assert!(keys.insert(key));
                 }
                 assert_eq!(queue_of_key(&QueueKeys::of(&queue).queue()), Some(queue));
@@ -295,7 +317,7 @@ mod tests {
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
         let keys = QueueKeys::of(&queue);
-        for key in keys.named(&KEYS_OF_ONE_QUEUE, 0).into_iter().chain([keys.last_reply("1")]) {
+        for key in keys_of(&queue).into_iter().chain([keys.last_reply("1")]) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }

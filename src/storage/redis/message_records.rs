@@ -12,7 +12,7 @@ use super::reply::Reply;
 use crate::domain::{Message, QueueId};
 use crate::storage::entry::{Entry, FRESH_BYTES};
 use crate::storage::key::{KEY_BYTES, id_of};
-use crate::storage::{Error, REPLY_BYTES_MAX, record};
+use crate::storage::{Error, QueueStore, REPLY_BYTES_MAX, record};
 
 impl RedisStore {
     /// Returns the messages of the entries that are left in a reply, with ages as of `now_us`;
@@ -46,7 +46,19 @@ impl RedisStore {
             }
             rest = rest_after;
         }
+        if messages.iter().any(Option::is_none) {
+            self.require_queue(queue).await?;
+        }
         Ok(messages)
+    }
+
+    /// Fails with [`Error::NoQueue`] if the queue does not exist and operations require it to: it may
+    /// have moved to another pool, so missing records do not show that messages were deleted.
+    async fn require_queue(&self, queue: &QueueId) -> Result<(), Error> {
+        if self.connection.requires_queues() && self.get_queue(queue).await?.is_none() {
+            return Err(Error::NoQueue);
+        }
+        Ok(())
     }
 
     /// Returns the record of each entry, nil for one that has been deleted.
@@ -84,7 +96,7 @@ pub(super) fn read_entries(mut reply: Reply) -> Result<Vec<Entry>, Error> {
 
 /// Returns how many of the first entries have records that fit into one reply together: at least
 /// one.
-fn fitting_count(entries: &[Entry]) -> usize {
+pub(super) fn fitting_count(entries: &[Entry]) -> usize {
     let mut bytes = 0;
     let too_large = entries.iter().position(|entry| {
         bytes += entry.size.bytes_max();

@@ -15,6 +15,7 @@ mod keys;
 mod maintenance;
 mod message_records;
 mod messages;
+mod moves;
 mod peek;
 mod pools;
 mod posts;

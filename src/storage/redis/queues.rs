@@ -20,12 +20,13 @@ use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::{
-    Epoch, Error, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record,
+    Catalogue, Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
+    record,
 };
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
 /// flight.
-const TOMBSTONE_KEPT_S: &str = "86400";
+pub(super) const TOMBSTONE_KEPT_S: &str = "86400";
 
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion.
 const ATTEMPTS_MAX: usize = 32;
@@ -36,14 +37,16 @@ impl QueueStore for RedisStore {
         if self.get_queue(queue).await?.is_some() {
             return Ok(Creation::Existed);
         }
-        let mut lowest = 0;
         for _ in 0..ATTEMPTS_MAX {
-            let version = self.register(queue, lowest).await?;
-            match self.create_registered(queue, metadata, version).await? {
+            let epoch = self.register(queue).await?;
+            match self.create_registered(queue, metadata, epoch.0).await? {
                 PlacedCreation::Done(creation) => return Ok(creation),
                 // There was a concurrent deletion, or the clock has stepped back since the last
                 // one.
-                PlacedCreation::Ended(version) => lowest = version.0 + 1,
+                PlacedCreation::Ended(ended) => {
+                    let registered = Place { pool: None, epoch };
+                    self.replace_place(queue, &registered, None, Epoch(ended.0 + 1)).await?;
+                }
             }
         }
         Err(Error::Unavailable(format!(

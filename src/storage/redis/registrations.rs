@@ -20,7 +20,7 @@ use super::keys;
 use super::reply;
 use super::script::REGISTER;
 use crate::domain::{PoolName, ProjectId, QueueId, QueueName};
-use crate::storage::Error;
+use crate::storage::{Epoch, Error};
 
 /// Separates a name from its version.
 const SEPARATOR: char = '\0';
@@ -46,7 +46,7 @@ pub(super) struct Registration {
 /// What `scripts/register.lua` does with a name that is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Replaces the registration, unless it names a pool.
+    /// Replaces the registration.
     Replace,
     /// Keeps the registration.
     IfAbsent,
@@ -108,16 +108,16 @@ impl RedisStore {
         }
     }
 
-    /// Registers a queue that is about to be created. The version is at least `lowest` and higher
-    /// than that of any present registration. Returns the version.
+    /// Registers a queue that is about to be created, unless it is registered. Returns the version of
+    /// its registration.
     ///
     /// # Errors
     ///
     /// [`Error::NoQueue`] if the queue is in a pool.
-    pub(super) async fn register(&self, queue: &QueueId, lowest: u64) -> Result<u64, Error> {
-        let (registered, _is_new) = self.register_with_project(queue, Mode::Replace, lowest, None).await?;
+    pub(super) async fn register(&self, queue: &QueueId) -> Result<Epoch, Error> {
+        let (registered, _is_new) = self.register_with_project(queue, Mode::IfAbsent, 0, None).await?;
         match registered.pool {
-            None => Ok(registered.version),
+            None => Ok(Epoch(registered.version)),
             Some(_) => Err(Error::NoQueue),
         }
     }

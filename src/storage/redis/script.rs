@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use fred::types::scripts::Script as FredScript;
 
-use super::keys::{KeyName, SIGNAL_CHANNEL};
+use super::keys::{KeyName, MOVED, SIGNAL_CHANNEL};
 use super::shard_digits::SHARD_DIGITS;
 use crate::domain::ATTEMPTS_KEPT;
+use crate::storage::catalogue::MOVE_LEASE_DURATION;
 use crate::storage::delivery_record::{ID_BYTES, PROGRESS_HEAD_BYTES};
 use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
@@ -96,6 +97,8 @@ fn constants() -> String {
         ("REDRIVEN", REDRIVEN.into()),
         ("TASK_LEASE_US", micros(TASK_LEASE_DURATION)),
         ("DELIVERY_LEASE_US", micros(DELIVERY_LEASE_DURATION)),
+        ("MOVE_LEASE_US", micros(MOVE_LEASE_DURATION)),
+        ("MOVED_KEYS", MOVED.len()),
         ("TASK_RUNNING", RUNNING.into()),
         ("TASK_DONE", DONE.into()),
         ("ID_BYTES", ID_BYTES),
@@ -236,7 +239,7 @@ const CLOCK: &str = lua!("shared/clock");
 const CLOCK: &str = lua!("shared/clock_movable");
 
 /// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 27] = [
+const SHARED: [&str; 28] = [
     CLOCK,
     lua!("shared/queue"),
     lua!("shared/state"),
@@ -264,6 +267,7 @@ const SHARED: [&str; 27] = [
     lua!("shared/subscriptions"),
     lua!("shared/deliveries"),
     lua!("shared/tokens"),
+    lua!("shared/moving"),
 ];
 
 macro_rules! scripts {
@@ -289,7 +293,8 @@ scripts! {
     CLAIM_RETURN = "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
     DEAD_LETTER_DROP = "dead_letter_drop" [Outbox];
     DEAD_LETTER_LIST = "dead_letter_list" [Outbox];
-    DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Due];
+    DEAD_LETTER_POST = "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Moving
+        Due];
     DELIVERY_LEASE = "delivery_lease" [Queue Delayed SubscriptionEnds Deliveries Due];
     DELIVERY_LEASE_END = "delivery_lease_end" [Queue SubscriptionEnds Deliveries Due];
     DELIVERY_RETRIES = "delivery_retries" [Queue SubscriptionEnds Retries RetryTimes];
@@ -304,17 +309,25 @@ scripts! {
         [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];
     MESSAGE_RESTORE = "message_restore"
         [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
+    MOVE_STATE = "move_state" [Queue Moving];
+    MOVE_WRITE = "move_write" [Moving];
+    MOVE_BEGIN = "move_begin" [Queue Outbox Tombstone Due Moving];
+    MOVE_FREEZE = "move_freeze" [Queue Outbox Tombstone Due Moving];
+    MOVE_RENEW = "move_renew" [Queue Outbox Tombstone Due Moving];
+    MOVE_COMPLETE = "move_complete" [Queue Outbox Tombstone Due Moving];
+    MOVE_END = "move_end" [Queue Outbox Tombstone Due Moving];
+    MOVE_DISCARD = "move_discard" [Queue Outbox Tombstone Due Moving];
     POOLS_REPLACE = "pools_replace" [];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];
     QUEUE_CHECK_CLAIMS = "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];
     QUEUE_CHECK_SUBSCRIPTIONS = "queue_check_subscriptions"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes];
-    QUEUE_CREATE = "queue_create" [Queue Shards Tombstone];
+    QUEUE_CREATE = "queue_create" [Queue Shards Tombstone Moving];
     QUEUE_DELETE = "queue_delete"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Received Shards Tenants Tasks
             TaskLeases Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Idempotency
-            IdempotencyExpirations Tombstone Due];
+            IdempotencyExpirations Tombstone Moving Due];
     QUEUE_GET_STATS = "queue_get_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_PAUSE = "queue_pause" [Queue];
     QUEUE_PURGE = "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
@@ -326,8 +339,8 @@ scripts! {
     PLACE_REPLACE = "place_replace" [];
     REGISTER = "register" [];
     JANITOR_LEASE = "janitor_lease" [];
-    SEALED_LIST = "sealed_list" [Messages Ready InFlight Delayed Retries RetryTimes];
-    SEALED_REPLACE = "sealed_replace" [Messages Outbox Retries];
+    SEALED_LIST = "sealed_list" [Queue Messages Ready InFlight Delayed Retries RetryTimes];
+    SEALED_REPLACE = "sealed_replace" [Queue Messages Outbox Retries];
     QUEUE_APPLY_DUE = "queue_apply_due"
         [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Outbox Shards TaskLeases
             Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Idempotency
@@ -350,8 +363,8 @@ scripts! {
     SUBSCRIPTION_UPDATE = "subscription_update"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
     TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
-    TASK_FINISH = "task_finish" [Tasks TaskLeases];
-    TASK_LEASE = "task_lease" [TaskLeases];
+    TASK_FINISH = "task_finish" [Queue Tasks TaskLeases];
+    TASK_LEASE = "task_lease" [Queue TaskLeases];
     TOKEN_CREATE = "token_create" [];
     TOKEN_DELETE = "token_delete" [];
     TOKEN_GET = "token_get" [];

@@ -58,7 +58,7 @@ impl Maintenance for RedisStore {
 }
 
 impl RedisStore {
-    pub(super) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
+    pub(in crate::storage) async fn maintain_queue(&self, queue: &QueueId) -> Result<(), Error> {
         for _ in 0..APPLY_STEPS_MAX {
             let step = self.connection.apply_due_step(&QueueKeys::of(queue)).await?;
             if step.has_more() {
@@ -88,9 +88,13 @@ impl RedisStore {
 
     /// Removes the registration of a name whose queue was never created, or whose deletion was
     /// interrupted.
-    async fn remove_orphaned_registration(&self, queue: &QueueId) -> Result<(), Error> {
+    pub(super) async fn remove_orphaned_registration(&self, queue: &QueueId) -> Result<(), Error> {
         match self.registered_version(queue).await? {
-            Some(version) => self.delete_and_unregister(queue, arguments::number(version)).await.map(drop),
+            Some(version) => match self.delete_and_unregister(queue, arguments::number(version)).await {
+                // The queue moves to this pool or away from it.
+                Err(Error::NoQueue) => Ok(()),
+                removed => removed.map(drop),
+            },
             None => Ok(()),
         }
     }

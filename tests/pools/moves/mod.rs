@@ -1,0 +1,68 @@
+//! Queues that move to other pools, while clients use them and processes are killed.
+
+mod contents;
+mod crashes;
+mod waiting;
+
+use std::time::Duration;
+
+use sukkal::domain::{Pool, ProjectId, QueueId};
+use sukkal::storage::pooled::{self, PooledStore};
+use sukkal::storage::redis::{RedisPools, RedisStore};
+use sukkal::storage::{Error, Maintenance, Moved, PoolStore, Schedule};
+
+use super::{Deployment, Management, POOLS, PROJECT};
+use crate::support::redis::RedisServer;
+
+/// A process that moves queues of a deployment whose management store is at this URL. Its maintenance
+/// does nothing by itself.
+async fn mover(management: &str) -> PooledStore {
+    let schedule = Schedule { pause: Duration::from_secs(86_400), walk: Duration::from_secs(86_400) };
+    let (redis, wait_max) = (RedisPools::default(), Duration::from_secs(10));
+    let options = pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None };
+    let management = RedisStore::open(&management.parse().unwrap()).unwrap();
+    let store = PooledStore::over_redis(&management, options).unwrap();
+    store.refresh_pools().await.unwrap();
+    store
+}
+
+/// Lets a process reach the pools at these URLs.
+fn redirect(mover: &PooledStore, urls: &[String]) {
+    let pool = |(name, url): (&&str, &String)| Pool {
+        name: name.parse().unwrap(),
+        uri: url.parse().unwrap(),
+        weight: 1,
+        flavor: None,
+        options: serde_json::Map::new(),
+        is_retired: false,
+    };
+    mover.set_pools(POOLS.iter().zip(urls).map(pool).collect());
+}
+
+async fn move_queue(mover: &PooledStore, queue: &str, pool: &str) -> Result<Moved, Error> {
+    mover.move_queue(&queue_id(PROJECT, queue), &pool.parse().unwrap()).await
+}
+
+fn queue_id(project: &str, queue: &str) -> QueueId {
+    QueueId::new(ProjectId::new(project).unwrap(), queue.parse().unwrap()).unwrap()
+}
+
+/// Returns the names of the keys that a store has for a queue, without those that are kept for a while
+/// after a queue has left.
+fn keys_of(redis: &RedisServer, project: &str, queue: &str) -> Vec<String> {
+    let prefix = format!("sukkal:{{{project}/{queue}}}:");
+    let found = redis.command(&["KEYS", &format!("{prefix}*")]);
+    let names = found.items().iter().map(|key| key.as_text().strip_prefix(&prefix).unwrap().to_owned());
+    names.filter(|name| name != "tombstone" && name != "clock" && !name.starts_with("answer:")).collect()
+}
+
+/// Visits all queues of all stores once.
+async fn maintain(store: &PooledStore) {
+    let mut reached = None;
+    loop {
+        reached = store.maintain_step(reached.as_ref()).await.unwrap();
+        if reached.is_none() {
+            return;
+        }
+    }
+}
