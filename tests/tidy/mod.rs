@@ -16,7 +16,7 @@ const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
 const CRATES: [(&str, &[&str]); 21] = [
-    ("axum", &["src/api/", "src/app.rs"]),
+    ("axum", &["src/api/"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
     ("base64", &["src/authentication/", "src/domain/", "src/push/", "src/storage/pools.rs"]),

@@ -1,0 +1,84 @@
+//! The reason why the service cannot run.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+use crate::api::http::TlsError;
+use crate::broker;
+use crate::config::Bind;
+use crate::storage::embedded::OpenError;
+use crate::storage::migration::MigrationError;
+use crate::storage::{self, redis};
+
+/// The reason why the service cannot run.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The store's file cannot be used.
+    #[error("store: {0}")]
+    OpenStore(#[from] OpenError),
+    /// TLS to Redis cannot be used as configured.
+    #[error("store: {0}")]
+    RedisTls(#[from] redis::TlsError),
+    /// The store has no file, so it cannot be compacted.
+    #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
+    NoFile(String),
+    /// Stores of these kinds cannot be migrated into each other.
+    #[error(
+        "only an embedded store can be migrated, and only to Redis, but not {from} to {to}; use --from embedded:PATH --to redis://HOST"
+    )]
+    NoMigration {
+        /// The source.
+        from: String,
+        /// The target.
+        to: String,
+    },
+    /// A migration is not complete.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
+    /// There is no key to encrypt messages with.
+    #[error("message_encryption_key in [transport] is empty; set it to the passphrase that is to encrypt messages")]
+    NoKey,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] storage::Error),
+    /// This release cannot use the store, for example because of its version.
+    #[error("store: {0}")]
+    Refused(String),
+    /// The address is in use, or does not belong to this machine.
+    #[error("cannot listen on {address}: {reason}; set another address by {option}")]
+    Bind {
+        /// The ways to set the address, for the operator.
+        option: &'static str,
+        /// The address.
+        address: Bind,
+        /// The error of the operating system.
+        reason: io::Error,
+    },
+    /// Other machines could use the service without authentication.
+    #[error(
+        "{0} is not a loopback address, and [auth] has no strategies, so everybody could use every project; set \
+         SUKKAL_AUTH__STRATEGIES or strategies in [auth] to proxy, for a proxy that authenticates callers, or to none \
+         if everybody may"
+    )]
+    Exposed(SocketAddr),
+    /// A strategy cannot be used with its options.
+    #[error("{0}")]
+    Authentication(String),
+    /// The token of the admin cannot be read.
+    #[error("admin_token_file in [tokens]: {0}")]
+    AdminToken(String),
+    /// The file of the audit log cannot be used.
+    #[error("file in [audit]: cannot open {0}")]
+    AuditLog(String),
+    /// The files in `[tls]` cannot be used.
+    #[error("tls: {0}")]
+    ListenerTls(#[from] TlsError),
+    /// The service may not deliver to subscribers.
+    #[error(transparent)]
+    Push(#[from] broker::Error),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

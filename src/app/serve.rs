@@ -1,0 +1,167 @@
+//! Runs the service, and stops its parts in order.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, lookup_host};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{info, warn};
+
+use super::error::Error;
+use super::service::{push, push_config, service};
+use super::store::{open, schedule};
+use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles};
+use crate::config::{self, Bind, Config};
+use crate::descriptors;
+use crate::domain::AuthStrategy;
+use crate::janitor;
+use crate::metrics::LiveCount;
+use crate::push::client::SystemResolver;
+use crate::service_manager;
+
+/// Maximum number of open connections of the listener for health checks and metrics.
+const OPERATIONS_CONNECTIONS_MAX: usize = 64;
+
+/// Creates the runtime of the service. By default it has one thread less than there are cores,
+/// because the store needs a core: with more threads, requests would be passed between threads and
+/// wait for a core.
+pub fn runtime(config: &Config) -> io::Result<Runtime> {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = if config.threads == 0 { cores.saturating_sub(1).max(1) } else { config.threads };
+    runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+}
+
+/// Serves until `stop` completes, or until this release turns out to be unable to use the store.
+/// Then finishes the requests that are running.
+pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let tls = tls(&config.tls)?;
+    let listener = listen(&config.bind, "--bind, SUKKAL_BIND or bind in the file").await?;
+    check_exposure(config, listener.local_addr()?)?;
+    let operations = match &config.operations.bind {
+        Some(bind) => Some(listen(bind, "SUKKAL_OPERATIONS__BIND or bind in [operations] of the file").await?),
+        None => None,
+    };
+    let opened = open(config)?;
+    if let Some(pooled) = &opened.pooled {
+        pooled.follow_pools();
+    }
+    let (maintained, store) = (opened.maintained(), opened.store);
+    let service = service(config, store.clone())?;
+    let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
+    let push = push(config, &service, Arc::new(SystemResolver))?;
+    broker.follow_quotas();
+    if config.push.require_confirmation && !push_config(config).require_confirmation {
+        warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
+    }
+
+    info!(address = %listener.local_addr()?, store = %config.store, tls = tls.is_some(), "listening");
+    let _certificates = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow_files())));
+    let janitor = tokio::spawn(janitor::run(maintained, schedule(config), service.metrics.clone()));
+    let limits = server_limits(config);
+    let operations = match operations {
+        Some(listener) => {
+            info!(address = %listener.local_addr()?, "listening for health checks and metrics");
+            let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
+            let router = http::operations_router(service.clone());
+            let listener = Listener { socket: listener, tls: tls.as_ref().map(Tls::without_client_certificates) };
+            Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
+            })))
+        }
+        None => None,
+    };
+
+    let stopping = broker.clone();
+    let (refuse, refused) = oneshot::channel();
+    let stop = async move {
+        tokio::select! {
+            () = stop => {}
+            reason = store.becomes_unusable() => {
+                let _no_receiver = refuse.send(reason);
+            }
+        }
+        service_manager::notify(service_manager::STOPPING);
+        stopping.stop_waiting();
+    };
+    service_manager::notify(service_manager::READY);
+    let connections = service.metrics.connections();
+    let listener = Listener { socket: listener, tls };
+    let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
+    info!("draining");
+    let drained = async {
+        // A slow request does not keep the delivery leases from being handed over.
+        tokio::join!(unfinished, push.stop());
+        broker.drain().await;
+    };
+    if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
+        warn!("some requests did not finish before the drain timeout");
+    }
+    if let Some(tracer) = tracer {
+        tracer.stop().await;
+    }
+    if let Some(audit) = audit {
+        audit.finish().await;
+    }
+    janitor.abort();
+    drop(operations);
+    info!("stopped");
+    match refused.await {
+        Ok(reason) => Err(Error::Refused(reason)),
+        Err(_stopped_by_operator) => Ok(()),
+    }
+}
+
+/// Listens on the first of the host's addresses that can be used.
+async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error> {
+    let unusable = |reason| Error::Bind { option, address: bind.clone(), reason };
+    let addresses: Vec<SocketAddr> = match &bind.host {
+        // A socket on IPv6 serves IPv4 clients too, but IPv6 may be disabled on this machine.
+        None => vec![(Ipv6Addr::UNSPECIFIED, bind.port).into(), (Ipv4Addr::UNSPECIFIED, bind.port).into()],
+        Some(host) => {
+            let mut found: Vec<_> = lookup_host((host.as_str(), bind.port)).await.map_err(unusable)?.collect();
+            found.sort_by_key(SocketAddr::is_ipv6);
+            found
+        }
+    };
+    TcpListener::bind(&*addresses).await.map_err(unusable)
+}
+
+/// Refuses to serve other machines without authentication, unless the operator wants it.
+fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
+    let is_local = address.ip().to_canonical().is_loopback();
+    if config.auth.strategies.is_empty() && !is_local {
+        return Err(Error::Exposed(address));
+    }
+    if config.auth.strategies.contains(&AuthStrategy::None) && !is_local {
+        warn!(%address, "with the strategy none, everybody who reaches this address can use every project and role");
+    }
+    Ok(())
+}
+
+/// Returns how client connections are served. Raises the limit on open files, which bounds their
+/// number.
+#[must_use]
+pub fn server_limits(config: &Config) -> ServerLimits {
+    ServerLimits {
+        head_timeout: Duration::from_secs(config.client_timeout_s),
+        connections_max: descriptors::connections_max(config.max_connections),
+    }
+}
+
+/// Opens the certificates of the listeners, if they have any.
+fn tls(config: &config::Tls) -> Result<Option<Tls>, TlsError> {
+    let (Some(certificate), Some(key)) = (config.certificate.clone(), config.key.clone()) else { return Ok(None) };
+    let client_certificates = match config.client_certificate {
+        config::ClientCertificate::Required => ClientCertificates::Required,
+        config::ClientCertificate::Optional => ClientCertificates::Optional,
+    };
+    Tls::open(TlsFiles { certificate, key, client_ca: config.client_ca.clone(), client_certificates }).map(Some)
+}

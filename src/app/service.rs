@@ -1,0 +1,147 @@
+//! Creates the service over a store: its broker, its strategies of authentication, and its push.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+use zeroize::Zeroizing;
+
+use super::error::Error;
+use super::store::{cipher, redis_tls_files};
+use crate::api::http::{self, Service, Settings};
+use crate::api::wire::checksum::Checksums;
+use crate::audit::AuditLog;
+use crate::auth::signed_url::Signer;
+use crate::authentication::jwt::Jwt;
+use crate::authentication::keystone::Keystone;
+use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
+use crate::broker::pooling::Pooling;
+use crate::broker::{self, Broker};
+use crate::config::{Auth, Config};
+use crate::domain::{AuthStrategy, PushConfig, Token};
+use crate::metrics::Metrics;
+use crate::push::client::Resolver;
+use crate::push::{self, Push};
+use crate::storage::redis::RedisPools;
+use crate::storage::{Driver, StoreUri};
+use crate::telemetry::Tracer;
+
+/// Creates the service over a store, as configured.
+pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
+    let metrics = Arc::new(Metrics::new());
+    let limits = config.transport.limits.clone();
+    let options = broker::Options {
+        policy: config.policy.clone(),
+        monitored_queues: config.metrics.queues.clone(),
+        quotas: config.quotas.with(&limits),
+        pooling: pooling(config),
+    };
+    let broker = Broker::with_options(store, limits, push_config(config), cipher(config), metrics.clone(), options);
+    let settings = Settings {
+        admin_mode: config.admin_mode,
+        pooling: config.pooling.enabled,
+        authenticator: Arc::new(authenticator(config, &broker)?),
+        client_id: config.transport.client_id(),
+        client_id_is_optional: config.transport.client_id_is_optional(),
+        default_project: config.transport.default_project.clone(),
+        cors_origins: config.transport.cors_origins.clone(),
+        bound_name: config.bind.host.clone(),
+        client_timeout: Duration::from_secs(config.client_timeout_s),
+        signer: signer(config),
+        checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
+        stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
+        audit: audit_log(config, &metrics)?,
+    };
+    Ok(http::service(broker, settings, metrics, tracer(config)))
+}
+
+/// Returns how pools are managed, if the operator wants them.
+fn pooling(config: &Config) -> Option<Pooling> {
+    let management_store = match &config.store {
+        StoreUri::Redis(uri) => uri.to_string().parse().ok(),
+        StoreUri::Embedded(_) | StoreUri::Memory => None,
+    };
+    let connector = Arc::new(RedisPools::new(redis_tls_files(&config.redis)));
+    config.pooling.enabled.then_some(Pooling { connector, management_store })
+}
+
+/// Opens the audit log, if the operator wants one.
+fn audit_log(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<AuditLog>, Error> {
+    let Some(file) = &config.audit.file else { return Ok(None) };
+    let unusable = |error| Error::AuditLog(format!("{file}: {error}"));
+    AuditLog::open(file, metrics.clone()).map(Some).map_err(unusable)
+}
+
+/// Creates the strategies that the operator has chosen. By default, everybody on this machine is
+/// believed.
+fn authenticator(config: &Config, broker: &Broker) -> Result<Authenticator, Error> {
+    let Auth { strategies, trusted_proxies } = &config.auth;
+    if strategies.is_empty() {
+        return Ok(Authenticator::default().with_none(Openness::ThisMachine));
+    }
+    strategies.iter().try_fold(Authenticator::default(), |chosen, strategy| match strategy {
+        AuthStrategy::None => Ok(chosen.with_none(Openness::Everybody)),
+        AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies))),
+        AuthStrategy::Keystone => {
+            let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
+            let uri = keystone.public_uri().to_owned();
+            broker.set_trusts(Arc::new(keystone.trusts()));
+            Ok(chosen.with_keystone(Box::new(keystone), uri))
+        }
+        AuthStrategy::Jwt => {
+            let jwt = Jwt::new(config.jwt.clone()).map_err(Error::Authentication)?;
+            Ok(chosen.with_jwt(Box::new(jwt)))
+        }
+        AuthStrategy::Tokens => {
+            let tokens = Tokens::new(broker.clone(), admin_token(config)?.as_ref());
+            Ok(chosen.with_tokens(Box::new(tokens)))
+        }
+    })
+}
+
+/// Returns the token that the operator has configured for the admin.
+fn admin_token(config: &Config) -> Result<Option<Token>, Error> {
+    let text = match (config.tokens.admin_token.reveal(), &config.tokens.admin_token_file) {
+        (Some(token), _) => Zeroizing::new(token.to_owned()),
+        (None, Some(file)) => {
+            let unreadable = |error| Error::AdminToken(format!("cannot read {file}: {error}"));
+            Zeroizing::new(fs::read_to_string(file).map_err(unreadable)?)
+        }
+        (None, None) => return Ok(None),
+    };
+    let invalid = || Error::AdminToken("it does not have a token that `sukkal token generate` has printed".to_owned());
+    Token::parse(text.trim()).map(Some).ok_or_else(invalid)
+}
+
+/// Returns the text of a new token, which can be the `admin_token` of the service.
+#[must_use]
+pub fn new_token() -> Zeroizing<String> {
+    Token::random().reveal()
+}
+
+/// Returns the signer of URLs, if there is a key.
+fn signer(config: &Config) -> Option<Signer> {
+    let keys = &config.signed_url;
+    Some(Signer::new(&keys.secret_key)?.accepting(&keys.accepted_secret_key))
+}
+
+/// Starts to deliver messages to subscribers, whose names this resolver resolves.
+pub fn push(config: &Config, service: &Service, resolver: Arc<dyn Resolver>) -> Result<Push, broker::Error> {
+    let options = push::Options { config: config.push.clone(), resolver, signer: signer(config) };
+    Push::start(service.broker.clone(), service.metrics.clone(), options)
+}
+
+/// Returns the options of push. Confirmations are not required if they cannot be signed.
+pub(super) fn push_config(config: &Config) -> PushConfig {
+    PushConfig {
+        require_confirmation: config.push.require_confirmation && signer(config).is_some(),
+        ..config.push.clone()
+    }
+}
+
+/// Starts to send traces if the operator has named a collector.
+fn tracer(config: &Config) -> Option<Tracer> {
+    let endpoint = config.telemetry.otlp_endpoint.as_deref()?;
+    Tracer::start(endpoint).inspect_err(|error| warn!(%error, "cannot send traces")).ok()
+}
