@@ -57,6 +57,8 @@ pub enum Moved {
     NoPool,
     /// The queue is in the embedded management store, which it cannot leave.
     CannotLeave,
+    /// The pool has the same database as the pool of the queue.
+    SameDatabase,
 }
 
 /// The version of the list of pools and flavors. It changes with each change of the list.

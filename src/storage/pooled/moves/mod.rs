@@ -41,6 +41,9 @@ impl PooledStore {
             if place.pool.as_ref() == Some(pool) {
                 return Ok(Moved::Done);
             }
+            if place.pool.as_ref().is_some_and(|from| self.share_database(from, &target)) {
+                return Ok(Moved::SameDatabase);
+            }
             let Some(source) = self.redis_at(place.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
             let label = Epoch(place.epoch.0 + 1);
             let begun = Place { pool: place.pool.clone(), epoch: label };
@@ -49,6 +52,11 @@ impl PooledStore {
             }
         }
         Err(Error::Unavailable(format!("queue {queue} was deleted or moved during each of {ATTEMPTS_MAX} attempts")))
+    }
+
+    /// Returns whether two pools differ only in the names in their URIs.
+    fn share_database(&self, from: &PoolName, to: &LivePool) -> bool {
+        self.0.pools.all().get(from).is_some_and(|from| from.config.uri.is_same_store(&to.config.uri))
     }
 
     /// Replaces the place of a queue in the catalogue by exactly this one, if it still is the known one.
