@@ -276,6 +276,7 @@ mod tests {
         PurgeQueue        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
         PauseQueue        | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
         ResumeQueue       | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
+        MoveQueue         | -    -      -        -      -       yes   -              | -    -      yes   -
         PostMessages      | -    -      yes      yes    yes     yes   yes            | yes  yes    yes   yes
         ListMessages      | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
         FollowMessages    | -    yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes

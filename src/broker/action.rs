@@ -62,6 +62,8 @@ actions! {
     PauseQueue => Permission::Rule(Rule::QueuesPause),
     /// Resumes the delivery of a queue's messages.
     ResumeQueue => Permission::Rule(Rule::QueuesResume),
+    /// Moves a queue to another pool.
+    MoveQueue => Permission::Rule(Rule::QueuesMove),
     /// Posts messages.
     PostMessages => Permission::Rule(Rule::MessagesCreate),
     /// Lists messages.
@@ -187,6 +189,7 @@ impl Action {
             | Self::PurgeQueue
             | Self::PauseQueue
             | Self::ResumeQueue
+            | Self::MoveQueue
             | Self::Redrive
             | Self::DeleteTask
             | Self::CreateSubscription

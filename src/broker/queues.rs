@@ -3,12 +3,13 @@
 use serde_json::{Map, Value};
 use tokio::task::yield_now;
 
-use super::access::require_client;
+use super::access::{Resource, require_client};
+use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Creation, Metadata, Queue, QueueId, QueueName, Stats, Summary, WithWarnings};
-use crate::storage::{self, QueueListing, UpdateOutcome};
+use crate::domain::{Creation, Metadata, PoolName, Queue, QueueId, QueueName, Stats, Summary, WithWarnings};
+use crate::storage::{self, Moved, QueueListing, UpdateOutcome};
 
 /// Maximum number of attempts to change a queue that other requests change at the same time. Each
 /// attempt fails only because another change has succeeded.
@@ -204,6 +205,28 @@ impl Broker {
     pub async fn resume_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::ResumeQueue, &queue)?.admit().await?;
         self.run_to_completion(async move { Ok(store.resume_queue(&queue).await?) }).await
+    }
+
+    /// Moves the queue to this pool, with everything that it has. Its other requests wait meanwhile. Has
+    /// no effect if the queue is in the pool already.
+    pub async fn move_queue(&self, caller: &Caller, queue: QueueId, pool: PoolName) -> Result<(), Error> {
+        // A move works on several stores, and takes no place of other requests in any of them.
+        let store = self.store.authorize(caller, Action::MoveQueue, Resource::Store)?.admit().await?;
+        self.run_to_completion(async move {
+            match store.move_queue(&queue, &pool).await? {
+                Moved::Done => Ok(()),
+                Moved::NoQueue => Err(Error::NoQueue(queue)),
+                Moved::NoPool => Err(Error::Pool(no_pool(pool.as_str()).to_string())),
+                Moved::CannotLeave => Err(Error::Conflict(format!(
+                    "queue {queue} is in the management store, which single queues cannot leave if it is embedded; \
+                     `sukkal migrate` copies this store to Redis as a whole"
+                ))),
+                Moved::SameDatabase => Err(Error::Conflict(format!(
+                    "pool {pool} and the pool of queue {queue} have the same database, so the queue cannot move"
+                ))),
+            }
+        })
+        .await
     }
 
     /// Deletes all messages of the queue, including claimed ones, and its claims.

@@ -79,7 +79,7 @@ impl fmt::Display for Warning {
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
             Self::PoolRetired => f.write_str(
-                "the pool may have queues; it gets no new ones, and keeps those that it has until they are deleted",
+                "the pool may have queues; it gets no new ones, and keeps those that it has until they are moved or deleted",
             ),
             Self::ProjectsDiffer { used } => write!(
                 f,

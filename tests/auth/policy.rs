@@ -26,7 +26,7 @@ const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "ad
 
 /// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
 /// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 57] = [
+const REQUESTS: [(&str, &str, &str, &str); 58] = [
     ("none", "GET", "/v2", ""),
     ("none", "GET", "/v2/", ""),
     ("none", "GET", "/v2/ping", "ping:get"),
@@ -55,6 +55,7 @@ const REQUESTS: [(&str, &str, &str, &str); 57] = [
     ("manager", "POST", "/v2/queues/{queue_name}/purge", "queues:purge"),
     ("manager", "POST", "/v2/queues/{queue_name}/pause", "queues:pause"),
     ("manager", "POST", "/v2/queues/{queue_name}/resume", "queues:resume"),
+    ("admin", "POST", "/v2/queues/{queue_name}/move", "queues:move"),
     ("manager", "POST", "/v2/queues/{queue_name}/share", "queues:share"),
     ("manager", "POST", "/v2/queues/{queue_name}/redrive", "queues:redrive"),
     ("reader", "GET", "/v2/queues/{queue_name}/tasks", "tasks:get_all"),
@@ -131,6 +132,7 @@ impl Ids {
             ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "quotas") => request.json(&json!({})),
             // They need no pool that exists.
             ("PUT", "{pool_name}") => request.json(&json!({"uri": "redis://***@h", "weight": 1})),
+            ("POST", "move") => request.json(&json!({"pool": "p"})),
             ("PATCH", "{pool_name}") => request.json(&json!({"weight": 1})),
             (_, "{flavor_name}") => request.json(&json!({"pool_list": ["p"]})),
             ("PATCH", _) => {

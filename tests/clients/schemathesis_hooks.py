@@ -125,12 +125,14 @@ def keep_a_pool(case):
 
 
 def use_an_existing_pool(case):
-    """Replaces the addresses of pools, which must be reachable, and the pools of flavors."""
+    """Replaces the addresses of pools, which must be reachable, and the pools of flavors and moves."""
     path, body = case.path_parameters or {}, case.body
     if "pool_name" in path and isinstance(body, dict) and "uri" in body:
         body["uri"] = f"{os.environ['POOLS']}/{path['pool_name']}"
     if "flavor_name" in path and isinstance(body, dict) and "pool_list" in body:
         body["pool_list"] = ["kept"]
+    if case.operation.path.endswith("/move") and isinstance(body, dict) and "pool" in body:
+        body["pool"] = "kept"
 
 
 def remove_post_size_limits(case):

@@ -67,6 +67,7 @@ async fn unsupported_routes_do_not_exist() {
         (Method::GET, "/v2/topics/t"),
         (Method::GET, "/v2/pools"),
         (Method::PUT, "/v2/pools/p"),
+        (Method::POST, "/v2/queues/q/move"),
         (Method::GET, "/v2/flavors"),
         (Method::PUT, "/v2/flavors/f"),
     ] {

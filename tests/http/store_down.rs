@@ -60,6 +60,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (at(Method::POST, "/purge"), "Queue could not be purged."),
         (at(Method::POST, "/pause"), "Queue could not be paused."),
         (at(Method::POST, "/resume"), "Queue could not be resumed."),
+        (as_admin(at(Method::POST, "/move")).json(&json!({"pool": "p"})), "Queue could not be moved."),
         (post, "Messages could not be enqueued."),
         (at(Method::GET, "/messages"), "Messages could not be listed."),
         (at(Method::GET, "/messages?ids=x"), "Messages could not be listed."),

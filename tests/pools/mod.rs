@@ -6,6 +6,7 @@
 
 mod guide;
 mod moves;
+mod move_requests;
 mod outage;
 mod places;
 mod retirement;

@@ -84,7 +84,7 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     routes.extend(quotas::routes(settings.admin_mode));
     routes.extend(pools::routes(settings.has_pools()));
     routes.extend(flavors::routes(settings.has_pools()));
-    routes.extend(queues::routes());
+    routes.extend(queues::routes(settings.has_pools()));
     routes.extend(messages::routes());
     routes.extend(claims::routes());
     routes.extend(subscriptions::routes());

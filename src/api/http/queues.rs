@@ -1,5 +1,5 @@
-//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause and
-//! resume queues, and their statistics.
+//! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause,
+//! resume and move queues, and their statistics.
 
 use axum::Json;
 use axum::body::Body;
@@ -26,8 +26,8 @@ const PATH: &str = "/v2/queues";
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
 
-pub(super) fn routes() -> Vec<Route> {
-    vec![
+pub(super) fn routes(has_pools: bool) -> Vec<Route> {
+    let mut routes = vec![
         route(PATH).on(Method::GET, "Queues could not be listed.", list),
         route("/v2/queues/{queue_name}")
             .on(Method::GET, "Queue metadata could not be retrieved.", get)
@@ -38,7 +38,12 @@ pub(super) fn routes() -> Vec<Route> {
         route("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
         route("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
         route("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
-    ]
+    ];
+    if has_pools {
+        let path = "/v2/queues/{queue_name}/move";
+        routes.push(route(path).on(Method::POST, "Queue could not be moved.", move_to_pool));
+    }
+    routes
 }
 
 /// Refuses `/v2/queues/`, a queue without a name.
@@ -178,6 +183,20 @@ async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> 
 /// Resumes a paused queue. Resuming any other queue has no effect.
 async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
     broker.resume_queue(&caller, queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Moves a queue with everything that it has to the pool that the body names. Has no effect if the
+/// queue is there already.
+async fn move_to_pool(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Error> {
+    let body = body::read_required(&headers, body, wire::pools::BODY_BYTES_MAX, Error::Body).await?;
+    broker.move_queue(&caller, queue, wire::pools::parse_move(&body)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::pools::{parse_object, refuse_unknown, wrong};
+use super::pools::{missing, parse_object, refuse_unknown, wrong};
 use crate::api::Error;
 use crate::broker::flavors::FlavorPools;
 use crate::domain::PoolName;
@@ -24,7 +24,7 @@ pub fn parse_new(bytes: &[u8]) -> Result<Vec<String>, Error> {
         return Err(wrong(CAPABILITIES_FIELD, "object"));
     }
     let pools = pool_list(&fields)?;
-    pools.ok_or_else(|| Error::Body(format!("Missing \"{POOL_LIST}\" field.")))
+    pools.ok_or_else(|| missing(POOL_LIST))
 }
 
 /// Parses the body that replaces the pools of a flavor. Unknown fields are ignored.

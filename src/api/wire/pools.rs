@@ -1,11 +1,11 @@
-//! Documents of pools, and the bodies that create and change them.
+//! Documents of pools, and the bodies that create and change them, and that move queues to them.
 
 use serde_json::{Map, Value, json};
 
 use super::json;
 use crate::api::Error;
 use crate::broker::pools::PoolChange;
-use crate::domain::{FlavorName, Pool};
+use crate::domain::{FlavorName, Pool, PoolName};
 
 /// The path of all pools.
 pub const PATH: &str = "/v2/pools";
@@ -13,6 +13,7 @@ pub const PATH: &str = "/v2/pools";
 pub const BODY_BYTES_MAX: u64 = 16_384;
 
 const FIELDS: [&str; 4] = ["weight", "uri", "flavor", "options"];
+const POOL: &str = "pool";
 
 /// Parses the body that creates a pool: `{"weight": …, "uri": …}`, and optionally `flavor` and
 /// `options`. An unknown field is an error.
@@ -20,7 +21,7 @@ pub fn parse_new(bytes: &[u8]) -> Result<PoolChange, Error> {
     let fields = parse_object(bytes)?;
     refuse_unknown(&fields, &FIELDS)?;
     if let Some(field) = ["weight", "uri"].into_iter().find(|field| !fields.contains_key(*field)) {
-        return Err(Error::Body(format!("Missing \"{field}\" field.")));
+        return Err(missing(field));
     }
     read(&fields)
 }
@@ -33,6 +34,15 @@ pub fn parse_change(bytes: &[u8]) -> Result<PoolChange, Error> {
         return Err(Error::Body("One of `uri`, `weight`, `flavor`, or `options` needs to be specified".to_owned()));
     }
     read(&fields)
+}
+
+/// Parses the body that moves a queue: `{"pool": …}`. An unknown field is an error.
+pub fn parse_move(bytes: &[u8]) -> Result<PoolName, Error> {
+    let fields = parse_object(bytes)?;
+    refuse_unknown(&fields, &[POOL])?;
+    let pool = fields.get(POOL).ok_or_else(|| missing(POOL))?;
+    let pool = pool.as_str().ok_or_else(|| wrong(POOL, "string"))?;
+    pool.parse().map_err(|error| Error::Body(format!("{error}")))
 }
 
 /// Returns the document of a pool. With details, it has the options.
@@ -97,6 +107,10 @@ fn read(fields: &Map<String, Value>) -> Result<PoolChange, Error> {
             Some(_) => return Err(wrong("options", "object")),
         },
     })
+}
+
+pub(super) fn missing(field: &str) -> Error {
+    Error::Body(format!("Missing \"{field}\" field."))
 }
 
 pub(super) fn wrong(field: &str, expected: &str) -> Error {

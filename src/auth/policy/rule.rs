@@ -72,6 +72,7 @@ rules! {
     QueuesPurge = "queues:purge", ANYONE, MANAGER;
     QueuesPause = "queues:pause", ANYONE, MANAGER;
     QueuesResume = "queues:resume", ANYONE, MANAGER;
+    QueuesMove = "queues:move", ADMIN, ADMIN;
     QueuesRedrive = "queues:redrive", ANYONE, MANAGER;
     MessagesGetAll = "messages:get_all", ANYONE, SIGNED_READER;
     MessagesGet = "messages:get", ANYONE, SIGNED_READER;

@@ -10,7 +10,7 @@ use crate::http::{Answer, send};
 use crate::support::redis::RedisServer;
 
 /// The routes that change queues, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the policy.
-const CHANGES: [(&str, &str); 26] = [
+const CHANGES: [(&str, &str); 27] = [
     ("PUT /v2/quotas", "quotas:set"),
     ("DELETE /v2/quotas", "quotas:set"),
     ("POST /v2/tokens", "tokens:create"),
@@ -27,6 +27,7 @@ const CHANGES: [(&str, &str); 26] = [
     ("POST /v2/queues/{queue_name}/purge", "queues:purge"),
     ("POST /v2/queues/{queue_name}/pause", "queues:pause"),
     ("POST /v2/queues/{queue_name}/resume", "queues:resume"),
+    ("POST /v2/queues/{queue_name}/move", "queues:move"),
     ("POST /v2/queues/{queue_name}/share", "queues:share"),
     ("POST /v2/queues/{queue_name}/redrive", "queues:redrive"),
     ("DELETE /v2/queues/{queue_name}/tasks/{task_id}", "tasks:delete"),
