@@ -26,7 +26,8 @@ use crate::config;
 /// A REST messaging service that speaks the Zaqar v2 API, and its command line.
 ///
 /// Without a command, `sukkal` serves the API. The commands `queue`, `message`, `claim`, `dead`,
-/// `token`, `project` and `ping` use the API of a service, by default http://127.0.0.1:8888.
+/// `subscription`, `token`, `project`, `pool`, `flavor` and `ping` use the API of a service, by default
+/// http://127.0.0.1:8888.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {

@@ -33,6 +33,11 @@ struct Step {
 
 /// Runs the commands of a file against a service, and compares their output.
 pub(super) fn check(path: &str, sukkal: &Sukkal) {
+    check_with(path, sukkal, &[]);
+}
+
+/// The same with these variables, whose names with a `$` stand for their values in the output.
+pub(super) fn check_with(path: &str, sukkal: &Sukkal, variables: &[(&str, &str)]) {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let steps = if Path::new(path).extension().is_some_and(|extension| extension == "md") {
         parse(&console_blocks(&text))
@@ -40,7 +45,7 @@ pub(super) fn check(path: &str, sukkal: &Sukkal) {
         parse(&text)
     };
     assert!(!steps.is_empty(), "{path} has no commands");
-    let outputs = run(&steps, sukkal);
+    let outputs = run(&steps, sukkal, variables);
     assert_eq!(outputs.len(), steps.len(), "the session of {path} has ended early: {outputs:#?}");
 
     let (mut expected_ids, mut actual_ids) = (Ids::default(), Ids::default());
@@ -48,7 +53,9 @@ pub(super) fn check(path: &str, sukkal: &Sukkal) {
     let mut differences = String::new();
     for (step, output) in steps.iter().zip(&outputs) {
         let expected = transcript(step, &expected_ids.normalize(&step.output));
-        let actual = transcript(step, &actual_ids.normalize(&output.replace(sukkal.address(), ADDRESS)));
+        let named = |text: String, (name, value): &(&str, &str)| text.replace(value, &format!("${name}"));
+        let output = variables.iter().fold(output.replace(sukkal.address(), ADDRESS), named);
+        let actual = transcript(step, &actual_ids.normalize(&output));
         if expected != actual {
             write!(differences, "--- expected\n{expected}--- actual\n{actual}").unwrap();
         }
@@ -84,9 +91,9 @@ fn parse(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs the commands in one session with a home of its own, which is `~` in their output. Returns the
-/// output of each.
-fn run(steps: &[Step], sukkal: &Sukkal) -> Vec<String> {
+/// Runs the commands in one session with a home of its own, which is `~` in their output, and with these
+/// variables. Returns the output of each.
+fn run(steps: &[Step], sukkal: &Sukkal, variables: &[(&str, &str)]) -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let mut script = "exec 2>&1\n".to_owned();
     for Step { command, .. } in steps {
@@ -99,7 +106,7 @@ fn run(steps: &[Step], sukkal: &Sukkal) -> Vec<String> {
     let mut bash = child_command("bash");
     bash.args(["--norc", "--noprofile", "-c", &script]).current_dir(&home).stdin(Stdio::null());
     bash.env("HOME", home.path()).env("PATH", path).env("SUKKAL_URL", sukkal.url("")).env("LC_ALL", "C.UTF-8");
-    bash.env_remove("XDG_CONFIG_HOME");
+    bash.env_remove("XDG_CONFIG_HOME").envs(variables.iter().copied());
     let output = bash.output().expect("bash is installed");
     let text = String::from_utf8(output.stdout).expect("the output is text");
     let text = text.replace(home.path().to_str().unwrap(), "~");

@@ -1,7 +1,8 @@
 //! Each transcript shows a part of the command line, against a service of its own.
 
-use super::transcript::check;
-use crate::support::sukkal::Sukkal;
+use super::transcript::{check, check_with};
+use crate::support::redis::RedisServer;
+use crate::support::sukkal::{POOLING, Sukkal};
 
 #[test]
 fn queues_are_created_changed_and_deleted() {
@@ -26,6 +27,14 @@ fn queues_are_listed_with_the_numbers_of_their_messages() {
 #[test]
 fn an_operator_lists_projects() {
     check("tests/cli/transcripts/projects.txt", &Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]));
+}
+
+#[test]
+fn an_operator_manages_pools_and_flavors_and_moves_queues() {
+    let [first, second] = [RedisServer::start(), RedisServer::start()];
+    let sukkal = Sukkal::start_with("memory:", &POOLING);
+    let variables = [("FIRST", &*first.url()), ("SECOND", &*second.url())];
+    check_with("tests/cli/transcripts/pools.txt", &sukkal, &variables);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
-//! `subscription`, `token`, `project`, `context` and `ping`.
+//! `subscription`, `token`, `project`, `pool`, `flavor`, `context` and `ping`.
 //!
 //! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
 //! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
@@ -16,12 +16,14 @@ mod environment;
 mod error;
 mod events;
 mod flags;
+mod flavor;
 mod http;
 mod input;
 mod message;
 mod output;
 mod pages;
 mod ping;
+mod pool;
 mod post;
 mod project;
 mod queue;
@@ -54,7 +56,7 @@ Exit codes: 0 success; 1 failure; 2 an option or the input is wrong; 3 not found
 /// A noun of the command line.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Lists, creates, changes, pauses, purges and deletes queues
+    /// Lists, creates, changes, pauses, moves, purges and deletes queues
     #[command(after_help = EXIT_CODES)]
     Queue(Noun<queue::Command>),
     /// Posts, lists, follows and deletes messages
@@ -75,6 +77,12 @@ pub(super) enum Command {
     /// Lists projects. Needs the role admin
     #[command(after_help = EXIT_CODES)]
     Project(Noun<project::Command>),
+    /// Lists, creates, changes and deletes pools, the stores that keep queues. Needs the role admin
+    #[command(after_help = EXIT_CODES)]
+    Pool(Noun<pool::Command>),
+    /// Lists flavors, and creates and deletes them, which needs the role admin
+    #[command(after_help = EXIT_CODES)]
+    Flavor(Noun<flavor::Command>),
     /// Names services, with their projects and credentials
     #[command(after_help = EXIT_CODES)]
     Context(Noun<context::Command>),
@@ -108,6 +116,9 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
     let mut output = Output::new(flags.json(&environment)?, &environment);
     let service = || Service::new(&flags.settings(&environment)?);
     let outcome = match command {
+        Command::Queue(Noun { command: command @ queue::Command::Move { .. }, .. }) => {
+            queue::run(command, &service()?.in_role("admin"), &mut output).await
+        }
         Command::Queue(noun) => queue::run(&noun.command, &service()?, &mut output).await,
         Command::Message(noun) => message::run(&noun.command, &service()?, &mut output).await,
         Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
@@ -116,6 +127,8 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
         Command::Token(Noun { command: token::Command::Generate, .. }) => token::generate(&mut output),
         Command::Token(noun) => token::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
+        Command::Pool(noun) => pool::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
+        Command::Flavor(noun) => flavor::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
         Command::Ping(_) => ping::run(&service()?, &mut output).await,
     };
@@ -133,6 +146,8 @@ impl Command {
             Self::Subscription(noun) => &noun.flags,
             Self::Token(noun) => &noun.flags,
             Self::Project(noun) => &noun.flags,
+            Self::Pool(noun) => &noun.flags,
+            Self::Flavor(noun) => &noun.flags,
             Self::Context(noun) => &noun.flags,
             Self::Ping(flags) => flags,
         }

@@ -1,4 +1,4 @@
-//! `sukkal queue`: lists, creates, changes, pauses, purges and deletes queues.
+//! `sukkal queue`: lists, creates, changes, pauses, moves, purges and deletes queues.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -49,6 +49,18 @@ pub(in crate::cli) enum Command {
     Pause(Queues),
     /// Resumes the delivery of messages
     Resume(Queues),
+    /// Moves a queue to another pool, with everything that it has
+    ///
+    /// Requests for the queue wait meanwhile, and fail if that takes too long. The command ends when
+    /// the move is complete, which may take minutes. The move continues if the command is interrupted.
+    /// It needs a service with pools, and the role admin, which the command sends in X-Roles.
+    Move {
+        #[arg(value_parser = segment)]
+        queue: String,
+        /// Pool to move the queue to
+        #[arg(long, value_name = "NAME")]
+        pool: String,
+    },
     /// Deletes all messages of queues, including claimed ones
     Purge(Deletion),
     /// Deletes queues with all their messages
@@ -100,6 +112,7 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Set { queue, metadata, unset } => set(queue, metadata, unset, service, output).await,
         Command::Pause(queues) => change(&Change::PAUSE, queues, service, output).await,
         Command::Resume(queues) => change(&Change::RESUME, queues, service, output).await,
+        Command::Move { queue, pool } => move_to(queue, pool, service, output).await,
         Command::Purge(deletion) => {
             deletion.confirm("Delete all messages of")?;
             change(&Change::PURGE, &deletion.queues, service, output).await
@@ -218,6 +231,14 @@ async fn change(change: &Change, queues: &Queues, service: &Service, output: &mu
         output.done(&format!("{} queue {queue}", change.done), &document)?;
     }
     Ok(())
+}
+
+async fn move_to(queue: &str, pool: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let request = service.request(Method::POST, &queue_path(queue, "/move")).json(&json!({ "pool": pool }));
+    // The service responds when the move is complete, however long it takes.
+    request.repeatable().waits(u64::MAX).send().await?;
+    let document = json!({ "name": queue, "pool": pool, "moved": true });
+    output.done(&format!("moved queue {queue} to pool {pool}"), &document)
 }
 
 impl Deletion {
