@@ -275,6 +275,7 @@ sections! {
     a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]);
     deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]);
     deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]);
+    a_pool_that_was_down_is_repaired: "A pool is down", Store::Redis(&[]);
     a_full_redis_gets_space: "Redis is full",
         Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]);
     a_full_disk_gets_space: "The disk is full", Store::Embedded;
