@@ -1,6 +1,7 @@
 //! The URI of a pool: `redis://`, `rediss://`, `redis-cluster://` or `redis-sentinel://`, as for a
 //! store. After the address of a single server, a name may stand in place of the number of a
-//! database. It only tells pools apart: their queues are in database 0.
+//! database. It only tells pools apart: their queues are in database 0. After the name of a master, a
+//! query may have the credentials of the Sentinels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +12,14 @@ use zeroize::Zeroizing;
 /// Maximum length of a URI, in characters.
 pub const POOL_URI_CHARS_MAX: usize = 255;
 
-/// Stands for a user and a password where a URI is shown.
+/// Stands for a user and a password where a URI is shown, and for a query.
 const MASK: &str = "***";
 const SCHEMES: [&str; 6] = ["redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel"];
 const PORT: &str = "6379";
 const SENTINEL_PORT: &str = "26379";
 
-/// The URI of a pool. It is shown without its user and password, and its memory is overwritten when
-/// it is dropped.
+/// The URI of a pool. It is shown without its user, its password and its query, and its memory is
+/// overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PoolUri(Zeroizing<String>);
 
@@ -32,8 +33,11 @@ pub enum InvalidPoolUri {
     /// The text is too long.
     #[error("the uri of a pool must have at most {POOL_URI_CHARS_MAX} characters")]
     Length,
-    /// It has spaces, a query or a fragment, or no host.
-    #[error("the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379")]
+    /// It has spaces or a fragment, a query where none is possible, or no host.
+    #[error(
+        "the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379; \
+         only redis-sentinel:// may have a query, after the name of the master"
+    )]
     Form,
 }
 
@@ -43,6 +47,7 @@ struct Parts<'u> {
     credentials: Option<&'u str>,
     hosts: &'u str,
     path: &'u str,
+    query: Option<&'u str>,
 }
 
 impl FromStr for PoolUri {
@@ -56,8 +61,10 @@ impl FromStr for PoolUri {
         if text.chars().count() > POOL_URI_CHARS_MAX {
             return Err(InvalidPoolUri::Length);
         }
-        let is_refused = |char: char| char.is_whitespace() || char.is_control() || "?#".contains(char);
-        if text.contains(is_refused) || uri.parts().hosts.is_empty() {
+        let Parts { scheme, hosts, query, .. } = uri.parts();
+        let question_marks = usize::from(query.is_some() && scheme.ends_with("-sentinel"));
+        let is_refused = |char: char| char.is_whitespace() || char.is_control() || char == '#';
+        if text.contains(is_refused) || text.matches('?').count() != question_marks || hosts.is_empty() {
             return Err(InvalidPoolUri::Form);
         }
         Ok(uri)
@@ -71,16 +78,18 @@ impl PoolUri {
         &self.0
     }
 
-    /// Returns whether the URI has a user or a password.
+    /// Returns whether the URI has a user or a password, of its servers or of Sentinels.
     #[must_use]
     pub fn has_credentials(&self) -> bool {
-        self.parts().credentials.is_some()
+        let Parts { credentials, query, .. } = self.parts();
+        credentials.is_some() || query.is_some()
     }
 
     /// Returns whether the URI has the mask of shown URIs in place of a user and a password.
     #[must_use]
     pub fn is_masked(&self) -> bool {
-        self.parts().credentials == Some(MASK)
+        let Parts { credentials, query, .. } = self.parts();
+        [credentials, query].contains(&Some(MASK))
     }
 
     /// Returns the URI in the form in which it is shown.
@@ -92,9 +101,10 @@ impl PoolUri {
     /// Returns the URI of the store, which has no name in place of a database.
     #[must_use]
     pub fn store_uri(&self) -> Zeroizing<String> {
-        let Parts { path, .. } = self.parts();
+        let Parts { path, query, .. } = self.parts();
         let text = if self.has_label() { self.0.strip_suffix(path).unwrap_or(&self.0) } else { &self.0 };
-        text.trim_end_matches('/').to_owned().into()
+        let text = if query.is_none() { text.trim_end_matches('/') } else { text };
+        text.to_owned().into()
     }
 
     /// Returns whether both URIs have the same text apart from users and passwords.
@@ -138,20 +148,26 @@ impl PoolUri {
             Some((credentials, rest)) => (Some(credentials), rest),
             None => (None, rest),
         };
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        Parts { scheme, credentials, hosts, path }
+        Parts { scheme, credentials, hosts, path, query }
     }
 }
 
 impl fmt::Display for PoolUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.parts() {
-            Parts { scheme, credentials: Some(_), .. } => {
-                let (_, address) = self.0.rsplit_once('@').unwrap_or_default();
-                write!(f, "{scheme}://{MASK}@{address}")
-            }
-            _ => f.write_str(&self.0),
-        }
+        let Parts { scheme, credentials, query, .. } = self.parts();
+        let address = match credentials {
+            Some(_) => self.0.rsplit_once('@').unwrap_or_default().1,
+            None => self.0.split_once("://").unwrap_or_default().1,
+        };
+        let address = address.split('?').next().unwrap_or_default();
+        let user = if credentials.is_some() { format!("{MASK}@") } else { String::new() };
+        let query = if query.is_some() { format!("?{MASK}") } else { String::new() };
+        write!(f, "{scheme}://{user}{address}{query}")
     }
 }
 
@@ -181,6 +197,23 @@ mod tests {
     }
 
     #[test]
+    fn the_credentials_of_sentinels_are_not_shown() {
+        for (text, shown) in [
+            ("redis-sentinel://:p@h1:1,h2/m?sentinel_password=hush/", "redis-sentinel://***@h1:1,h2/m?***"),
+            ("rediss-sentinel://h/m?sentinel_username=hush&sentinel_password=hush", "rediss-sentinel://h/m?***"),
+        ] {
+            let secret = uri(text);
+
+            assert_eq!(secret.to_string(), shown);
+            assert!(secret.has_credentials() && !secret.is_masked() && secret.masked().is_masked(), "{text}");
+            assert_eq!(*secret.store_uri(), text);
+        }
+        let sentinel = "redis-sentinel://h/m";
+        assert!(uri(sentinel).is_same_store(&uri(&format!("{sentinel}?sentinel_password=p"))));
+        assert!(uri(sentinel).is_same_address(&uri(&format!("{sentinel}?sentinel_password=p"))));
+    }
+
+    #[test]
     fn only_addresses_of_redis_are_uris_of_pools() {
         for (text, expected) in [
             ("embedded:/data", InvalidPoolUri::Scheme),
@@ -189,6 +222,10 @@ mod tests {
             ("redis://", InvalidPoolUri::Form),
             ("redis://u:p@/1", InvalidPoolUri::Form),
             ("redis://h?db=1", InvalidPoolUri::Form),
+            ("redis-cluster://h?sentinel_password=p", InvalidPoolUri::Form),
+            ("redis-sentinel://u:p?q@h/m", InvalidPoolUri::Form),
+            ("redis-sentinel://h/m?sentinel_password=a?b", InvalidPoolUri::Form),
+            ("redis-sentinel://h/m?sentinel_password=a@b", InvalidPoolUri::Form),
             ("redis://h 1", InvalidPoolUri::Form),
             (&format!("redis://{}", "h".repeat(248)), InvalidPoolUri::Length),
         ] {

@@ -4,10 +4,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Deployment, Management, PROJECT, admin, answered, bodies, list, post, until};
+use crate::support::redis::RedisServer;
 use crate::support::secrets;
 use crate::support::sukkal::Sukkal;
 
 const PASSWORD: &str = "pool-password-8271";
+const SENTINEL_PASSWORD: &str = "sentinel-password-5530";
 const KEY: (&str, &str) = ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "key-of-the-pools-5512");
 
 #[tokio::test]
@@ -44,12 +46,23 @@ async fn a_deleted_pool_serves_its_queues_until_the_last_is_gone() {
 }
 
 #[tokio::test]
-async fn the_password_of_a_pool_works_after_a_restart_and_is_shown_nowhere() {
-    let deployment = Deployment::without_list(Management::Redis(super::RedisServer::start()), 1);
-    let redis = &deployment.pools[0];
-    redis.command(&["CONFIG", "SET", "requirepass", PASSWORD]);
-    secrets::note(PASSWORD);
-    let pool = json!({"uri": format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port()), "weight": 1});
+async fn the_passwords_of_a_pool_work_after_a_restart_and_are_shown_nowhere() {
+    [PASSWORD, SENTINEL_PASSWORD].iter().for_each(|password| secrets::note(password));
+    passwords_work_and_are_hidden(|redis| format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port())).await;
+    let mut sentinel = None;
+    passwords_work_and_are_hidden(|redis| {
+        let options = [("requirepass", SENTINEL_PASSWORD), ("sentinel", &format!("auth-pass main {PASSWORD}"))];
+        let port = sentinel.insert(RedisServer::start_sentinel_with("main", redis, &options)).port();
+        format!("redis-sentinel://:{PASSWORD}@127.0.0.1:{port}/main?sentinel_password={SENTINEL_PASSWORD}")
+    })
+    .await;
+}
+
+/// Uses a pool at the address that `uri` returns for a server with the password.
+async fn passwords_work_and_are_hidden(uri: impl FnOnce(&RedisServer) -> String) {
+    let deployment = Deployment::without_list(Management::Redis(RedisServer::start()), 1);
+    deployment.pools[0].command(&["CONFIG", "SET", "requirepass", PASSWORD]);
+    let pool = json!({"uri": uri(&deployment.pools[0]), "weight": 1});
     let server = deployment.serve_with(&[KEY]);
     answered(admin(&server, Method::PUT, "pools/a").json(&pool), 201).await;
     post(&server.project(PROJECT), "q", "m").await;
@@ -61,10 +74,11 @@ async fn the_password_of_a_pool_works_after_a_restart_and_is_shown_nowhere() {
         answered(admin(&server, Method::GET, "pools?detailed=true"), 200).await,
         answered(admin(&server, Method::GET, "health"), 200).await,
     ];
-    assert!(!shown.iter().any(|answer| answer.to_string().contains(PASSWORD)), "{shown:?}");
     let Management::Redis(management) = &deployment.management else { unreachable!() };
     let stored = management.command(&["HGET", "sukkal:{pools}", "list"]);
-    assert!(!stored.as_text().contains(PASSWORD), "{stored:?}");
+    for text in [json!(shown).to_string(), stored.as_text().to_owned()] {
+        assert!(!text.contains(PASSWORD) && !text.contains(SENTINEL_PASSWORD), "{text}");
+    }
 }
 
 #[tokio::test]
