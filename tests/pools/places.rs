@@ -3,8 +3,9 @@
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::{Deployment, HANG_TIMEOUT, PROJECT, admin, answered, bodies, list, post, until};
+use super::{ANSWER_MAX, Deployment, HANG_TIMEOUT, PROJECT, admin, answered, bodies, list, post, until};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
 use crate::support::events::Events;
@@ -115,4 +116,25 @@ async fn waiters_streams_and_subscribers_get_messages_of_the_new_place() {
     assert_eq!(stream.bodies(1).await, ["at b"]);
     until("the subscriber is notified", async || !endpoint.received().is_empty()).await;
     assert_eq!(endpoint.received()[0].body(), "at b");
+}
+
+/// The new URI leads to the same database, because the pool has queues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_and_streams_continue_at_once_when_a_pool_gets_another_uri() {
+    let scene = Scene::start().await;
+    scene.create("q").await;
+    answered(scene.other.delete("/v2/queues/q/messages?pop=1"), 200).await;
+    let mut stream = Events::open(scene.other.get("/v2/queues/q/messages?echo=true&include_claimed=true")).await;
+    let claim = tokio::spawn(scene.other.post("/v2/queues/q/claims?wait=30", &json!({})).timeout(HANG_TIMEOUT).send());
+    let waiting = async || Exposition::of(&scene.servers[1].url("")).await.value("sukkal_waiting_requests");
+    until("the claim waits", async || waiting().await == Some(1.0)).await;
+
+    let pool = json!({"uri": format!("{}/renamed", scene.deployment.pools[0].url())});
+    answered(admin(&scene.servers[1], Method::PATCH, "pools/a").json(&pool), 200).await;
+    post(&scene.mover, "q", "new").await;
+
+    // Without a notification, they would look again after 30 seconds.
+    let claimed = timeout(ANSWER_MAX, claim).await.expect("the claim is notified").unwrap().unwrap();
+    assert_eq!(bodies(&claimed.json().await.unwrap()), ["new"]);
+    assert_eq!(timeout(ANSWER_MAX, stream.bodies(1)).await.expect("the stream is notified"), ["new"]);
 }

@@ -43,12 +43,45 @@ impl Places {
     }
 }
 
-/// The pool in which each watched queue is subscribed to; `None` for the virtual pool.
+/// The watched queues, and where each is subscribed to.
 #[derive(Default)]
-pub(super) struct Subscribed(Mutex<HashMap<QueueId, Option<PoolName>>>);
+pub(super) struct Subscribed(Mutex<HashMap<QueueId, Subscription>>);
+
+/// Where a watched queue is subscribed to.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Subscription {
+    /// In this pool; `None` is the virtual pool.
+    At(Option<PoolName>),
+    /// Nowhere any more, because the pool was opened again.
+    Ended,
+}
 
 impl Subscribed {
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Option<PoolName>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Subscription>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the subscriptions in this pool, and returns their queues.
+    pub(super) fn end_in(&self, pool: &PoolName) -> Vec<QueueId> {
+        let mut subscribed = self.lock();
+        let in_pool = subscribed
+            .iter_mut()
+            .filter(|(_, subscription)| matches!(subscription, Subscription::At(Some(name)) if name == pool));
+        in_pool
+            .map(|(queue, subscription)| {
+                *subscription = Subscription::Ended;
+                queue.clone()
+            })
+            .collect()
+    }
+}
+
+impl Subscription {
+    /// Returns the pool in which the queue is subscribed to, if it is in one.
+    pub(super) fn pool(self) -> Option<PoolName> {
+        match self {
+            Self::At(pool) => pool,
+            Self::Ended => None,
+        }
     }
 }

@@ -42,8 +42,15 @@ impl PooledStore {
                 *processed += pool.redis.processed();
             }
         }
+        let is_reopened = |(name, pool): &(&PoolName, &Arc<LivePool>)| {
+            live.get(*name).is_some_and(|now| now.config.uri != pool.config.uri)
+        };
+        let reopened: Vec<PoolName> = before.iter().filter(is_reopened).map(|(name, _)| name.clone()).collect();
         *self.0.pools.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
         self.0.places.clear();
+        for pool in &reopened {
+            self.follow_reopened_pool(pool);
+        }
     }
 
     /// Opens a pool, over the store that is open already if there is one.

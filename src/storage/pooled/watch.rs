@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tracing::debug;
 
 use super::PooledStore;
+use super::places::Subscription;
 use super::search::at;
 use super::weak::WeakStore;
 use crate::domain::{PoolName, QueueId};
@@ -41,15 +42,26 @@ impl WatchStore for PooledStore {
 impl PooledStore {
     /// Subscribes to a queue whose place has been read, if it is watched and was subscribed to in
     /// another pool. Then notifies all its waiters, because notifications may have been lost. If this
-    /// fails, the next verification of the waiters tries again.
+    /// fails, the next operation on the queue tries again.
     pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
         let before = self.0.subscribed.lock().get(queue).cloned();
-        if before.is_none_or(|subscribed| subscribed.as_ref() == pool) {
+        if before.is_none_or(|before| before == Subscription::At(pool.cloned())) {
             return;
         }
         match self.subscribe_at(queue, pool).await {
             Ok(()) => self.watchers().notify_all(queue),
-            Err(error) => debug!(%queue, %error, "cannot subscribe to a queue at its new place"),
+            Err(error) => {
+                debug!(%queue, %error, "cannot subscribe to a queue at its new place");
+                self.0.places.forget(queue);
+            }
+        }
+    }
+
+    /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look for
+    /// messages now, and so find the queues at their places.
+    pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
+        for queue in self.0.subscribed.end_in(pool) {
+            self.watchers().notify_all(&queue);
         }
     }
 
@@ -57,8 +69,8 @@ impl PooledStore {
         if let Some(pool) = pool {
             self.pool(pool)?.redis.subscribe_to(queue).await?;
         }
-        let before = self.0.subscribed.lock().insert(queue.clone(), pool.cloned());
-        if let Some(Some(old)) = before.filter(|old| old.as_ref() != pool)
+        let before = self.0.subscribed.lock().insert(queue.clone(), Subscription::At(pool.cloned()));
+        if let Some(old) = before.and_then(Subscription::pool).filter(|old| Some(old) != pool)
             && let Ok(old) = self.pool(&old)
         {
             old.redis.unsubscribe_from(queue).await;
@@ -79,7 +91,7 @@ impl NotificationSource for WeakStore {
 
     async fn unsubscribe(&self, queue: &QueueId) {
         let Ok(store) = self.upgrade() else { return };
-        let pool = store.0.subscribed.lock().remove(queue).flatten();
+        let pool = store.0.subscribed.lock().remove(queue).and_then(Subscription::pool);
         store.0.management.unsubscribe_from(queue).await;
         if let Some(Ok(pool)) = pool.map(|pool| store.pool(&pool)) {
             pool.redis.unsubscribe_from(queue).await;
