@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::QueueId;
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::coordinator::Coordinator;
 use super::history::{Action, Claim, ClaimUse, Claimed, Draft, Outcome, Pop, Post, Seen, Switch, Term};
-use super::wire::{QUEUE, Wire};
+use super::wire::Wire;
 use crate::support::random::Random;
 use crate::support::test_bed::TestBed;
 use crate::support::timeline::ClockMove;
@@ -50,6 +51,8 @@ pub(super) struct TestContext {
     pub(super) seed: u64,
     pub(super) wire: Arc<Wire>,
     pub(super) coordinator: Arc<Coordinator>,
+    /// Is locked for writing while a store is down.
+    pub(super) calm: Arc<RwLock<()>>,
 }
 
 #[derive(Clone, Copy)]
@@ -201,7 +204,7 @@ impl TestContext {
                 Claimed::Got(..) => break,
                 // The claim may have found only messages that became dead letters.
                 Claimed::Nothing => {
-                    let counted = worker.context.wire.count(&mut worker.random, QUEUE).await;
+                    let counted = worker.context.wire.count(&mut worker.random, &worker.context.wire.queue).await;
                     if matches!(counted, Ok([_, _, 0])) {
                         break;
                     }
@@ -321,7 +324,9 @@ impl Worker {
         let (span, outcome) = self.context.coordinator.record(invoked, outcome);
         let outcome = outcome.unwrap_or(Claimed::Unknown);
         self.work.claims.push(Claim { span, limit, term, outcome: outcome.clone() });
-        self.context.coordinator.update(|progress| progress.claims += 1);
+        if !matches!(outcome, Claimed::Unknown) {
+            self.context.coordinator.update(|progress| progress.claims += 1);
+        }
         outcome
     }
 

@@ -9,7 +9,6 @@ use tokio::time::{sleep, timeout};
 
 use super::actors::{Role, TestContext};
 use super::history::{Count, DeadLetter, Reading, Span};
-use super::wire::QUEUE;
 use crate::support::random::Random;
 use crate::support::test_bed::TestBed;
 
@@ -69,11 +68,12 @@ impl Auditor {
     }
 
     async fn count(&mut self) {
-        let coordinator = self.context.coordinator.clone();
+        let (coordinator, calm) = (self.context.coordinator.clone(), self.context.calm.clone());
+        let _calm = calm.read().await;
         let _quiet = coordinator.quiet().await;
         self.read().await;
         let invoked = coordinator.now();
-        let outcome = self.context.wire.count(&mut self.random, QUEUE).await;
+        let outcome = self.context.wire.count(&mut self.random, &self.context.wire.queue).await;
         let (span, numbers) = coordinator.record(invoked, outcome);
         let outcome = self.context.wire.count(&mut self.random, self.dead_letters.queue.name().as_str()).await;
         let (Span { ended, .. }, dead_letters) = coordinator.record(invoked, outcome);

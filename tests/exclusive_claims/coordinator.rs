@@ -1,17 +1,15 @@
 //! State that the actors share: it paces them. The checker does not use it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 
 use super::history::Span;
 use super::wire::Unknown;
+use crate::support::timeline::failures::Failures;
 
 /// Largest number of unfinished messages; beyond it, producers pause.
 const OUTSTANDING_MAX: i64 = 600;
-/// A killed server leaves a few requests without a response; this many are an error.
-const UNKNOWN_MAX: usize = 1000;
 /// Time after which a command of a killed server has run or never will, in microseconds.
 const LATE_US: u64 = 5_000_000;
 
@@ -19,7 +17,7 @@ pub(super) struct Coordinator {
     started: Instant,
     quiet: RwLock<()>,
     progress: watch::Sender<Progress>,
-    unknown: AtomicUsize,
+    pub(super) failures: Failures,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,19 +29,19 @@ pub(super) struct Progress {
     pub(super) posts: u64,
     pub(super) claims: u64,
     pub(super) moves: u64,
-    pub(super) half: bool,
     pub(super) over: bool,
     /// The test is over, and no worker has a request under way.
     pub(super) is_idle: bool,
 }
 
 impl Coordinator {
-    pub(super) fn new() -> Self {
+    /// This many requests without a response are an error.
+    pub(super) fn new(failures_max: usize) -> Self {
         Self {
             started: Instant::now(),
             quiet: RwLock::default(),
             progress: watch::Sender::default(),
-            unknown: AtomicUsize::new(0),
+            failures: Failures::below(failures_max),
         }
     }
 
@@ -104,14 +102,9 @@ impl Coordinator {
         match outcome {
             Ok(outcome) => (Span { invoked, ended }, Some(outcome)),
             Err(unknown) => {
-                let count = self.unknown.fetch_add(1, Ordering::Relaxed) + 1;
-                assert!(count < UNKNOWN_MAX, "{count} requests failed, the last with {}", unknown.0);
+                self.failures.record(invoked, ended, &unknown.0);
                 (Span { invoked, ended: ended + LATE_US }, None)
             }
         }
-    }
-
-    pub(super) fn unknown(&self) -> usize {
-        self.unknown.load(Ordering::Relaxed)
     }
 }

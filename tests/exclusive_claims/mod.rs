@@ -1,5 +1,6 @@
 //! Workers use one queue with delays and dead letters through several servers, while it is paused
-//! and resumed, and also while its number of shards keeps changing. A checker verifies the recorded history.
+//! and resumed, and also while its number of shards keeps changing. A checker verifies the recorded
+//! history. `pooled.rs` does this in two pools that are stopped and restarted.
 //!
 //! `SUKKAL_EXCLUSIVE_SECONDS` sets how long they work. `SUKKAL_SEED` repeats the choices of an
 //! earlier test, but not its timing. A history that breaks a rule is written to cargo's directory
@@ -10,13 +11,14 @@ mod auditor;
 mod checker;
 mod coordinator;
 mod history;
+mod pooled;
 mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::{sleep, timeout};
@@ -25,16 +27,18 @@ use self::actors::{DRAINERS, PRODUCERS, TestContext, WORKERS, Work};
 use self::auditor::{Auditor, DeadLetters};
 use self::coordinator::Coordinator;
 use self::history::{History, Rules};
-use self::wire::{PROJECT, QUEUE, Wire};
-use crate::pools::{Deployment, disturb};
+use self::wire::{PROJECT, Wire};
 use crate::support::cluster::{RedisCluster, SlotMover};
 use crate::support::random;
 use crate::support::redis::{RedisServer, Reply};
-use crate::support::sukkal::{POOLING, Sukkal};
+use crate::support::sukkal::Api;
 use crate::support::test_bed::{Server, ServerUrls, TestBed};
-use crate::support::timeline::{save_history, start_actors};
+use crate::support::timeline::{Disturbances, disturbances, save_history, start_actors};
 
 const SERVERS: usize = 3;
+const QUEUE: &str = "work";
+/// A killed server leaves a few requests without a response; this many are an error.
+const UNKNOWN_MAX: usize = 1000;
 const SECONDS: u64 = 12;
 /// The queue's clock starts a day ahead. Messages that expire there outlive the test in the
 /// dead-letter queue, which has the real clock.
@@ -128,34 +132,6 @@ async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_memory() {
     check_exclusiveness("memory, fair", in_this_process(store), Kind::Fair).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_under_one_live_claim_in_a_pool_that_stops_and_returns() {
-    let deployment = Deployment::start(&[0, 1]).await;
-    let setup = in_pools(&deployment).await;
-    let disturber = disturb(deployment.pools[0].clone());
-
-    check_exclusiveness("pooled", setup, Kind::Plain).await;
-    disturber.abort();
-}
-
-/// The queue is in the first pool, and its dead letters are in the second one.
-async fn in_pools(deployment: &Deployment) -> Setup {
-    let management = deployment.url();
-    let [first, second] = [0, 1].map(|number: usize| deployment.pools[number].clone());
-    let server = Sukkal::start_with(&management, &POOLING);
-    let dead_letters = "letters".to_owned();
-    let request = server.project(PROJECT).put(&format!("/v2/queues/{dead_letters}"));
-    assert_eq!(request.send().await.expect("the server answers").status(), 201);
-    deployment.set_weights(&server, &[1, 0]).await;
-    Setup {
-        store: TestBed::pooled(&management, &first.url()),
-        dead_letter_store: TestBed::redis(&second.url()),
-        dead_letters,
-        dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
-        outbox_length: Arc::new(move || outbox_length(&first)),
-    }
-}
-
 fn on_one_server() -> Setup {
     let redis = Arc::new(RedisServer::start());
     let store = TestBed::redis(&redis.url());
@@ -164,7 +140,7 @@ fn on_one_server() -> Setup {
         store,
         dead_letters: "letters".to_owned(),
         dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
-        outbox_length: Arc::new(move || outbox_length(&redis)),
+        outbox_length: Arc::new(move || outbox_length(&redis, QUEUE)),
     }
 }
 
@@ -201,8 +177,8 @@ fn key(queue: &str, part: &str) -> String {
     format!("sukkal:{{{PROJECT}/{queue}}}:{part}")
 }
 
-fn outbox_length(redis: &RedisServer) -> i64 {
-    redis.command(&["LLEN", &key(QUEUE, "outbox")]).as_int()
+fn outbox_length(redis: &RedisServer, queue: &str) -> i64 {
+    redis.command(&["LLEN", &key(queue, "outbox")]).as_int()
 }
 
 /// Runs all actors on the store, and checks the history.
@@ -211,14 +187,32 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
     let servers: Vec<Server> = (0..SERVERS).map(|_| start_server(&setup.store)).collect();
     let seed = random::seed();
     println!("exclusive {name}: SUKKAL_SEED={seed}");
-    let wire = Arc::new(Wire::new(ServerUrls::of(&servers)));
-    let context = TestContext { seed, wire, coordinator: Arc::new(Coordinator::new()) };
+    let urls = Arc::new(ServerUrls::of(&servers));
+    let coordinator = Arc::new(Coordinator::new(UNKNOWN_MAX));
+    let wire = Arc::new(Wire::new(QUEUE, urls.clone()));
+    let context = TestContext { seed, wire, coordinator: coordinator.clone(), calm: Arc::default() };
+    let rules = create_queue(&setup, &servers[0].project(PROJECT), QUEUE, kind).await;
+    let store = setup.store.clone();
+    // Kills a server in the middle of the test, which leaves requests without a response, and starts
+    // another one.
+    let disturbances = disturbances(async move {
+        sleep(length / 2).await;
+        let replacement = tokio::spawn(async move { urls.replace_one(servers, move || start_server(&store)).await });
+        sleep(length / 2).await;
+        coordinator.update(|progress| progress.over = true);
+        replacement.await.expect("one server was replaced")
+    });
 
-    let run = timeout(length + RUN_TIMEOUT, run(&context, setup, servers, length, kind));
+    let run = timeout(length + RUN_TIMEOUT, run(&context, setup, (rules, kind), disturbances));
     let history = run.await.expect("the test ends in time");
 
-    println!("exclusive {name}: {} requests without a response", context.coordinator.unknown());
-    let summary = checker::check(&history).unwrap_or_else(|violation| {
+    check(name, &context, &history);
+}
+
+/// Checks the history of a queue.
+fn check(name: &str, context: &TestContext, history: &History) {
+    println!("exclusive {name}: {}", context.coordinator.failures);
+    let summary = checker::check(history).unwrap_or_else(|violation| {
         let file = format!("exclusive-{}-{}.txt", name.replace(", ", "-"), history.seed);
         let path = save_history(Path::new(env!("CARGO_TARGET_TMPDIR")), &file, |to| history.dump(to));
         panic!("{violation}\nthe history is in {}", path.display());
@@ -244,33 +238,29 @@ fn start_server(store: &TestBed) -> Server {
     store.serve(&[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")])
 }
 
-async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: Duration, kind: Kind) -> History {
+async fn run(context: &TestContext, setup: Setup, (rules, kind): (Rules, Kind), disturbances: Disturbances) -> History {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let now = i64::try_from(context.coordinator.now()).expect("the time is positive");
     let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
-    let rules = create_queue(&setup, &servers[0], kind).await;
-    let store = setup.store.clone();
-    let dead_letters = queue(&setup.dead_letters);
-    let start = context.set_clock(&store, &queue(QUEUE), INITIAL_OFFSET_US).await;
-    let dead_letters =
-        DeadLetters { store: setup.dead_letter_store, queue: dead_letters, under_way: setup.outbox_length };
+    let (store, queue) = (setup.store, queue_id(&context.wire.queue));
+    let start = context.set_clock(&store, &queue, INITIAL_OFFSET_US).await;
+    let dead_letters = DeadLetters {
+        store: setup.dead_letter_store,
+        queue: queue_id(&setup.dead_letters),
+        under_way: setup.outbox_length,
+    };
 
     let posts = start_actors(PRODUCERS, |number| context.clone().produce(number));
     let work = start_actors(WORKERS, |number| context.clone().work(number));
     let audit = tokio::spawn(Auditor::new(context.clone(), dead_letters).audit());
-    let moves = tokio::spawn(context.clone().move_clock(store, queue(QUEUE), start));
-    let replacement = tokio::spawn(replace_one(context.clone(), setup.store, servers));
+    let moves = tokio::spawn(context.clone().move_clock(store, queue, start));
     let pauses = tokio::spawn(context.clone().pause());
     let divisions = (kind == Kind::Fair).then(|| tokio::spawn(context.clone().change_shards()));
-    sleep(length / 2).await;
-    context.coordinator.update(|progress| progress.half = true);
-    sleep(length / 2).await;
-    context.coordinator.update(|progress| progress.over = true);
+    let _servers = disturbances.await;
     let posts = posts.join_all().await.concat();
     let mut work = work.join_all().await;
     context.coordinator.update(|progress| progress.is_idle = true);
     let mut auditor = audit.await.expect("the messages were counted");
-    let _servers = replacement.await.expect("one server was replaced");
     let moves = moves.await.expect("the clock was moved");
     let switches = pauses.await.expect("the queue was paused");
     if let Some(divisions) = divisions {
@@ -293,7 +283,15 @@ async fn run(context: &TestContext, setup: Setup, servers: Vec<Server>, length: 
 }
 
 /// Creates the queue. The dead-letter queue is created with the first dead letter.
-async fn create_queue(setup: &Setup, server: &Server, kind: Kind) -> Rules {
+async fn create_queue(setup: &Setup, api: &Api, queue: &str, kind: Kind) -> Rules {
+    let (rules, metadata) = settings(setup, kind);
+    let answer = api.put(&format!("/v2/queues/{queue}")).json(&metadata).send().await.expect("the server answers");
+    assert_eq!(answer.status(), 201);
+    rules
+}
+
+/// Returns the settings of the queue, and the same as metadata.
+fn settings(setup: &Setup, kind: Kind) -> (Rules, Value) {
     let is_fair = kind == Kind::Fair;
     let rules =
         Rules { delay_s: DEFAULT_DELAY_S, count_max: COUNT_MAX, dead_letter_ttl_s: setup.dead_letter_ttl_s, is_fair };
@@ -306,22 +304,12 @@ async fn create_queue(setup: &Setup, server: &Server, kind: Kind) -> Rules {
     if let Some(ttl_s) = rules.dead_letter_ttl_s {
         metadata["_dead_letter_queue_messages_ttl"] = ttl_s.into();
     }
-    let request = server.project(PROJECT).put(&format!("/v2/queues/{QUEUE}")).json(&metadata);
-    let answer = request.send().await.expect("the server answers");
-    assert_eq!(answer.status(), 201);
-    rules
+    (rules, metadata)
 }
 
-fn queue(name: &str) -> QueueId {
+fn queue_id(name: &str) -> QueueId {
     let project = ProjectId::new(PROJECT).expect("it is short");
     QueueId::new(project, name.parse().expect("it is a name")).expect("it is short")
-}
-
-/// Kills a server in the middle of the test, which leaves requests without a response, and starts
-/// another one.
-async fn replace_one(context: TestContext, store: TestBed, servers: Vec<Server>) -> Vec<Server> {
-    context.coordinator.wait_until(|progress| progress.half).await;
-    context.wire.servers.replace_one(servers, move || start_server(&store)).await
 }
 
 fn length_s() -> u64 {

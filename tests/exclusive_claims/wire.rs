@@ -1,9 +1,11 @@
 //! The HTTP requests of workers and producers. Each goes to any of the servers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::history::{Action, Claimed, Draft, Outcome, Seen, Term};
@@ -12,16 +14,19 @@ use crate::support::sukkal::CLIENT;
 use crate::support::test_bed::ServerUrls;
 
 pub(super) const PROJECT: &str = "exclusive";
-pub(super) const QUEUE: &str = "work";
+/// While a store is down, requests are refused at once.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(30);
 const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 /// Number of tenants that post to the queue. They have no effect while it is not fair.
 const TENANTS: u64 = 7;
-/// A server responds within two seconds; this allows for a busy machine.
+/// A server responds within two seconds, also while its store is down; this allows for a busy
+/// machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Wire {
     client: Client,
-    pub(super) servers: ServerUrls,
+    pub(super) queue: String,
+    servers: Arc<ServerUrls>,
 }
 
 /// There was no response that shows the outcome.
@@ -29,20 +34,20 @@ pub(super) struct Unknown(pub(super) String);
 
 impl From<reqwest::Error> for Unknown {
     fn from(error: reqwest::Error) -> Self {
+        assert!(!error.is_timeout(), "there is no response in time: {error:?}");
         Self(format!("{error:?}"))
     }
 }
 
 impl Wire {
-    pub(super) fn new(servers: ServerUrls) -> Self {
+    pub(super) fn new(queue: &str, servers: Arc<ServerUrls>) -> Self {
         let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
-        Self { client, servers }
+        Self { client, queue: queue.to_owned(), servers }
     }
 
     pub(super) async fn post(&self, random: &mut Random, drafts: &[Draft]) -> Result<Vec<Uuid>, Unknown> {
         let messages: Vec<Value> = drafts.iter().map(document).collect();
-        let path = format!("{QUEUE}/messages");
-        let answer = self.send(random, Method::POST, &path, Some(json!({ "messages": messages }))).await?;
+        let answer = self.send(random, Method::POST, "/messages", Some(json!({ "messages": messages }))).await?;
         expect(&answer, &[StatusCode::CREATED]);
         let document: Value = answer.json().await?;
         let paths = document["resources"].as_array().expect("a receipt names its messages");
@@ -50,7 +55,7 @@ impl Wire {
     }
 
     pub(super) async fn claim(&self, random: &mut Random, limit: usize, term: Term) -> Result<Claimed, Unknown> {
-        let path = format!("{QUEUE}/claims?limit={limit}");
+        let path = format!("/claims?limit={limit}");
         let answer = self.send(random, Method::POST, &path, Some(body(term))).await?;
         expect(&answer, &[StatusCode::CREATED, StatusCode::NO_CONTENT]);
         if answer.status() == StatusCode::NO_CONTENT {
@@ -62,7 +67,7 @@ impl Wire {
 
     /// Pops messages. Also returns whether the queue is paused.
     pub(super) async fn pop(&self, random: &mut Random, limit: usize) -> Result<(Vec<Seen>, bool), Unknown> {
-        let answer = self.send(random, Method::DELETE, &format!("{QUEUE}/messages?pop={limit}"), None).await?;
+        let answer = self.send(random, Method::DELETE, &format!("/messages?pop={limit}"), None).await?;
         expect(&answer, &[StatusCode::OK]);
         let is_paused = is_paused(&answer);
         Ok((scan(&answer.json().await?), is_paused))
@@ -70,7 +75,7 @@ impl Wire {
 
     /// Pauses or resumes the queue.
     pub(super) async fn switch(&self, random: &mut Random, pauses: bool) -> Result<(), Unknown> {
-        let path = format!("{QUEUE}/{}", if pauses { "pause" } else { "resume" });
+        let path = format!("/{}", if pauses { "pause" } else { "resume" });
         let answer = self.send(random, Method::POST, &path, None).await?;
         expect(&answer, &[StatusCode::NO_CONTENT]);
         Ok(())
@@ -86,17 +91,17 @@ impl Wire {
         let name = claim.map(|claim| claim.to_string()).unwrap_or_default();
         let (method, path, term, refusals): (_, _, _, &[StatusCode]) = match action {
             Action::Renew(term) => {
-                (Method::PATCH, format!("{QUEUE}/claims/{name}"), Some(body(term)), &[StatusCode::NOT_FOUND])
+                (Method::PATCH, format!("/claims/{name}"), Some(body(term)), &[StatusCode::NOT_FOUND])
             }
-            Action::Release => (Method::DELETE, format!("{QUEUE}/claims/{name}"), None, &[]),
+            Action::Release => (Method::DELETE, format!("/claims/{name}"), None, &[]),
             Action::Delete(id) => {
                 let query = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
                 let refusals = &[StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN];
-                (Method::DELETE, format!("{QUEUE}/messages/{id}{query}"), None, refusals)
+                (Method::DELETE, format!("/messages/{id}{query}"), None, refusals)
             }
             Action::Return(id, delay_s) => {
                 let query = if delay_s > 0 { format!("?delay={delay_s}") } else { String::new() };
-                let path = format!("{QUEUE}/claims/{name}/messages/{id}{query}");
+                let path = format!("/claims/{name}/messages/{id}{query}");
                 (Method::DELETE, path, None, &[StatusCode::NOT_FOUND])
             }
         };
@@ -110,7 +115,7 @@ impl Wire {
 
     /// Returns the numbers of all, claimed and available messages.
     pub(super) async fn count(&self, random: &mut Random, queue: &str) -> Result<[u64; 3], Unknown> {
-        let answer = self.send(random, Method::GET, &format!("{queue}/stats"), None).await?;
+        let answer = send(self.request(random, Method::GET, queue, "/stats")).await?;
         expect(&answer, &[StatusCode::OK]);
         let document: Value = answer.json().await?;
         Ok(["total", "claimed", "free"].map(|name| document["messages"][name].as_u64().expect("a number")))
@@ -119,7 +124,7 @@ impl Wire {
     /// Sets the number of shards of the queue.
     pub(super) async fn set_shards(&self, random: &mut Random, shards: u16) -> Result<(), Unknown> {
         let patch = json!([{"op": "add", "path": "/metadata/_shards", "value": shards}]);
-        let request = self.request(random, Method::PATCH, QUEUE).header("Content-Type", PATCH_TYPE);
+        let request = self.request(random, Method::PATCH, &self.queue, "").header("Content-Type", PATCH_TYPE);
         let answer = send(request.body(patch.to_string())).await?;
         expect(&answer, &[StatusCode::OK]);
         Ok(())
@@ -132,7 +137,7 @@ impl Wire {
         path: &str,
         body: Option<Value>,
     ) -> Result<Response, Unknown> {
-        let request = self.request(random, method, path);
+        let request = self.request(random, method, &self.queue, path);
         let request = match body {
             Some(body) => request.json(&body),
             None => request,
@@ -140,19 +145,21 @@ impl Wire {
         send(request).await
     }
 
-    /// Creates a request to any of the servers.
-    fn request(&self, random: &mut Random, method: Method, path: &str) -> RequestBuilder {
-        let url = format!("{}/v2/queues/{path}", self.servers.choose(random));
+    /// Creates a request about a queue to any of the servers.
+    fn request(&self, random: &mut Random, method: Method, queue: &str, path: &str) -> RequestBuilder {
+        let url = format!("{}/v2/queues/{queue}{path}", self.servers.choose(random));
         self.client.request(method, url).header("Client-ID", CLIENT).header("X-Project-ID", PROJECT)
     }
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, Unknown> {
-    let answer = request.send().await?;
-    match answer.status() {
-        StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
-        _ => Ok(answer),
-    }
+    let outcome = match request.send().await {
+        Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => Err(Unknown(answer.text().await?)),
+        Ok(answer) => return Ok(answer),
+        Err(error) => Err(error.into()),
+    };
+    sleep(PAUSE_AFTER_FAILURE).await;
+    outcome
 }
 
 /// Returns whether a claim or pop got nothing because the queue is paused.

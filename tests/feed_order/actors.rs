@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::coordinator::{Coordinator, Phase, Progress};
@@ -12,6 +13,7 @@ use super::delays::Delays;
 use super::history::{Delete, Draft, Page, Post, Seen, Span, rank_of};
 use super::wire::Wire;
 use crate::support::random::Random;
+use crate::support::timeline::clock::wall_us;
 
 pub(super) const PRODUCERS: usize = 16;
 /// Number of observers that use the client id of a producer and list without its messages.
@@ -74,6 +76,18 @@ pub(super) fn excluded_producer(observer: usize) -> Option<usize> {
 }
 
 impl RaceContext {
+    /// Creates the context of a race that ends after some deliveries, and possibly later.
+    pub(super) fn new(
+        seed: u64,
+        options: RaceOptions,
+        wire: Wire,
+        (target, until): (usize, Option<CancellationToken>),
+    ) -> Self {
+        let coordinator = Arc::new(Coordinator::new(target, options.observers, until));
+        let wall_us = wall_us(|| coordinator.now());
+        Self { seed, options, wall_us, wire: Arc::new(wire), coordinator }
+    }
+
     /// Posts requests of 1 to 20 messages in sequence, until the race is over.
     pub(super) async fn produce(self, producer: usize) -> Vec<Post> {
         let mut random = self.random(Role::Producer, producer);
@@ -111,7 +125,7 @@ impl RaceContext {
         let outcome = self.wire.post(&producer_id(producer), random, &drafts).await;
         let answered = outcome.is_ok().then(|| self.coordinator.now());
         let ids = outcome.unwrap_or_else(|unknown| {
-            self.coordinator.record_unknown(&unknown);
+            self.coordinator.record_unknown(invoked, &unknown);
             Vec::new()
         });
         self.coordinator.record_post(&ids);
@@ -133,7 +147,7 @@ impl RaceContext {
             let messages = match self.wire.list(&client, &mut random, marker, limit, echo).await {
                 Ok(messages) => messages,
                 Err(unknown) => {
-                    self.coordinator.record_unknown(&unknown);
+                    self.coordinator.record_unknown(invoked, &unknown);
                     continue;
                 }
             };
@@ -186,7 +200,7 @@ impl RaceContext {
             let outcome = self.wire.delete(&client, &mut random, &ids).await;
             let answered = outcome.is_ok().then(|| self.coordinator.now());
             if let Err(unknown) = outcome {
-                self.coordinator.record_unknown(&unknown);
+                self.coordinator.record_unknown(invoked, &unknown);
             }
             deletes.push(Delete { span: Span { invoked, answered }, ids });
         }

@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::wire::Unknown;
+use crate::support::timeline::failures::Failures;
 
 /// Largest number of messages by which producers may be ahead of the slowest observer. It
 /// alternates. With a large lag, observers read full pages while messages end before them. With a
@@ -28,6 +30,8 @@ pub(super) struct Coordinator {
     started: Instant,
     /// Number of deliveries that ends the race.
     target: usize,
+    /// Also has to be canceled before the race ends, if there is one.
+    until: Option<CancellationToken>,
     observed: AtomicUsize,
     /// Number of messages that each observer has passed or found gone.
     passed: Vec<AtomicU64>,
@@ -37,7 +41,7 @@ pub(super) struct Coordinator {
     recent: Mutex<VecDeque<Uuid>>,
     /// Positions in a burst of adjacent messages that are not due yet.
     burst: Mutex<VecDeque<i64>>,
-    unknown: AtomicUsize,
+    pub(super) failures: Failures,
 }
 
 /// The events for which an actor may wait.
@@ -63,10 +67,14 @@ pub(super) enum Phase {
 }
 
 impl Coordinator {
-    pub(super) fn new(target: usize, observers: usize) -> Self {
+    /// Creates the state of a race that ends after `target` deliveries. If it also lasts until an
+    /// event, any number of requests may fail.
+    pub(super) fn new(target: usize, observers: usize, until: Option<CancellationToken>) -> Self {
         Self {
             started: Instant::now(),
             target,
+            failures: Failures::below(if until.is_some() { usize::MAX } else { UNKNOWN_MAX }),
+            until,
             observed: AtomicUsize::new(0),
             passed: (0..observers).map(|_| AtomicU64::new(0)).collect(),
             slowest: watch::Sender::new(0),
@@ -74,7 +82,6 @@ impl Coordinator {
             markers: (0..observers).map(|_| Mutex::new(None)).collect(),
             recent: Mutex::default(),
             burst: Mutex::default(),
-            unknown: AtomicUsize::new(0),
         }
     }
 
@@ -85,7 +92,7 @@ impl Coordinator {
 
     /// Returns the progress of the race, in percent.
     pub(super) fn percent(&self) -> usize {
-        self.observed.load(Ordering::Relaxed) * 100 / self.target
+        self.observed() * 100 / self.target
     }
 
     pub(super) fn progress(&self) -> watch::Receiver<Progress> {
@@ -105,7 +112,7 @@ impl Coordinator {
             reserved <= slowest + lag_max
         };
         self.slowest.subscribe().wait_for(near).await.expect("the coordinator exists during the test");
-        if self.percent() >= 100 {
+        if self.percent() >= 100 && self.until.as_ref().is_none_or(CancellationToken::is_cancelled) {
             return None;
         }
         let mut first = 0;
@@ -164,14 +171,14 @@ impl Coordinator {
         lock(&self.recent).iter().copied().collect()
     }
 
-    /// Counts a lost response.
-    pub(super) fn record_unknown(&self, unknown: &Unknown) {
-        let count = self.unknown.fetch_add(1, Ordering::Relaxed) + 1;
-        assert!(count < UNKNOWN_MAX, "{count} requests failed, the last with {unknown:?}");
+    /// Counts a lost response to a request that was sent at `invoked`.
+    pub(super) fn record_unknown(&self, invoked: u64, unknown: &Unknown) {
+        self.failures.record(invoked, self.now(), &unknown.0);
     }
 
-    pub(super) fn unknown(&self) -> usize {
-        self.unknown.load(Ordering::Relaxed)
+    /// Returns the number of deliveries so far.
+    pub(super) fn observed(&self) -> usize {
+        self.observed.load(Ordering::Relaxed)
     }
 }
 

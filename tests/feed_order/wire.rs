@@ -2,9 +2,11 @@
 //! little compared with the server.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::history::{Draft, Seen};
@@ -12,15 +14,18 @@ use crate::support::random::Random;
 use crate::support::test_bed::ServerUrls;
 
 const PROJECT: &str = "race";
+/// While a store is down, requests are refused at once.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(30);
 const ID_CHARS: usize = 36;
-/// A server responds within two seconds; this allows for a busy machine.
+/// A server responds within two seconds, also while its store is down; this allows for a busy
+/// machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All servers; each request goes to any of them.
 pub(super) struct Wire {
     client: Client,
-    path: String,
-    pub(super) servers: ServerUrls,
+    pub(super) queue: String,
+    servers: Arc<ServerUrls>,
 }
 
 /// There was no response that shows the outcome.
@@ -29,15 +34,16 @@ pub(super) struct Unknown(pub(super) String);
 
 impl From<reqwest::Error> for Unknown {
     fn from(error: reqwest::Error) -> Self {
+        assert!(!error.is_timeout(), "there is no response in time: {error:?}");
         Self(format!("{error:?}"))
     }
 }
 
 impl Wire {
     /// Creates a client of one queue.
-    pub(super) fn new(queue: &str, servers: ServerUrls) -> Self {
+    pub(super) fn new(queue: &str, servers: Arc<ServerUrls>) -> Self {
         let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
-        Self { client, path: format!("/v2/queues/{queue}"), servers }
+        Self { client, queue: queue.to_owned(), servers }
     }
 
     /// Creates the queue, with a default delay and possibly with shards.
@@ -122,7 +128,7 @@ impl Wire {
     }
 
     fn url(&self, random: &mut Random, rest: &str) -> String {
-        [&self.servers.choose(random), self.path.as_str(), rest].concat()
+        format!("{}/v2/queues/{}{rest}", self.servers.choose(random), self.queue)
     }
 }
 
@@ -131,7 +137,16 @@ async fn send(request: RequestBuilder, by: &Uuid, expected: StatusCode) -> Resul
 }
 
 async fn send_any(request: RequestBuilder, by: &Uuid, expected: &[StatusCode]) -> Result<String, Unknown> {
-    let answer = request.header("Client-ID", by.to_string()).header("X-Project-ID", PROJECT).send().await?;
+    let request = request.header("Client-ID", by.to_string()).header("X-Project-ID", PROJECT);
+    let outcome = answer(request, expected).await;
+    if outcome.is_err() {
+        sleep(PAUSE_AFTER_FAILURE).await;
+    }
+    outcome
+}
+
+async fn answer(request: RequestBuilder, expected: &[StatusCode]) -> Result<String, Unknown> {
+    let answer = request.send().await?;
     let status = answer.status();
     let text = answer.text().await?;
     let is_expected = expected.contains(&status);

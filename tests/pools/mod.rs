@@ -1,12 +1,13 @@
 //! Real services whose queues are in pools: which pool a queue gets, what a process remembers about
 //! its place, and what happens while a pool is down.
 //!
-//! The checkers of `feed_order` and `exclusive_claims`, and the crash tests in `faults`, use these
-//! deployments too.
+//! The checkers of `feed_order`, `exclusive_claims` and `push/campaign`, and the crash tests in
+//! `faults`, use these deployments too.
 
+mod disturber;
 mod guide;
-mod moves;
 mod move_requests;
+mod moves;
 mod outage;
 mod places;
 mod retirement;
@@ -18,9 +19,9 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
+pub(crate) use self::disturber::{Disturber, Load};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, POOLING, Sukkal};
 
@@ -31,9 +32,9 @@ const PROJECT: &str = "pooled";
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The timeout for events that should have happened long before.
 const HANG_TIMEOUT: Duration = Duration::from_secs(30);
-/// Times for which a pool does not reply, and replies.
-const STOPPED: Duration = Duration::from_millis(700);
-const RUNNING: Duration = Duration::from_millis(1_500);
+const POLL: Duration = Duration::from_millis(20);
+/// The timeout for the progress of many clients, on a busy machine.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The store of the option `store`.
 enum Management {
@@ -61,8 +62,19 @@ impl Deployment {
         Self { management, pools: (0..pools).map(|_| Arc::new(RedisServer::start_with(&durable))).collect() }
     }
 
-    fn embedded(pools: usize) -> Self {
+    /// The same with an embedded management store, which belongs to one process. There is no list of
+    /// pools yet.
+    pub(crate) fn embedded(pools: usize) -> Self {
         Self::without_list(Management::Embedded(tempfile::tempdir().unwrap()), pools)
+    }
+
+    /// Returns all Redis servers.
+    pub(crate) fn servers(&self) -> Vec<&RedisServer> {
+        let management = match &self.management {
+            Management::Redis(redis) => Some(redis),
+            Management::Embedded(_) => None,
+        };
+        management.into_iter().chain(self.pools.iter().map(|pool| &**pool)).collect()
     }
 
     /// Returns the URL of the management store.
@@ -73,7 +85,7 @@ impl Deployment {
         }
     }
 
-    fn serve(&self) -> Sukkal {
+    pub(crate) fn serve(&self) -> Sukkal {
         self.serve_with(&[])
     }
 
@@ -89,6 +101,19 @@ impl Deployment {
         }
     }
 
+    /// Creates a queue in one of the first two pools.
+    pub(crate) async fn create_in(
+        &self,
+        pool: usize,
+        server: &Sukkal,
+        (project, queue): (&str, &str),
+        metadata: &Value,
+    ) {
+        self.set_weights(server, if pool == 0 { &[1, 0] } else { &[0, 1] }).await;
+        answered(server.project(project).put(&format!("/v2/queues/{queue}")).json(metadata), 201).await;
+        assert_eq!(self.pools_of(project, queue), [POOLS[pool]]);
+    }
+
     /// Returns the names of the pools that have this queue.
     fn pools_of(&self, project: &str, queue: &str) -> Vec<&'static str> {
         self.pools_of_first(project, queue, self.pools.len())
@@ -100,19 +125,6 @@ impl Deployment {
         let pools = POOLS.iter().zip(&self.pools).take(count);
         pools.filter(|(_, redis)| redis.command(&["EXISTS", &key]).as_int() == 1).map(|(name, _)| *name).collect()
     }
-}
-
-/// Stops and resumes a pool again and again, until the task is aborted.
-pub(crate) fn disturb(pool: Arc<RedisServer>) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        loop {
-            sleep(RUNNING).await;
-            let stopped = pool.clone();
-            spawn_blocking(move || stopped.pause()).await.unwrap();
-            sleep(STOPPED).await;
-            pool.resume();
-        }
-    })
 }
 
 /// Returns a request of an administrator to a path below `/v2/`.
@@ -150,11 +162,21 @@ async fn list(api: &Api, queue: &str) -> Value {
     answered(api.get(&format!("/v2/queues/{queue}/messages?echo=true")), 200).await
 }
 
+/// Waits for something that can be seen without a request.
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let polls = async {
+        while !is_so() {
+            sleep(POLL).await;
+        }
+    };
+    timeout(PROGRESS_TIMEOUT, polls).await.unwrap_or_else(|_| panic!("it does not happen: {what}"));
+}
+
 /// Repeats a check until it is true.
 async fn until(what: &str, check: impl AsyncFn() -> bool) {
     let checks = async {
         while !check().await {
-            sleep(Duration::from_millis(20)).await;
+            sleep(POLL).await;
         }
     };
     timeout(HANG_TIMEOUT, checks).await.unwrap_or_else(|_| panic!("it does not happen: {what}"));

@@ -31,10 +31,11 @@ pub(crate) enum TestBed {
         url: String,
         store: Box<RedisStore>,
     },
-    /// A service with pools over this management store, and the pool with the queue under test.
+    /// A service with pools over this management store, and the pools that may have the queue under
+    /// test.
     Pooled {
         url: String,
-        pool: Box<RedisStore>,
+        pools: Vec<RedisStore>,
     },
     Embedded(EmbeddedStore),
 }
@@ -62,14 +63,15 @@ impl TestBed {
         Self::Redis { url: url.to_owned(), store: Box::new(open(url)) }
     }
 
-    /// Uses this management store. The queue under test is in the pool at this address.
-    pub(crate) fn pooled(management: &str, pool: &str) -> Self {
-        Self::Pooled { url: management.to_owned(), pool: Box::new(open(pool)) }
+    /// Uses this management store. The queue under test is in one of the pools at these addresses.
+    pub(crate) fn pooled(management: &str, pools: &[String]) -> Self {
+        Self::Pooled { url: management.to_owned(), pools: pools.iter().map(|pool| open(pool)).collect() }
     }
 
     pub(crate) fn store(&self) -> &dyn Driver {
         match self {
-            Self::Redis { store, .. } | Self::Pooled { pool: store, .. } => &**store,
+            Self::Redis { store, .. } => &**store,
+            Self::Pooled { pools, .. } => &pools[0],
             Self::Embedded(store) => store,
         }
     }
@@ -79,8 +81,12 @@ impl TestBed {
         match self {
             // While a slot moves, its keys cannot be used.
             Self::Redis { store, .. } => while store.set_clock(queue, offset_us).await.is_err() {},
-            // The pool may be stopped at the moment.
-            Self::Pooled { pool, .. } => while pool.set_clock(queue, offset_us).await.is_err() {},
+            Self::Pooled { pools, .. } => {
+                for pool in pools {
+                    // The pool may be stopped at the moment.
+                    while pool.set_clock(queue, offset_us).await.is_err() {}
+                }
+            }
             Self::Embedded(store) => store.set_clock(queue, offset_us),
         }
     }
@@ -155,7 +161,7 @@ impl ServerUrls {
         random.choose(&urls).expect("there is always a server").clone()
     }
 
-    /// Kills one of the servers, which leaves requests without a response, and starts another one.
+    /// Kills the first server, which leaves requests without a response, and starts another one.
     pub(crate) async fn replace_one(
         &self,
         mut servers: Vec<Server>,
@@ -163,10 +169,14 @@ impl ServerUrls {
     ) -> Vec<Server> {
         let mut killed = servers.swap_remove(0);
         killed.kill();
-        self.write(|urls| urls.retain(|url| *url != killed.url("")));
+        self.write(|urls| {
+            if urls.len() > 1 {
+                urls.retain(|url| *url != killed.url(""));
+            }
+        });
         let replacement = spawn_blocking(start).await.expect("another server starts");
-        self.write(|urls| urls.push(replacement.url("")));
         servers.push(replacement);
+        self.set(&servers);
         servers
     }
 

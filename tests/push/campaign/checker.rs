@@ -122,7 +122,8 @@ fn check_repetitions(history: &History, requests: &[&Request], summary: &mut Sum
     for request in requests {
         if let Some((acknowledged, at)) = last {
             let kills = kills_between(history, acknowledged, request);
-            let unsaved_us = kills.map(|kill| unsaved_us(history, at, kill)).min();
+            let queue = history.subscriptions[request.subscription].queue;
+            let unsaved_us = kills.map(|kill| unsaved_us(history, queue, at, kill)).min();
             if unsaved_us.is_none_or(|us| us > UNSAVED_MAX_US) {
                 let reason = match unsaved_us {
                     Some(us) => format!("its outcome could have been saved for {} s before a kill", Moment(us)),
@@ -157,10 +158,10 @@ fn check_order(history: &History, requests: &[&Request]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the time (µs) from an acknowledgment to a kill during which the store was up.
-fn unsaved_us(history: &History, acknowledged: u64, kill: &Disturbance) -> u64 {
+/// Returns the time (µs) from an acknowledgment to a kill during which the store of the queue was up.
+fn unsaved_us(history: &History, queue: usize, acknowledged: u64, kill: &Disturbance) -> u64 {
     let mut outages: Vec<(u64, u64)> =
-        history.of_kind(DisturbanceKind::Outage).map(|outage| (outage.from, outage.to + RECOVERY_US)).collect();
+        history.outages(queue).map(|outage| (outage.from, outage.to + RECOVERY_US)).collect();
     outages.sort_unstable();
     let (mut unsaved_us, mut from) = (0, acknowledged);
     for (begin, end) in outages {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     fn during(kind: DisturbanceKind, from: u64, to: u64) -> Disturbance {
-        Disturbance { kind, from, to }
+        Disturbance { kind, pool: None, from, to }
     }
 
     fn kill(at: u64) -> Disturbance {
@@ -295,6 +296,8 @@ mod tests {
 
         let outage = during(DisturbanceKind::Outage, 3 * SECOND_US + 200_000, 5 * SECOND_US);
         check(&history(requests.clone(), vec![outage, kill(6_700_000)])).unwrap();
+        let elsewhere = Disturbance { pool: Some(1), ..outage };
+        assert_violation(&history(requests.clone(), vec![elsewhere, kill(6_700_000)]), "could have been saved");
         assert_violation(&history(requests, vec![outage, kill(7_200_000)]), "could have been saved");
     }
 

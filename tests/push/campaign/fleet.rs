@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::EmbeddedStore;
 use tokio::task::{block_in_place, spawn_blocking};
@@ -10,6 +11,7 @@ use tokio::time::sleep;
 
 use super::history::{Disturbance, DisturbanceKind};
 use super::{QUEUES, Step};
+use crate::pools::{Deployment, eventually};
 use crate::push::LOCAL;
 use crate::support::cluster::RedisCluster;
 use crate::support::random::Random;
@@ -18,6 +20,9 @@ use crate::support::test_bed::{Server, ServerUrls, TestBed};
 
 pub(super) const PROJECT: &str = "campaign";
 const SERVERS: usize = 3;
+pub(super) const POOLS: usize = 2;
+/// Number of deliveries in the other pool during each outage of a pool.
+const DELIVERIES_DURING_OUTAGE: usize = 20;
 /// Longer than a delivery lease.
 const LEASE_OVER_US: i64 = 41_000_000;
 /// Time in which requests and commands of killed processes arrive.
@@ -29,7 +34,17 @@ const JANITOR_LEASE: &str = "sukkal:{janitor}";
 pub(super) enum Store {
     Redis(Arc<RedisServer>),
     Cluster(Arc<RedisCluster>),
+    /// Every second queue is in the second pool.
+    Pooled(Arc<Deployment>),
     Embedded(EmbeddedStore),
+}
+
+/// The deliveries of a campaign.
+pub(super) struct Deliveries {
+    /// Returns the number of deliveries in a pool so far.
+    pub(super) so_far: Box<dyn Fn(usize) -> usize + Send + Sync>,
+    /// Number of deliveries in each pool at the end.
+    pub(super) at_the_end: usize,
 }
 
 /// The processes, and what was done to them.
@@ -42,13 +57,30 @@ pub(super) struct Fleet {
     started: Instant,
     /// How far the clocks of the queues are ahead.
     ahead_us: i64,
+    deliveries: Deliveries,
+    /// Number of times that messages of a pool were delivered while the other pool was down.
+    pub(super) went_on: usize,
 }
 
 impl Store {
+    /// Starts two pools with the queues.
+    pub(super) async fn pooled() -> Self {
+        let deployment = Deployment::start(&[1; POOLS]).await;
+        let server = deployment.serve();
+        for queue in 0..QUEUES {
+            deployment.create_in(pool_of(queue), &server, (PROJECT, &queue_name(queue)), &json!({})).await;
+        }
+        Self::Pooled(Arc::new(deployment))
+    }
+
     fn bed(&self) -> TestBed {
         match self {
             Self::Redis(redis) => TestBed::redis(&redis.url()),
             Self::Cluster(cluster) => TestBed::redis(&cluster.url()),
+            Self::Pooled(deployment) => {
+                let pools: Vec<String> = deployment.pools.iter().map(|pool| pool.url()).collect();
+                TestBed::pooled(&deployment.url(), &pools)
+            }
             Self::Embedded(store) => TestBed::Embedded(store.clone()),
         }
     }
@@ -58,11 +90,21 @@ impl Store {
         if matches!(self, Self::Embedded(_)) { 1 } else { SERVERS }
     }
 
-    /// Kills Redis, or a node of the cluster.
+    /// Returns the number of servers of the store that can be killed.
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Redis(_) | Self::Embedded(_) => 1,
+            Self::Cluster(cluster) => cluster.nodes().len(),
+            Self::Pooled(deployment) => deployment.pools.len(),
+        }
+    }
+
+    /// Kills Redis, a node of the cluster, or a pool.
     fn kill(&self, node: usize) {
         match self {
             Self::Redis(redis) => redis.kill(),
             Self::Cluster(cluster) => cluster.nodes()[node].kill(),
+            Self::Pooled(deployment) => deployment.pools[node].kill(),
             Self::Embedded(_) => {}
         }
     }
@@ -75,6 +117,7 @@ impl Store {
                 cluster.nodes()[node].restart();
                 cluster.wait_until_ok();
             }
+            Self::Pooled(deployment) => deployment.pools[node].restart(),
             Self::Embedded(_) => {}
         }
     }
@@ -84,17 +127,22 @@ impl Store {
         match self {
             Self::Redis(redis) => drop(redis.command(&["DEL", JANITOR_LEASE])),
             Self::Cluster(cluster) => drop(cluster.node_of(JANITOR_LEASE).command(&["DEL", JANITOR_LEASE])),
+            Self::Pooled(deployment) => {
+                for redis in deployment.servers() {
+                    redis.command(&["DEL", JANITOR_LEASE]);
+                }
+            }
             Self::Embedded(_) => {}
         }
     }
 }
 
 impl Fleet {
-    pub(super) async fn start(store: Store, started: Instant) -> Self {
+    pub(super) async fn start(store: Store, started: Instant, deliveries: Deliveries) -> Self {
         let bed = store.bed();
         let servers = start(&bed, store.servers()).await;
         let urls = Arc::new(ServerUrls::of(&servers));
-        Self { store, bed, servers, urls, disturbances: Vec::new(), started, ahead_us: 0 }
+        Self { store, bed, servers, urls, disturbances: Vec::new(), started, ahead_us: 0, deliveries, went_on: 0 }
     }
 
     pub(super) async fn disturb(&mut self, step: Step, random: &mut Random) {
@@ -104,12 +152,12 @@ impl Fleet {
                 self.replace_all().await;
             }
             Step::KillAllDuringOutage => {
-                let (from, node) = (self.now(), random.below(SERVERS));
+                let (from, node) = (self.now(), random.below(self.store.nodes()));
                 block_in_place(|| self.store.kill(node));
                 sleep(Duration::from_millis(random.within(0..=1_000))).await;
                 self.kill_all().await;
                 block_in_place(|| self.store.restart(node));
-                self.record(DisturbanceKind::Outage, from);
+                self.record_outage(from, node);
                 self.replace_all().await;
             }
             Step::KillOne => {
@@ -123,11 +171,12 @@ impl Fleet {
             }
             Step::StopOne => self.stop_one(random).await,
             Step::RestartStore => {
-                let (from, node) = (self.now(), random.below(SERVERS));
+                let (from, node) = (self.now(), random.below(self.store.nodes()));
                 block_in_place(|| self.store.kill(node));
                 sleep(Duration::from_millis(random.within(0..=500))).await;
+                self.wait_for_other_pool(node).await;
                 block_in_place(|| self.store.restart(node));
-                self.record(DisturbanceKind::Outage, from);
+                self.record_outage(from, node);
             }
         }
     }
@@ -171,14 +220,36 @@ impl Fleet {
         self.urls.set(&self.servers);
     }
 
+    /// Waits for deliveries in the other pool while one is down.
+    async fn wait_for_other_pool(&mut self, down: usize) {
+        if matches!(self.store, Store::Pooled(_)) {
+            let Deliveries { so_far, at_the_end } = &self.deliveries;
+            let before = so_far(1 - down);
+            let due = (before + DELIVERIES_DURING_OUTAGE).min(*at_the_end);
+            eventually("messages of the other pool are delivered", || so_far(1 - down) >= due).await;
+            self.went_on += usize::from(before < due);
+        }
+    }
+
     fn record(&mut self, kind: DisturbanceKind, from: u64) {
         let to = self.now();
-        self.disturbances.push(Disturbance { kind, from, to });
+        self.disturbances.push(Disturbance { kind, pool: None, from, to });
+    }
+
+    fn record_outage(&mut self, from: u64, node: usize) {
+        let pool = matches!(self.store, Store::Pooled(_)).then_some(node);
+        let to = self.now();
+        self.disturbances.push(Disturbance { kind: DisturbanceKind::Outage, pool, from, to });
     }
 
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_micros()).unwrap()
     }
+}
+
+/// Returns the pool with the queue, if there are pools.
+pub(super) fn pool_of(queue: usize) -> usize {
+    queue % POOLS
 }
 
 pub(super) fn queue_name(number: usize) -> String {

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use super::fleet::pool_of;
 use crate::support::timeline::Moment;
 
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,8 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Disturbance {
     pub(super) kind: DisturbanceKind,
+    /// The pool that was down, if only the queues of one pool were affected.
+    pub(super) pool: Option<usize>,
     pub(super) from: u64,
     pub(super) to: u64,
 }
@@ -62,6 +65,12 @@ impl Request {
 }
 
 impl History {
+    /// Returns the outages that affected a queue.
+    pub(super) fn outages(&self, queue: usize) -> impl Iterator<Item = &Disturbance> {
+        let outages = self.of_kind(DisturbanceKind::Outage);
+        outages.filter(move |outage| outage.pool.is_none_or(|pool| pool == pool_of(queue)))
+    }
+
     /// Returns the disturbances of one kind.
     pub(super) fn of_kind(&self, kind: DisturbanceKind) -> impl Iterator<Item = &Disturbance> + Clone {
         self.disturbances.iter().filter(move |disturbance| disturbance.kind == kind)
@@ -72,8 +81,9 @@ impl History {
             let order = if subscriber.is_ordered { "ordered" } else { "unordered" };
             writeln!(to, "subscription {number}: queue {}, {order}", subscriber.queue)?;
         }
-        for Disturbance { kind, from, to: until } in &self.disturbances {
-            writeln!(to, "{} to {} {kind:?}", Moment(*from), Moment(*until))?;
+        for Disturbance { kind, pool, from, to: until } in &self.disturbances {
+            let pool = pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
+            writeln!(to, "{} to {} {kind:?}{pool}", Moment(*from), Moment(*until))?;
         }
         for request in &self.requests {
             let Request { subscription, message, message_id, received, ended, status } = request;

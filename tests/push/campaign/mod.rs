@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::{sleep, timeout};
 
-use self::fleet::{Fleet, PROJECT, Store};
+use self::fleet::{Deliveries, Fleet, POOLS, PROJECT, Store};
 use self::history::{History, Subscriber};
 use self::receiver::Receiver;
 use crate::support::cluster::RedisCluster;
@@ -65,6 +65,17 @@ use Step::{KillAll, KillAllDuringOutage, KillOne, RestartStore, StopOne};
 const REDIS_STEPS: [Step; 8] =
     [KillAll, KillAll, KillAll, KillAllDuringOutage, StopOne, StopOne, RestartStore, RestartStore];
 const CLUSTER_STEPS: [Step; 6] = [KillAll, KillAll, KillAllDuringOutage, StopOne, StopOne, RestartStore];
+/// The stops of one pool are what is special about pools.
+const POOLED_STEPS: [Step; 8] = [
+    KillAll,
+    KillAllDuringOutage,
+    KillAllDuringOutage,
+    StopOne,
+    RestartStore,
+    RestartStore,
+    RestartStore,
+    RestartStore,
+];
 const EMBEDDED_STEPS: [Step; 7] = [KillAll, KillAll, KillAll, KillAll, StopOne, StopOne, StopOne];
 /// The steps of the long form, one of which is chosen at a time.
 const LONG_STEPS: [Step; 7] = [KillAll, KillAllDuringOutage, KillOne, KillOne, StopOne, StopOne, RestartStore];
@@ -73,6 +84,14 @@ const LONG_EMBEDDED_STEPS: [Step; 2] = [KillAll, StopOne];
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_little_is_repeated_over_redis() {
     run("redis", Store::Redis(Arc::new(RedisServer::start_with(&DURABLE))), &REDIS_STEPS, &LONG_STEPS).await;
+}
+
+/// One pool at a time is down. The subscribers of the queues in the other pool get their messages
+/// meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_and_little_is_repeated_in_pools_that_stop_and_return() {
+    let fleet = run("pooled", Store::pooled().await, &POOLED_STEPS, &LONG_STEPS).await;
+    assert!(fleet.went_on > 0, "nothing was delivered while a pool was down");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,13 +107,15 @@ async fn nothing_is_lost_and_little_is_repeated_in_an_embedded_store() {
 }
 
 /// Runs a campaign over a store, and checks its history.
-async fn run(name: &str, store: Store, steps: &[Step], long_steps: &[Step]) {
+async fn run(name: &str, store: Store, steps: &[Step], long_steps: &[Step]) -> Fleet {
     let (seed, started) = (random::seed(), Instant::now());
     println!("push {name}: SUKKAL_SEED={seed}");
     let pushed = std::env::var("SUKKAL_PUSHED").ok().map(|text| text.parse::<usize>().unwrap());
     let (is_long, count) = (pushed.is_some(), pushed.unwrap_or(DELIVERIES).div_ceil(SUBSCRIPTIONS));
     let receiver = Receiver::start(seed, is_long, started);
-    let mut fleet = Fleet::start(store, started).await;
+    let deliveries =
+        Deliveries { so_far: Box::new(receiver.delivered_in_pools()), at_the_end: count * SUBSCRIPTIONS / POOLS };
+    let mut fleet = Fleet::start(store, started, deliveries).await;
     let (subscriptions, ids) = subscribe(&fleet, &receiver).await;
 
     let finished = Arc::new(AtomicBool::new(false));
@@ -138,6 +159,12 @@ async fn run(name: &str, store: Store, steps: &[Step], long_steps: &[Step]) {
     });
     println!("push {name}: {summary}");
     check_figures(&fleet, &history, &ids).await;
+    fleet
+}
+
+/// Returns the queue of a subscription.
+fn queue_of(subscription: usize) -> usize {
+    subscription % QUEUES
 }
 
 /// Creates the subscriptions, and returns them with their ids. Half of them are ordered.
@@ -146,7 +173,7 @@ async fn subscribe(fleet: &Fleet, receiver: &Receiver) -> (Vec<Subscriber>, Vec<
     let (mut subscriptions, mut ids) = (Vec::new(), Vec::new());
     for number in 0..SUBSCRIPTIONS {
         let subscription =
-            Subscriber { queue: number % QUEUES, is_ordered: (number / QUEUES + number).is_multiple_of(2) };
+            Subscriber { queue: queue_of(number), is_ordered: (number / QUEUES + number).is_multiple_of(2) };
         // No message is given up.
         let policy = json!({ "retries_with_no_delay": 1_000_000 });
         let options = json!({ "ordered": subscription.is_ordered, "_retry_policy": policy });

@@ -19,7 +19,9 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
+use super::fleet::pool_of;
 use super::history::Request;
+use super::queue_of;
 use crate::support::ports;
 use crate::support::random::Random;
 
@@ -97,6 +99,15 @@ impl Receiver {
     /// subscriptions.
     pub(super) fn delivered(&self) -> watch::Receiver<usize> {
         self.state.delivered.subscribe()
+    }
+
+    /// Returns a function that returns the same for the queues of one pool.
+    pub(super) fn delivered_in_pools(&self) -> impl Fn(usize) -> usize + Send + Sync + use<> {
+        let state = self.state.clone();
+        move |pool| {
+            let log = state.log();
+            log.delivered.iter().filter(|(subscription, _)| pool_of(queue_of(*subscription)) == pool).count()
+        }
     }
 
     /// Returns the requests so far, in the order in which they were received.

@@ -3,13 +3,19 @@
 //! and after its response is read.
 
 pub(crate) mod clock;
+pub(crate) mod failures;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fmt, io};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use tokio::task::JoinSet;
+
+use super::test_bed::Server;
 
 /// A request that set the store's clock ahead of its own time by this offset.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +41,16 @@ where
     F: Future<Output = T> + Send + 'static,
 {
     (0..count).map(actor).collect()
+}
+
+/// What happens to the servers while actors use them. It returns the remaining servers, which stop
+/// when they are dropped.
+pub(crate) type Disturbances = Shared<BoxFuture<'static, Arc<Vec<Server>>>>;
+
+/// Starts disturbances, for which several histories can wait.
+pub(crate) fn disturbances(future: impl Future<Output = Vec<Server>> + Send + 'static) -> Disturbances {
+    let task = tokio::spawn(future);
+    task.map(|servers| Arc::new(servers.expect("the servers were disturbed"))).boxed().shared()
 }
 
 /// Creates a file in the directory, and has `write` write the history to it. Returns its path.

@@ -1,0 +1,118 @@
+//! Workers use a queue in each of two pools at the same time. The dead letters of each queue go to the
+//! other pool. One pool after the other is stopped and restarted, and a process is killed. The queue
+//! in the other pool goes on meanwhile.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::actors::TestContext;
+use super::coordinator::Coordinator;
+use super::wire::{PROJECT, Wire};
+use super::{
+    DEAD_LETTER_TTL_S, Kind, RUN_TIMEOUT, Rules, SERVERS, Setup, check, length_s, outbox_length, run, settings,
+    start_server,
+};
+use crate::pools::{Deployment, Disturber, Load};
+use crate::support::random;
+use crate::support::sukkal::Sukkal;
+use crate::support::test_bed::{ServerUrls, TestBed};
+use crate::support::timeline::disturbances;
+use crate::support::timeline::failures::Failures;
+
+/// The queues, in the order of their pools, and the queues of their dead letters.
+const QUEUES: [(&str, &str); 2] = [("work-a", "letters-a"), ("work-b", "letters-b")];
+/// Longest duration of the steps that are taken in any case.
+const STEPS_TIMEOUT: Duration = Duration::from_secs(240);
+
+impl Load for TestContext {
+    fn project(&self) -> &str {
+        PROJECT
+    }
+
+    fn queue(&self) -> &str {
+        &self.wire.queue
+    }
+
+    fn now(&self) -> u64 {
+        self.coordinator.now()
+    }
+
+    fn done(&self) -> u64 {
+        self.coordinator.progress().borrow().claims
+    }
+
+    fn failures(&self) -> &Failures {
+        &self.coordinator.failures
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_in_pools_that_stop_and_return() {
+    check_two_pools("pooled", Kind::Plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_pools_that_stop_and_return() {
+    check_two_pools("pooled, fair", Kind::Fair).await;
+}
+
+async fn check_two_pools(name: &str, kind: Kind) {
+    let length = Duration::from_secs(length_s());
+    let seed = random::seed();
+    println!("exclusive {name}: SUKKAL_SEED={seed}");
+    let deployment = Arc::new(Deployment::start(&[1, 1]).await);
+    let server = deployment.serve();
+    let setups =
+        [create_queues(&deployment, &server, 0, kind).await, create_queues(&deployment, &server, 1, kind).await];
+    drop(server);
+    let bed = setups[0].0.store.clone();
+    let start = Arc::new(move || start_server(&bed));
+    let servers: Vec<_> = (0..SERVERS).map(|_| start()).collect();
+    let urls = Arc::new(ServerUrls::of(&servers));
+    let calm = Arc::default();
+    let loads = QUEUES.map(|(queue, _)| TestContext {
+        seed,
+        wire: Arc::new(Wire::new(queue, urls.clone())),
+        coordinator: Arc::new(Coordinator::new(usize::MAX)),
+        calm: Arc::clone(&calm),
+    });
+    let coordinators = loads.each_ref().map(|load| load.coordinator.clone());
+    let disturber = Disturber { deployment: deployment.clone(), loads: loads.clone(), servers, urls, start, calm };
+    let disturbances = disturbances(async move {
+        let started = Instant::now();
+        let servers = disturber.run(seed, || started.elapsed() >= length).await;
+        coordinators.iter().for_each(|coordinator| coordinator.update(|progress| progress.over = true));
+        servers
+    });
+
+    let runs = loads
+        .iter()
+        .zip(setups)
+        .map(|(context, (setup, rules))| run(context, setup, (rules, kind), disturbances.clone()));
+    let histories = timeout(length + STEPS_TIMEOUT + RUN_TIMEOUT, join_all(runs)).await.expect("the test ends in time");
+
+    for (context, history) in loads.iter().zip(&histories) {
+        check(&format!("{name}, {}", context.wire.queue), context, history);
+    }
+}
+
+/// Creates the queue of a pool, and the queue of its dead letters in the other pool.
+async fn create_queues(deployment: &Deployment, server: &Sukkal, pool: usize, kind: Kind) -> (Setup, Rules) {
+    let [own, other] = [pool, 1 - pool].map(|pool| deployment.pools[pool].clone());
+    let (queue, dead_letters) = QUEUES[pool];
+    let setup = Setup {
+        store: TestBed::pooled(&deployment.url(), &[own.url()]),
+        dead_letter_store: TestBed::redis(&other.url()),
+        dead_letters: dead_letters.to_owned(),
+        dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
+        outbox_length: Arc::new(move || outbox_length(&own, queue)),
+    };
+    let (rules, metadata) = settings(&setup, kind);
+    deployment.create_in(1 - pool, server, (PROJECT, dead_letters), &json!({})).await;
+    deployment.create_in(pool, server, (PROJECT, queue), &metadata).await;
+    (setup, rules)
+}

@@ -1,0 +1,136 @@
+//! Stops pools and kills processes while a queue in each pool is under load, one after the other.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use tokio::sync::RwLock;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::{Deployment, HANG_TIMEOUT, POLL, eventually};
+use crate::support::random::Random;
+use crate::support::test_bed::{Server, ServerUrls};
+use crate::support::timeline::failures::Failures;
+
+/// Operations of a queue between two steps, and of the other queue while a pool is down.
+const OPERATIONS: RangeInclusive<u64> = 50..=400;
+/// The choices of the disturber.
+const ROLE: u64 = 100;
+
+/// A queue under load.
+pub(crate) trait Load: Send + Sync {
+    fn project(&self) -> &str;
+
+    fn queue(&self) -> &str;
+
+    /// Returns the time of the clock with which requests are recorded.
+    fn now(&self) -> u64;
+
+    /// Returns the number of operations that have succeeded so far.
+    fn done(&self) -> u64;
+
+    fn failures(&self) -> &Failures;
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A pool crashes and is restarted.
+    Crash(usize),
+    /// A pool does not reply for a while.
+    Hang(usize),
+    /// A process is killed and replaced.
+    Replace,
+}
+
+/// All are taken at least once, in random order.
+const STEPS: [Step; 5] = [Step::Crash(0), Step::Crash(1), Step::Hang(0), Step::Hang(1), Step::Replace];
+
+/// Disturbs a deployment and its processes.
+pub(crate) struct Disturber<L> {
+    pub(crate) deployment: Arc<Deployment>,
+    /// The load on a queue of each pool.
+    pub(crate) loads: [L; 2],
+    pub(crate) servers: Vec<Server>,
+    pub(crate) urls: Arc<ServerUrls>,
+    /// Starts another process.
+    pub(crate) start: Arc<dyn Fn() -> Server + Send + Sync>,
+    /// Is locked for reading while no pool may be down.
+    pub(crate) calm: Arc<RwLock<()>>,
+}
+
+impl<L: Load> Disturber<L> {
+    /// Takes all steps, and then further ones until there was enough. Returns the processes.
+    pub(crate) async fn run(mut self, seed: u64, is_enough: impl Fn() -> bool) -> Vec<Server> {
+        let mut random = Random::new(seed, ROLE, 0);
+        let (mut steps, mut taken) = (STEPS.to_vec(), Vec::new());
+        while !steps.is_empty() || !is_enough() {
+            let number = random.below(steps.len().max(1));
+            let next = if steps.is_empty() { *random.choose(&STEPS).unwrap() } else { steps.swap_remove(number) };
+            taken.push(next);
+            for load in &self.loads {
+                goes_on(load, &mut random, &format!("before the last of {taken:?}")).await;
+            }
+            match next {
+                Step::Crash(pool) => {
+                    let (stop, resume) = (self.deployment.pools[pool].clone(), self.deployment.pools[pool].clone());
+                    self.stop(pool, &mut random, move || stop.kill(), move || resume.restart()).await;
+                }
+                Step::Hang(pool) => {
+                    let (stop, resume) = (self.deployment.pools[pool].clone(), self.deployment.pools[pool].clone());
+                    self.stop(pool, &mut random, move || stop.pause(), move || resume.resume()).await;
+                }
+                Step::Replace => {
+                    let start = self.start.clone();
+                    self.servers = self.urls.replace_one(self.servers, move || start()).await;
+                }
+            }
+            for load in &self.loads {
+                self.until_all_serve(load).await;
+            }
+        }
+        println!("disturber: {} steps: {taken:?}", taken.len());
+        self.servers
+    }
+
+    /// Stops a pool until requests for its queue have failed, and the other queue has gone on.
+    async fn stop(
+        &self,
+        pool: usize,
+        random: &mut Random,
+        stop: impl FnOnce() + Send + 'static,
+        resume: impl FnOnce() + Send + 'static,
+    ) {
+        let _not_calm = self.calm.write().await;
+        let (own, other) = (&self.loads[pool], &self.loads[1 - pool]);
+        let (own_from, failed_before) = (own.now(), other.failures().count());
+        spawn_blocking(stop).await.unwrap();
+        eventually("requests to the stopped pool fail", || own.failures().last_sent() >= own_from).await;
+        goes_on(other, random, "while the other pool is down").await;
+        // A busy machine may be too slow for some requests.
+        let failed = other.failures().count() - failed_before;
+        if failed > 0 {
+            println!("disturber: {failed} requests for {} failed although its pool was up", other.queue());
+        }
+        spawn_blocking(resume).await.unwrap();
+    }
+
+    /// Waits until each process serves the queue.
+    async fn until_all_serve(&self, load: &L) {
+        let path = format!("/v2/queues/{}/stats", load.queue());
+        for server in &self.servers {
+            let api = server.project(load.project());
+            let answers = async {
+                while api.get(&path).send().await.unwrap().status() != 200 {
+                    sleep(POLL).await;
+                }
+            };
+            timeout(HANG_TIMEOUT, answers).await.unwrap_or_else(|_| panic!("{} is not served", load.queue()));
+        }
+    }
+}
+
+/// Waits until some operations on the queue have succeeded.
+async fn goes_on(load: &impl Load, random: &mut Random, when: &str) {
+    let due = load.done() + random.within(OPERATIONS);
+    eventually(&format!("queue {} goes on {when}", load.queue()), || load.done() >= due).await;
+}
