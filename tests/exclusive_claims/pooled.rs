@@ -1,6 +1,6 @@
 //! Workers use a queue in each of two pools at the same time. The dead letters of each queue go to the
 //! other pool. One pool after the other is stopped and restarted, and a process is killed. The queue
-//! in the other pool goes on meanwhile.
+//! in the other pool goes on meanwhile. Or the queues move between the pools.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{
     DEAD_LETTER_TTL_S, Kind, RUN_TIMEOUT, Rules, SERVERS, Setup, check, length_s, outbox_length, run, settings,
     start_server,
 };
-use crate::pools::{Deployment, Disturber, Load};
+use crate::pools::{Deployment, Disturber, Load, MOVES, STOPS, Step};
 use crate::support::random;
 use crate::support::sukkal::Sukkal;
 use crate::support::test_bed::{ServerUrls, TestBed};
@@ -52,22 +52,28 @@ impl Load for TestContext {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_under_one_live_claim_in_pools_that_stop_and_return() {
-    check_two_pools("pooled", Kind::Plain).await;
+    check_two_pools("pooled", Kind::Plain, &STOPS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_pools_that_stop_and_return() {
-    check_two_pools("pooled, fair", Kind::Fair).await;
+    check_two_pools("pooled, fair", Kind::Fair, &STOPS).await;
 }
 
-async fn check_two_pools(name: &str, kind: Kind) {
+/// The queues move back and forth, and the processes that move them are killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_under_one_live_claim_while_its_queue_moves() {
+    check_two_pools("moves", Kind::Plain, &MOVES).await;
+}
+
+async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
     let length = Duration::from_secs(length_s());
     let seed = random::seed();
     println!("exclusive {name}: SUKKAL_SEED={seed}");
     let deployment = Arc::new(Deployment::start(&[1, 1]).await);
     let server = deployment.serve();
-    let setups =
-        [create_queues(&deployment, &server, 0, kind).await, create_queues(&deployment, &server, 1, kind).await];
+    let create = |pool| create_queues(&deployment, &server, pool, kind, steps);
+    let setups = [create(0).await, create(1).await];
     drop(server);
     let bed = setups[0].0.store.clone();
     let start = Arc::new(move || start_server(&bed));
@@ -81,7 +87,8 @@ async fn check_two_pools(name: &str, kind: Kind) {
         calm: Arc::clone(&calm),
     });
     let coordinators = loads.each_ref().map(|load| load.coordinator.clone());
-    let disturber = Disturber { deployment: deployment.clone(), loads: loads.clone(), servers, urls, start, calm };
+    let disturber =
+        Disturber { deployment: deployment.clone(), steps, loads: loads.clone(), servers, urls, start, calm };
     let disturbances = disturbances(async move {
         let started = Instant::now();
         let servers = disturber.run(seed, || started.elapsed() >= length).await;
@@ -101,15 +108,21 @@ async fn check_two_pools(name: &str, kind: Kind) {
 }
 
 /// Creates the queue of a pool, and the queue of its dead letters in the other pool.
-async fn create_queues(deployment: &Deployment, server: &Sukkal, pool: usize, kind: Kind) -> (Setup, Rules) {
-    let [own, other] = [pool, 1 - pool].map(|pool| deployment.pools[pool].clone());
+async fn create_queues(
+    deployment: &Deployment,
+    server: &Sukkal,
+    pool: usize,
+    kind: Kind,
+    steps: &[Step],
+) -> (Setup, Rules) {
+    let pools = deployment.pools.clone();
     let (queue, dead_letters) = QUEUES[pool];
     let setup = Setup {
-        store: TestBed::pooled(&deployment.url(), &[own.url()]),
-        dead_letter_store: TestBed::redis(&other.url()),
+        store: deployment.bed(pool, steps),
+        dead_letter_store: TestBed::redis(&pools[1 - pool].url()),
         dead_letters: dead_letters.to_owned(),
         dead_letter_ttl_s: Some(DEAD_LETTER_TTL_S),
-        outbox_length: Arc::new(move || outbox_length(&own, queue)),
+        outbox_length: Arc::new(move || pools.iter().map(|pool| outbox_length(pool, queue)).sum()),
     };
     let (rules, metadata) = settings(&setup, kind);
     deployment.create_in(1 - pool, server, (PROJECT, dead_letters), &json!({})).await;

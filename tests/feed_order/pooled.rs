@@ -1,5 +1,6 @@
 //! Two races at the same time, on queues in two pools. One pool after the other is stopped and
-//! restarted, and a process is killed. The queue in the other pool goes on meanwhile.
+//! restarted, and a process is killed. The queue in the other pool goes on meanwhile. Or the queues
+//! move between the pools.
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::actors::RaceContext;
 use super::wire::Wire;
 use super::{LARGE_LIMITS, PLAIN, RACE_TIMEOUT, SERVERS, SHORT_RACE, check, observed, run};
-use crate::pools::{Deployment, Disturber, Load};
+use crate::pools::{Deployment, Disturber, Load, MOVES, STOPS, Step};
 use crate::support::random;
-use crate::support::test_bed::{ServerUrls, TestBed};
+use crate::support::test_bed::ServerUrls;
 use crate::support::timeline::disturbances;
 use crate::support::timeline::failures::Failures;
 
@@ -44,16 +45,22 @@ impl Load for RaceContext {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_complete_feeds_from_pools_that_stop_and_return() {
-    race_in_two_pools("pooled", Deployment::start(&[1, 1]).await, SERVERS).await;
+    race_in_two_pools("pooled", Deployment::start(&[1, 1]).await, SERVERS, &STOPS).await;
 }
 
 /// The embedded management store belongs to one process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_complete_feeds_from_pools_of_one_process() {
-    race_in_two_pools("pooled-embedded", Deployment::embedded(2), 1).await;
+    race_in_two_pools("pooled-embedded", Deployment::embedded(2), 1, &STOPS).await;
 }
 
-async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize) {
+/// The queues move back and forth, and the processes that move them are killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_observer_reads_the_same_complete_feeds_while_the_queues_move() {
+    race_in_two_pools("moves", Deployment::start(&[1, 1]).await, SERVERS, &MOVES).await;
+}
+
+async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize, steps: &'static [Step]) {
     let seed = random::seed();
     println!("race {name}: SUKKAL_SEED={seed}");
     let (deployment, target) = (Arc::new(deployment), observed(SHORT_RACE));
@@ -62,7 +69,7 @@ async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize)
         deployment.create_in(pool, &server, (Wire::project(), queue), &json!({})).await;
     }
     drop(server);
-    let beds = [0, 1].map(|pool: usize| TestBed::pooled(&deployment.url(), &[deployment.pools[pool].url()]));
+    let beds = [0, 1].map(|pool| deployment.bed(pool, steps));
     let bed = beds[0].clone();
     let start = Arc::new(move || bed.serve(&LARGE_LIMITS));
     let servers: Vec<_> = (0..processes).map(|_| start()).collect();
@@ -73,8 +80,15 @@ async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize)
         RaceContext::new(seed, PLAIN, wire, (target, Some(end.clone())))
     });
     let coordinators = loads.each_ref().map(|load| load.coordinator.clone());
-    let disturber =
-        Disturber { deployment: deployment.clone(), loads: loads.clone(), servers, urls, start, calm: Arc::default() };
+    let disturber = Disturber {
+        deployment: deployment.clone(),
+        steps,
+        loads: loads.clone(),
+        servers,
+        urls,
+        start,
+        calm: Arc::default(),
+    };
     let disturbances = disturbances(async move {
         // The races end after a panic, too.
         let _end = end.drop_guard();

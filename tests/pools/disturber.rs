@@ -1,4 +1,5 @@
-//! Stops pools and kills processes while a queue in each pool is under load, one after the other.
+//! Stops pools, kills processes and moves queues while a queue in each of two pools is under load, one
+//! after the other.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use tokio::sync::RwLock;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::mover::Move;
 use super::{Deployment, HANG_TIMEOUT, POLL, eventually};
 use crate::support::random::Random;
 use crate::support::test_bed::{Server, ServerUrls};
@@ -33,39 +35,67 @@ pub(crate) trait Load: Send + Sync {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     /// A pool crashes and is restarted.
     Crash(usize),
     /// A pool does not reply for a while.
     Hang(usize),
     /// A process is killed and replaced.
     Replace,
+    /// The queue with this number moves to the other pool. Meanwhile a process may be killed.
+    Move(usize, Killed),
 }
 
-/// All are taken at least once, in random order.
-const STEPS: [Step; 5] = [Step::Crash(0), Step::Crash(1), Step::Hang(0), Step::Hang(1), Step::Replace];
+/// The process that is killed during a move.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Killed {
+    Nothing,
+    /// The process that moves the queue.
+    Mover,
+    Other,
+}
+
+/// One pool or process after the other is stopped.
+pub(crate) const STOPS: [Step; 5] = [Step::Crash(0), Step::Crash(1), Step::Hang(0), Step::Hang(1), Step::Replace];
+
+/// Both queues move back and forth.
+pub(crate) const MOVES: [Step; 10] = [
+    Step::Move(0, Killed::Nothing),
+    Step::Move(1, Killed::Nothing),
+    Step::Move(0, Killed::Mover),
+    Step::Move(1, Killed::Mover),
+    Step::Move(0, Killed::Mover),
+    Step::Move(1, Killed::Mover),
+    Step::Move(0, Killed::Other),
+    Step::Move(1, Killed::Other),
+    Step::Replace,
+    Step::Replace,
+];
 
 /// Disturbs a deployment and its processes.
 pub(crate) struct Disturber<L> {
     pub(crate) deployment: Arc<Deployment>,
+    /// All are taken at least once, in random order.
+    pub(crate) steps: &'static [Step],
     /// The load on a queue of each pool.
     pub(crate) loads: [L; 2],
     pub(crate) servers: Vec<Server>,
     pub(crate) urls: Arc<ServerUrls>,
     /// Starts another process.
     pub(crate) start: Arc<dyn Fn() -> Server + Send + Sync>,
-    /// Is locked for reading while no pool may be down.
+    /// Is locked for reading while no pool may be down and no queue may move.
     pub(crate) calm: Arc<RwLock<()>>,
 }
 
-impl<L: Load> Disturber<L> {
+impl<L: Load + Clone> Disturber<L> {
     /// Takes all steps, and then further ones until there was enough. Returns the processes.
     pub(crate) async fn run(mut self, seed: u64, is_enough: impl Fn() -> bool) -> Vec<Server> {
         let mut random = Random::new(seed, ROLE, 0);
-        let (mut steps, mut taken) = (STEPS.to_vec(), Vec::new());
+        let (mut steps, mut taken) = (self.steps.to_vec(), Vec::new());
+        let mut pools = [0, 1];
         while !steps.is_empty() || !is_enough() {
             let number = random.below(steps.len().max(1));
-            let next = if steps.is_empty() { *random.choose(&STEPS).unwrap() } else { steps.swap_remove(number) };
+            let next = if steps.is_empty() { *random.choose(self.steps).unwrap() } else { steps.swap_remove(number) };
             taken.push(next);
             for load in &self.loads {
                 goes_on(load, &mut random, &format!("before the last of {taken:?}")).await;
@@ -82,6 +112,11 @@ impl<L: Load> Disturber<L> {
                 Step::Replace => {
                     let start = self.start.clone();
                     self.servers = self.urls.replace_one(self.servers, move || start()).await;
+                }
+                Step::Move(queue, killed) => {
+                    pools[queue] = 1 - pools[queue];
+                    let load = self.loads[queue].clone();
+                    self = self.move_queue(&load, pools[queue], killed, &mut random).await;
                 }
             }
             for load in &self.loads {
@@ -112,6 +147,23 @@ impl<L: Load> Disturber<L> {
             println!("disturber: {failed} requests for {} failed although its pool was up", other.queue());
         }
         spawn_blocking(resume).await.unwrap();
+    }
+
+    /// Moves a queue to this pool. The move is repeated until it succeeds.
+    async fn move_queue(mut self, load: &L, pool: usize, killed: Killed, random: &mut Random) -> Self {
+        let calm = self.calm.clone();
+        let _not_calm = calm.write().await;
+        let target = Move { project: load.project(), queue: load.queue(), pool };
+        let mover = if matches!(killed, Killed::Other) { self.servers.len() - 1 } else { 0 };
+        let first = target.begin(&self.servers[mover]);
+        if !matches!(killed, Killed::Nothing) {
+            Move::until_kill(random).await;
+            let start = self.start.clone();
+            // This kills the first process.
+            self.servers = self.urls.replace_one(self.servers, move || start()).await;
+        }
+        target.finish(first, &self.servers, random).await;
+        self
     }
 
     /// Waits until each process serves the queue.

@@ -7,6 +7,7 @@
 mod disturber;
 mod guide;
 mod move_requests;
+mod mover;
 mod moves;
 mod outage;
 mod places;
@@ -21,9 +22,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-pub(crate) use self::disturber::{Disturber, Load};
+pub(crate) use self::disturber::{Disturber, Load, MOVES, STOPS, Step};
+pub(crate) use self::mover::Move;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, POOLING, Sukkal};
+use crate::support::test_bed::TestBed;
 
 /// Names of the pools of a deployment, in the order of its servers.
 pub(crate) const POOLS: [&str; 3] = ["a", "b", "c"];
@@ -66,6 +69,15 @@ impl Deployment {
     /// pools yet.
     pub(crate) fn embedded(pools: usize) -> Self {
         Self::without_list(Management::Embedded(tempfile::tempdir().unwrap()), pools)
+    }
+
+    /// Returns the deployment as the test bed of a queue that is in this pool, and in both pools if it
+    /// moves.
+    pub(crate) fn bed(&self, pool: usize, steps: &[Step]) -> TestBed {
+        let moves = steps.iter().any(|step| matches!(step, Step::Move(..)));
+        let pools = if moves { &self.pools[..] } else { &self.pools[pool..=pool] };
+        let urls: Vec<String> = pools.iter().map(|pool| pool.url()).collect();
+        TestBed::pooled(&self.url(), &urls)
     }
 
     /// Returns all Redis servers.

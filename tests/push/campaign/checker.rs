@@ -194,7 +194,7 @@ fn describe(request: &Request) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Subscriber;
+    use super::super::history::{Affected, Subscriber};
     use super::*;
 
     const SECOND_US: u64 = 1_000_000;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn during(kind: DisturbanceKind, from: u64, to: u64) -> Disturbance {
-        Disturbance { kind, pool: None, from, to }
+        Disturbance { kind, affected: Affected::All, from, to }
     }
 
     fn kill(at: u64) -> Disturbance {
@@ -296,7 +296,7 @@ mod tests {
 
         let outage = during(DisturbanceKind::Outage, 3 * SECOND_US + 200_000, 5 * SECOND_US);
         check(&history(requests.clone(), vec![outage, kill(6_700_000)])).unwrap();
-        let elsewhere = Disturbance { pool: Some(1), ..outage };
+        let elsewhere = Disturbance { affected: Affected::Pool(1), ..outage };
         assert_violation(&history(requests.clone(), vec![elsewhere, kill(6_700_000)]), "could have been saved");
         assert_violation(&history(requests, vec![outage, kill(7_200_000)]), "could have been saved");
     }

@@ -9,9 +9,9 @@ use sukkal::storage::embedded::EmbeddedStore;
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::sleep;
 
-use super::history::{Disturbance, DisturbanceKind};
+use super::history::{Affected, Disturbance, DisturbanceKind};
 use super::{QUEUES, Step};
-use crate::pools::{Deployment, eventually};
+use crate::pools::{Deployment, Move, eventually};
 use crate::push::LOCAL;
 use crate::support::cluster::RedisCluster;
 use crate::support::random::Random;
@@ -58,6 +58,8 @@ pub(super) struct Fleet {
     /// How far the clocks of the queues are ahead.
     ahead_us: i64,
     deliveries: Deliveries,
+    /// The pool of each queue, if there are pools.
+    places: [usize; QUEUES],
     /// Number of times that messages of a pool were delivered while the other pool was down.
     pub(super) went_on: usize,
 }
@@ -142,7 +144,18 @@ impl Fleet {
         let bed = store.bed();
         let servers = start(&bed, store.servers()).await;
         let urls = Arc::new(ServerUrls::of(&servers));
-        Self { store, bed, servers, urls, disturbances: Vec::new(), started, ahead_us: 0, deliveries, went_on: 0 }
+        Self {
+            store,
+            bed,
+            servers,
+            urls,
+            disturbances: Vec::new(),
+            started,
+            ahead_us: 0,
+            deliveries,
+            places: std::array::from_fn(pool_of),
+            went_on: 0,
+        }
     }
 
     pub(super) async fn disturb(&mut self, step: Step, random: &mut Random) {
@@ -170,6 +183,8 @@ impl Fleet {
                 self.urls.set(&self.servers);
             }
             Step::StopOne => self.stop_one(random).await,
+            Step::Move => self.move_queue(false, random).await,
+            Step::KillAllDuringMove => self.move_queue(true, random).await,
             Step::RestartStore => {
                 let (from, node) = (self.now(), random.below(self.store.nodes()));
                 block_in_place(|| self.store.kill(node));
@@ -233,13 +248,31 @@ impl Fleet {
 
     fn record(&mut self, kind: DisturbanceKind, from: u64) {
         let to = self.now();
-        self.disturbances.push(Disturbance { kind, pool: None, from, to });
+        self.disturbances.push(Disturbance { kind, affected: Affected::All, from, to });
     }
 
     fn record_outage(&mut self, from: u64, node: usize) {
-        let pool = matches!(self.store, Store::Pooled(_)).then_some(node);
+        let affected = if matches!(self.store, Store::Pooled(_)) { Affected::Pool(node) } else { Affected::All };
         let to = self.now();
-        self.disturbances.push(Disturbance { kind: DisturbanceKind::Outage, pool, from, to });
+        self.disturbances.push(Disturbance { kind: DisturbanceKind::Outage, affected, from, to });
+    }
+
+    /// Moves a queue to the other pool. Meanwhile all processes may be killed. The move is repeated
+    /// until it succeeds.
+    async fn move_queue(&mut self, kills_all: bool, random: &mut Random) {
+        let (from, queue) = (self.now(), random.below(QUEUES));
+        self.places[queue] = 1 - self.places[queue];
+        let name = queue_name(queue);
+        let target = Move { project: PROJECT, queue: &name, pool: self.places[queue] };
+        let first = target.begin(&self.servers[random.below(self.servers.len())]);
+        if kills_all {
+            Move::until_kill(random).await;
+            self.kill_all().await;
+            self.replace_all().await;
+        }
+        target.finish(first, &self.servers, random).await;
+        let (affected, to) = (Affected::Queue(queue), self.now());
+        self.disturbances.push(Disturbance { kind: DisturbanceKind::Outage, affected, from, to });
     }
 
     fn now(&self) -> u64 {
@@ -247,7 +280,7 @@ impl Fleet {
     }
 }
 
-/// Returns the pool with the queue, if there are pools.
+/// Returns the first pool of the queue, if there are pools.
 pub(super) fn pool_of(queue: usize) -> usize {
     queue % POOLS
 }

@@ -41,17 +41,25 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Disturbance {
     pub(super) kind: DisturbanceKind,
-    /// The pool that was down, if only the queues of one pool were affected.
-    pub(super) pool: Option<usize>,
+    pub(super) affected: Affected,
     pub(super) from: u64,
     pub(super) to: u64,
+}
+
+/// The queues that a disturbance affects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Affected {
+    All,
+    /// The queues of a pool.
+    Pool(usize),
+    Queue(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DisturbanceKind {
     /// One or all processes were killed.
     Kill,
-    /// The store was down.
+    /// The store was down, or the queue moved to another one.
     Outage,
     /// A process was told to stop, and has handed over its work.
     Stop,
@@ -68,7 +76,11 @@ impl History {
     /// Returns the outages that affected a queue.
     pub(super) fn outages(&self, queue: usize) -> impl Iterator<Item = &Disturbance> {
         let outages = self.of_kind(DisturbanceKind::Outage);
-        outages.filter(move |outage| outage.pool.is_none_or(|pool| pool == pool_of(queue)))
+        outages.filter(move |outage| match outage.affected {
+            Affected::All => true,
+            Affected::Pool(pool) => pool == pool_of(queue),
+            Affected::Queue(moved) => moved == queue,
+        })
     }
 
     /// Returns the disturbances of one kind.
@@ -81,9 +93,8 @@ impl History {
             let order = if subscriber.is_ordered { "ordered" } else { "unordered" };
             writeln!(to, "subscription {number}: queue {}, {order}", subscriber.queue)?;
         }
-        for Disturbance { kind, pool, from, to: until } in &self.disturbances {
-            let pool = pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
-            writeln!(to, "{} to {} {kind:?}{pool}", Moment(*from), Moment(*until))?;
+        for Disturbance { kind, affected, from, to: until } in &self.disturbances {
+            writeln!(to, "{} to {} {kind:?} {affected:?}", Moment(*from), Moment(*until))?;
         }
         for request in &self.requests {
             let Request { subscription, message, message_id, received, ended, status } = request;

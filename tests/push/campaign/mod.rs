@@ -56,9 +56,11 @@ enum Step {
     KillOne,
     StopOne,
     RestartStore,
+    Move,
+    KillAllDuringMove,
 }
 
-use Step::{KillAll, KillAllDuringOutage, KillOne, RestartStore, StopOne};
+use Step::{KillAll, KillAllDuringMove, KillAllDuringOutage, KillOne, Move, RestartStore, StopOne};
 
 /// The steps of the short form, which are shuffled. A node of a cluster serves only two seconds
 /// after its start.
@@ -76,9 +78,24 @@ const POOLED_STEPS: [Step; 8] = [
     RestartStore,
     RestartStore,
 ];
+const MOVED_STEPS: [Step; 12] = [
+    KillAll,
+    StopOne,
+    Move,
+    Move,
+    Move,
+    Move,
+    Move,
+    Move,
+    KillAllDuringMove,
+    KillAllDuringMove,
+    KillAllDuringMove,
+    KillAllDuringMove,
+];
 const EMBEDDED_STEPS: [Step; 7] = [KillAll, KillAll, KillAll, KillAll, StopOne, StopOne, StopOne];
 /// The steps of the long form, one of which is chosen at a time.
 const LONG_STEPS: [Step; 7] = [KillAll, KillAllDuringOutage, KillOne, KillOne, StopOne, StopOne, RestartStore];
+const LONG_MOVED_STEPS: [Step; 6] = [KillAll, KillOne, StopOne, Move, Move, KillAllDuringMove];
 const LONG_EMBEDDED_STEPS: [Step; 2] = [KillAll, StopOne];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,6 +109,11 @@ async fn nothing_is_lost_and_little_is_repeated_over_redis() {
 async fn nothing_is_lost_and_little_is_repeated_in_pools_that_stop_and_return() {
     let fleet = run("pooled", Store::pooled().await, &POOLED_STEPS, &LONG_STEPS).await;
     assert!(fleet.went_on > 0, "nothing was delivered while a pool was down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_and_little_is_repeated_while_queues_move() {
+    run("moves", Store::pooled().await, &MOVED_STEPS, &LONG_MOVED_STEPS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
