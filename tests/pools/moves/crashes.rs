@@ -3,14 +3,14 @@
 
 use reqwest::Method;
 use serde_json::json;
-use sukkal::storage::Moved;
+use sukkal::storage::{Maintenance, Moved};
 use tokio::time::{Duration, sleep};
 
 use super::{Deployment, Management, PROJECT, keys_of, maintain, move_queue, mover, redirect};
 use crate::faults::gate::Gate;
 use crate::migration::OPTIONS;
 use crate::migration::view::{assert_equal_views, view_of_queue};
-use crate::pools::{answered, post};
+use crate::pools::{answered, post, until};
 use crate::support::sukkal::Api;
 
 /// More calls to one store than a move makes.
@@ -49,6 +49,8 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
             let gates = stores.map(|redis| Gate::start(redis.port(), &queue));
             let killed = mover(&gates[0].url()).await;
             redirect(&killed, &[gates[1].url(), gates[2].url()]);
+            let connected = async || killed.maintain_step(None).await.is_ok();
+            until("the process is connected to all stores", connected).await;
             let held = &gates[store];
             if is_reply {
                 held.hold_reply_of(call)
