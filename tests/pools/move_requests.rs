@@ -1,6 +1,8 @@
 //! `POST …/move`: a queue moves to another pool, over the API. The tests of the store show what happens
 //! when a move is interrupted.
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
