@@ -31,6 +31,10 @@ pub(super) struct SentinelGroup {
     master: usize,
 }
 
+impl Fault {
+    pub(super) const ALL: [Self; 3] = [Self::Crash, Self::Command, Self::Partition];
+}
+
 impl SentinelGroup {
     /// Starts them, and waits until a failover is possible.
     pub(super) fn start() -> Self {
@@ -39,6 +43,8 @@ impl SentinelGroup {
             ("user", INNER_USER),
             ("masteruser", "inner"),
             ("masterauth", "inner-password"),
+            // Redis would wait 5 seconds for further replicas.
+            ("repl-diskless-sync-delay", "0"),
         ];
         let servers = [(); 2].map(|()| RedisServer::start_with(&options));
         follow(&servers[1], &servers[0]);
@@ -46,12 +52,16 @@ impl SentinelGroup {
             ("sentinel", "auth-user main inner"),
             ("sentinel", "auth-pass main inner-password"),
             // Much longer than a busy machine delays a reply.
-            ("sentinel", "down-after-milliseconds main 1000"),
+            ("sentinel", "down-after-milliseconds main 2000"),
             // Another failover can begin after twice this time.
             ("sentinel", "failover-timeout main 3000"),
         ];
         let sentinels: Vec<_> =
             (0..SENTINELS).map(|_| RedisServer::start_sentinel_with(MASTER, &servers[0], &of_sentinel)).collect();
+        for sentinel in &sentinels {
+            // One of them alone may be wrong about the master.
+            assert_eq!(sentinel.command(&["SENTINEL", "SET", MASTER, "quorum", "2"]), ok());
+        }
         let group = Self { servers, sentinels, master: 0 };
         group.wait_until_whole();
         group
@@ -86,9 +96,21 @@ impl SentinelGroup {
         Instant::now()
     }
 
-    /// Makes the old master a replica of the new one, as the Sentinels do after some seconds.
-    pub(super) fn rejoin(&self, fault: Fault) {
-        let old = &self.servers[1 - self.master];
+    /// The server that was the master before the last failover.
+    pub(super) fn old_master(&self) -> &RedisServer {
+        &self.servers[1 - self.master]
+    }
+
+    /// Makes the old master a replica of the new one as soon as all Sentinels know that one. They do that
+    /// themselves after some seconds. Returns when the new master was seen to have a replica.
+    pub(super) fn rejoin(&self, fault: Fault) -> Instant {
+        let (old, port) = (self.old_master(), self.master().port().to_string());
+        for sentinel in &self.sentinels {
+            block_until("each Sentinel names the new master", || {
+                let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
+                address.items()[1].as_text() == port
+            });
+        }
         match fault {
             Fault::Crash => old.restart(),
             Fault::Command => {}
@@ -97,15 +119,22 @@ impl SentinelGroup {
             }
         }
         follow(old, self.master());
-        self.wait_until_whole();
+        self.wait_for_replica();
+        Instant::now()
     }
 
-    fn wait_until_whole(&self) {
-        let port = self.master().port().to_string();
+    fn wait_for_replica(&self) {
         block_until("the replica is in step", || {
-            let info = self.master().command(&["INFO", "replication"]);
-            info.as_text().contains("state=online")
+            // A Sentinel closes all connections to a server that it promotes.
+            let info = self.master().try_command(&["INFO", "replication"]);
+            info.is_ok_and(|info| info.as_text().contains("state=online"))
         });
+    }
+
+    /// Waits until another failover is possible.
+    pub(super) fn wait_until_whole(&self) {
+        self.wait_for_replica();
+        let port = self.master().port().to_string();
         for sentinel in &self.sentinels {
             block_until("each Sentinel knows the master, its replica and the others", || {
                 let info = sentinel.command(&["INFO", "sentinel"]);
@@ -124,7 +153,11 @@ impl SentinelGroup {
 
 fn follow(replica: &RedisServer, master: &RedisServer) {
     let (host, port) = (Ipv4Addr::LOCALHOST.to_string(), master.port().to_string());
-    assert_eq!(replica.command(&["REPLICAOF", &host, &port]), ok());
+    block_until("the server is a replica", || {
+        // If a Sentinel was faster, the reply says more than `OK`.
+        let reply = replica.try_command(&["REPLICAOF", &host, &port]);
+        reply.is_ok_and(|reply| matches!(reply, Reply::Status(status) if status.starts_with("OK")))
+    });
 }
 
 fn ok() -> Reply {

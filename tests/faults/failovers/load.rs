@@ -8,20 +8,21 @@ use std::time::{Duration, Instant};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
-use super::history::{Acknowledged, History, Span};
+use super::history::{Acknowledged, History, Listed, Span};
 use crate::faults::requests::{HANG_TIMEOUT, PROMISED, SLACK};
 use crate::support::sukkal::Api;
 use crate::support::timeline::start_actors;
 
-const POSTERS: usize = 4;
+pub(super) const POSTERS: usize = 4;
 const OBSERVERS: usize = 2;
 const WORKERS: usize = 2;
 /// The workers get one of so many posts.
 const POSTS_PER_WORK: u64 = 4;
-/// Pause of a poster after each post, so that the other clients keep up.
-const PAUSE: Duration = Duration::from_millis(4);
+/// Pause of a poster after each post, so that the other clients keep up, and of all after a 503.
+pub(super) const PAUSE: Duration = Duration::from_millis(4);
 /// How long a claim waits.
 const WAIT: Duration = Duration::from_secs(3);
 
@@ -36,6 +37,7 @@ pub(super) struct Load {
     next_tag: AtomicU64,
     acknowledged: AtomicUsize,
     refused: AtomicUsize,
+    refused_posts: AtomicUsize,
     /// Posters stop, then the other clients, when no message is left.
     are_posts_over: AtomicBool,
     over: AtomicBool,
@@ -45,7 +47,7 @@ pub(super) struct Load {
 pub(super) struct Clients {
     load: Arc<Load>,
     posts: JoinSet<(Vec<Acknowledged>, Vec<Acknowledged>)>,
-    readings: JoinSet<Vec<u64>>,
+    readings: JoinSet<Vec<Listed>>,
     work: JoinSet<(Vec<Acknowledged>, Vec<Acknowledged>)>,
 }
 
@@ -65,6 +67,7 @@ impl Clients {
             next_tag: AtomicU64::new(1),
             acknowledged: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
+            refused_posts: AtomicUsize::new(0),
             are_posts_over: AtomicBool::new(false),
             over: AtomicBool::new(false),
         });
@@ -88,13 +91,12 @@ impl Clients {
 
     /// Waits until so many more posts are acknowledged.
     pub(super) async fn wait_for_posts(&self, count: usize) {
-        let due = self.load.acknowledged.load(Ordering::SeqCst) + count;
-        let acknowledged = async {
-            while self.load.acknowledged.load(Ordering::SeqCst) < due {
-                sleep(PAUSE).await;
-            }
-        };
-        timeout(HANG_TIMEOUT, acknowledged).await.expect("posts are acknowledged");
+        wait_for_more(&self.load.acknowledged, count).await.expect("posts are acknowledged");
+    }
+
+    /// Waits until so many more posts get the response 503.
+    pub(super) async fn wait_for_refused_posts(&self, count: usize) {
+        wait_for_more(&self.load.refused_posts, count).await.expect("posts are refused");
     }
 
     /// Stops all clients, and deletes the queues.
@@ -140,6 +142,7 @@ impl Load {
         assert!(took < wait + PROMISED + SLACK, "the response {status} took {took:?}");
         if status == 503 {
             self.refused.fetch_add(1, Ordering::SeqCst);
+            sleep(PAUSE).await;
             return None;
         }
         assert!(expected.contains(&status), "{status}: {}", String::from_utf8_lossy(&body));
@@ -159,6 +162,8 @@ impl Load {
             if let Some((span, ..)) = self.send(request, Duration::ZERO, &[201]).await {
                 posts.push(Acknowledged { span, tags: vec![tag] });
                 self.acknowledged.fetch_add(1, Ordering::SeqCst);
+            } else {
+                self.refused_posts.fetch_add(1, Ordering::SeqCst);
             }
             sleep(PAUSE).await;
         }
@@ -166,7 +171,7 @@ impl Load {
     }
 
     /// Follows the feed by marker, to its end.
-    async fn observe(self: Arc<Self>) -> Vec<u64> {
+    async fn observe(self: Arc<Self>) -> Vec<Listed> {
         let (mut read, mut marker) = (Vec::new(), String::new());
         loop {
             let is_last = self.over.load(Ordering::SeqCst);
@@ -177,7 +182,7 @@ impl Load {
             if let Some((id, _)) = page.last() {
                 marker = format!("&marker={id}");
             }
-            read.extend(page.iter().map(|(_, tag)| tag));
+            read.extend(page);
             sleep(PAUSE).await;
         }
     }
@@ -209,23 +214,34 @@ impl Load {
     }
 
     /// Returns all messages of a queue, with those that are claimed.
-    async fn read_all(&self, queue: &str) -> Vec<u64> {
+    async fn read_all(&self, queue: &str) -> Vec<Listed> {
         let (mut all, mut marker) = (Vec::new(), String::new());
         loop {
             let page = self.list(queue, &marker).await.expect("the store is available");
             let Some((id, _)) = page.last() else { return all };
             marker = format!("&marker={id}");
-            all.extend(page.iter().map(|(_, tag)| tag));
+            all.extend(page);
         }
     }
 
-    async fn list(&self, queue: &str, marker: &str) -> Option<Vec<(String, u64)>> {
+    async fn list(&self, queue: &str, marker: &str) -> Option<Vec<Listed>> {
         let request = self.api.get(&format!("{queue}/messages?echo=true&include_claimed=true&limit=20{marker}"));
         let (_, _, page) = self.send(request, Duration::ZERO, &[200]).await?;
         let messages = page["messages"].as_array().expect("a page has messages");
         let id = |message: &Value| message["id"].as_str().expect("a message has an id").to_owned();
         Some(messages.iter().map(|message| (id(message), tag(message))).collect())
     }
+}
+
+/// Waits until the counter has grown by so much.
+async fn wait_for_more(counter: &AtomicUsize, growth: usize) -> Result<(), Elapsed> {
+    let due = counter.load(Ordering::SeqCst) + growth;
+    let grown = async {
+        while counter.load(Ordering::SeqCst) < due {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(HANG_TIMEOUT, grown).await
 }
 
 fn tag(message: &Value) -> u64 {

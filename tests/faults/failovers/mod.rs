@@ -2,8 +2,9 @@
 //! Clients get no other error than a 503, everything works again soon, and the recorded responses
 //! hold except for the last writes before the failover.
 //!
-//! `SUKKAL_FAILOVERS` sets the number of failovers of the campaign, which counts what is lost.
+//! `campaign.rs` fails over again and again, and counts what is lost.
 
+mod campaign;
 mod group;
 mod history;
 mod load;
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, block_in_place};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::group::{Fault, SentinelGroup};
 use self::history::Summary;
-use self::load::Clients;
+use self::load::{Clients, PAUSE};
 use super::requests::{HANG_TIMEOUT, PROMISED, SLACK};
 use crate::support::cluster::RedisCluster;
 use crate::support::events::Events;
@@ -28,13 +29,15 @@ const PROJECT: &str = "failovers";
 const POSTS: usize = 100;
 /// A healthy replica has a write earlier than this, in microseconds.
 const REPLICATED_WITHIN_US: u64 = 500_000;
-const CAMPAIGN: usize = 3;
 
 /// The outcome of one failover.
 #[derive(Debug)]
 struct Outcome {
     summary: Summary,
-    /// From the promotion of the replica to the first write on it.
+    /// Number of responses 503.
+    refused: usize,
+    /// From the promotion of the replica to the first write on it. With receipts, from the moment at
+    /// which the new master has a replica to the first receipt.
     recovered: Duration,
 }
 
@@ -56,92 +59,85 @@ async fn a_failover_is_followed_while_the_old_master_is_cut_off_only_from_the_ot
 async fn fail_over_once(fault: Fault) {
     let mut group = SentinelGroup::start();
     let sukkal = Sukkal::start(&group.url());
-    fail_over(&sukkal, &mut group, fault, "once", None).await;
+    fail_over(&sukkal, &mut group, fault, "once").await;
 }
 
-/// The number of lost messages depends on Redis alone, so it is printed and not checked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeated_failovers_lose_only_the_last_writes_before_each() {
-    campaign(None).await;
-}
-
-/// Fails over again and again, by crashes and by orders. Each post has the header `Durability` with
-/// this value. Returns the number of acknowledged messages that were lost.
-async fn campaign(durability: Option<&'static str>) -> usize {
-    let mut group = SentinelGroup::start();
-    let sukkal = Sukkal::start(&group.url());
-    let (mut lost, mut acknowledged, mut slowest) = ([0, 0], 0, Duration::ZERO);
-    let failovers = match std::env::var("SUKKAL_FAILOVERS") {
-        Ok(text) => text.parse().expect("SUKKAL_FAILOVERS is a number"),
-        Err(_) => CAMPAIGN,
-    };
-    for number in 0..failovers {
-        let fault = if number % 2 == 0 { Fault::Crash } else { Fault::Command };
-        let outcome = fail_over(&sukkal, &mut group, fault, &format!("round-{number}"), durability).await;
-        block_in_place(|| group.rejoin(fault));
-        lost[number % 2] += outcome.summary.lost;
-        acknowledged += outcome.summary.acknowledged;
-        slowest = slowest.max(outcome.recovered);
-    }
-    println!(
-        "failovers: {failovers} with durability {durability:?}: of {acknowledged} acknowledged messages, {} were lost \
-         by crashes and {} by orders; slowest recovery {slowest:?}",
-        lost[0], lost[1]
-    );
-    lost[0] + lost[1]
-}
-
-async fn fail_over(
-    sukkal: &Sukkal,
-    group: &mut SentinelGroup,
-    fault: Fault,
-    name: &str,
-    durability: Option<&'static str>,
-) -> Outcome {
-    let api = sukkal.project(PROJECT);
-    let clients = Clients::start(api.clone(), name, durability).await;
-    let waiters = Waiters::start(&api, name).await;
-    clients.wait_for_posts(POSTS).await;
-
-    let began = clients.now();
+/// Fails over without receipts.
+async fn fail_over(sukkal: &Sukkal, group: &mut SentinelGroup, fault: Fault, name: &str) -> Outcome {
+    let started = Started::new(sukkal, name, None).await;
+    let began = started.clients.now();
     let promoted = block_in_place(|| group.fail_over(fault));
-    let outcome = check_recovery(&api, clients, waiters, name, (began, promoted), group.master()).await;
+    let outcome = started.check_recovery((began, promoted), group.master()).await;
     println!("failover by {fault:?}: {outcome:?}");
     outcome
 }
 
-/// Checks what clients see after the promotion of a replica.
-async fn check_recovery(
-    api: &Api,
+/// Clients at work, which have posted messages, and others that wait.
+struct Started {
+    api: Api,
+    name: String,
     clients: Clients,
     waiters: Waiters,
-    name: &str,
-    (began, promoted): (u64, Instant),
-    new_master: &RedisServer,
-) -> Outcome {
-    let late_waiter = start_claim(api, &format!("{name}-late"));
-    let key = format!("sukkal:{{{PROJECT}/{name}-feed}}:messages");
-    let stored = || new_master.try_command(&["HLEN", &key]).ok().map(|count| count.as_int());
-    block_in_place(|| {
-        let mut before = None;
-        block_until("the new master stores a post", || {
-            let now = stored();
-            before = before.or(now);
-            now > before
-        });
-    });
-    let (recovered, recovered_at) = (promoted.elapsed(), clients.now());
-    assert!(recovered < PROMISED + SLACK, "the new master was used {recovered:?} after its promotion");
+}
 
-    waiters.assert_notified(api).await;
-    post(api, &format!("{name}-late")).await;
-    assert_claimed(late_waiter, "late").await;
-    clients.wait_for_posts(POSTS).await;
-    println!("{name}: {} requests were refused, recovered after {recovered:?}", clients.refused());
-    let history = clients.stop((began.saturating_sub(REPLICATED_WITHIN_US), recovered_at)).await;
-    let summary = history.check().unwrap_or_else(|violation| panic!("{violation}"));
-    assert!(summary.observed > 0 && summary.claimed > 0 && summary.deleted > 0, "{summary:?}");
-    Outcome { summary, recovered }
+impl Started {
+    /// Starts the clients. Each post has the header `Durability` with this value.
+    async fn new(sukkal: &Sukkal, name: &str, durability: Option<&'static str>) -> Self {
+        let api = sukkal.project(PROJECT);
+        let clients = Clients::start(api.clone(), name, durability).await;
+        let waiters = Waiters::start(&api, name).await;
+        clients.wait_for_posts(POSTS).await;
+        Self { api, name: name.to_owned(), clients, waiters }
+    }
+
+    /// Returns the number of messages of the feed that a server has; `None` if it cannot be reached.
+    fn stored(&self, server: &RedisServer) -> Option<i64> {
+        let key = format!("sukkal:{{{PROJECT}/{}-feed}}:messages", self.name);
+        server.try_command(&["HLEN", &key]).ok().map(|count| count.as_int())
+    }
+
+    /// Checks what clients without receipts see after the promotion of a replica.
+    async fn check_recovery(self, (began, promoted): (u64, Instant), new_master: &RedisServer) -> Outcome {
+        let late_waiter = self.start_late_waiter();
+        block_in_place(|| {
+            let mut before = None;
+            block_until("the new master stores a post", || {
+                let now = self.stored(new_master);
+                before = before.or(now);
+                now > before
+            });
+        });
+        self.finish(began, promoted.elapsed(), None, late_waiter).await
+    }
+
+    /// Starts a client that waits for the first message of a queue.
+    fn start_late_waiter(&self) -> JoinHandle<Value> {
+        start_claim(&self.api, &format!("{}-late", self.name))
+    }
+
+    /// Checks what clients see after the first acknowledged write to the new master, and all that they
+    /// were told since the failover began.
+    async fn finish(
+        self,
+        began: u64,
+        recovered: Duration,
+        without_replica: Option<(u64, u64)>,
+        late_waiter: JoinHandle<Value>,
+    ) -> Outcome {
+        let Self { api, name, clients, waiters } = self;
+        let recovered_at = clients.now();
+        assert!(recovered < PROMISED + SLACK, "posts were accepted again after {recovered:?}");
+        waiters.assert_notified(&api).await;
+        post(&api, &format!("{name}-late")).await;
+        assert_claimed(late_waiter, "late").await;
+        clients.wait_for_posts(POSTS).await;
+        let refused = clients.refused();
+        let mut history = clients.stop((began.saturating_sub(REPLICATED_WITHIN_US), recovered_at)).await;
+        history.without_replica = without_replica;
+        let summary = history.check().unwrap_or_else(|violation| panic!("{name}: {violation}"));
+        assert!(summary.observed > 0 && summary.claimed > 0 && summary.deleted > 0, "{summary:?}");
+        Outcome { summary, refused, recovered }
+    }
 }
 
 /// A claim and an event stream that wait for the first message of a queue.
@@ -176,6 +172,7 @@ fn start_claim(api: &Api, queue: &str) -> JoinHandle<Value> {
                 201 => return response.json().await.expect("a claim is JSON"),
                 status => assert_eq!(status, 503),
             }
+            sleep(PAUSE).await;
         }
     })
 }
@@ -202,19 +199,15 @@ async fn a_crash_of_a_master_of_a_cluster_is_recovered_from() {
     let queue = format!("sukkal:{{{PROJECT}/cluster-feed}}:queue");
     let replica = RedisCluster::add_replica(cluster.node_of(&queue));
     let sukkal = Sukkal::start(&cluster.url());
-    let api = sukkal.project(PROJECT);
-    let clients = Clients::start(api.clone(), "cluster", None).await;
-    let waiters = Waiters::start(&api, "cluster").await;
-    clients.wait_for_posts(POSTS).await;
+    let started = Started::new(&sukkal, "cluster", None).await;
 
-    let began = clients.now();
+    let began = started.clients.now();
     block_in_place(|| {
         cluster.node_of(&queue).kill();
         block_until("the replica is promoted", || {
             replica.command(&["INFO", "replication"]).as_text().contains("role:master")
         });
     });
-    let promoted = (began, Instant::now());
-    let outcome = check_recovery(&api, clients, waiters, "cluster", promoted, &replica).await;
+    let outcome = started.check_recovery((began, Instant::now()), &replica).await;
     println!("failover in a cluster: {outcome:?}");
 }
