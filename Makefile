@@ -64,8 +64,9 @@ deny:
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
 # with delayed messages, five minutes of claims, and five minutes at the quotas of a queue. Also a hundred power cuts (500 for the embedded
 # store, and 500 killed processes), two thousand changes of the number of shards, redrives of 100,000
-# dead letters, a million deliveries to subscribers, and 200 failovers. The same with queues in two pools
-# that are stopped and restarted, and with queues that move between pools while processes are killed.
+# dead letters, a million deliveries to subscribers, and 200 failovers without receipts and with them. The
+# same with queues in two pools that are stopped and restarted, and with queues that move between pools
+# while processes are killed.
 soak: redis
 	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- feed_order:: --nocapture --test-threads 1
 	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive_claims::a_message exclusive_claims::pooled --nocapture --test-threads 1
