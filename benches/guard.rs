@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
+mod callgrind;
 #[path = "../tests/auth/stub.rs"]
 mod stub;
 #[path = "../tests/auth/stub_keystone.rs"]
@@ -10,19 +11,15 @@ mod stub_keystone;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use sukkal::domain::Token;
 
+use crate::callgrind::Service;
 use crate::stub_keystone::{StubKeystone, described};
-use crate::support::redis::{RedisServer, child_command, spawn};
+use crate::support::redis::RedisServer;
 use crate::support::sukkal::CLIENT;
 
 /// Numbers of posts. The difference between the two runs is divided by that of the numbers, so the
@@ -66,46 +63,9 @@ const QUOTAS: [(&str, &str); 8] = [
     ("SUKKAL_QUOTAS__BYTES_PER_QUEUE", "1000000000"),
 ];
 
-/// A service in callgrind.
-struct Service {
-    process: Child,
-    url: String,
-}
-
-impl Service {
-    fn start(store: &str, environment: &[(&str, &str)], counts: &Path) -> Self {
-        let mut command = child_command("valgrind");
-        command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display()));
-        command.args([env!("CARGO_BIN_EXE_sukkal"), "serve", "--bind", "127.0.0.1:0", "--store", store]);
-        command.envs(environment.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = spawn(command).expect("valgrind is installed");
-        let mut lines = BufReader::new(process.stderr.take().expect("stderr is piped")).lines();
-        let address = loop {
-            let line = lines.next().expect("the service starts").expect("the log is text");
-            let event: Value = serde_json::from_str(&line).unwrap_or_default();
-            if event["fields"]["message"] == "listening" {
-                break event["fields"]["address"].as_str().expect("the address is logged").to_owned();
-            }
-        };
-        thread::spawn(move || lines.count());
-        Self { process, url: format!("http://{address}") }
-    }
-
-    /// Stops the service, so that callgrind writes its counts. Returns the instructions.
-    fn stop(mut self, counts: &Path) -> u64 {
-        let id = self.process.id().to_string();
-        Command::new("kill").args(["-TERM", &id]).status().expect("kill can be run");
-        self.process.wait().expect("it is our child");
-        let counts = fs::read_to_string(counts).expect("callgrind has written its counts");
-        let total = counts.lines().find_map(|line| line.strip_prefix("totals: "));
-        total.and_then(|total| total.trim().parse().ok()).expect("the file has a total")
-    }
-}
-
 /// Returns the instructions of a service that accepts this many posts.
 async fn instructions(variant: &Variant, posts: usize) -> u64 {
-    let (redis, keystone, folder) = (RedisServer::start(), StubKeystone::start(), tempfile::tempdir().unwrap());
+    let (redis, keystone) = (RedisServer::start(), StubKeystone::start());
     keystone.issue("gAAAAAcached", described("user-7", Some("p"), &["member"], HOUR));
     let admin = Token::random().reveal();
     let mut environment = match variant.authentication {
@@ -118,8 +78,7 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
     if variant.has_quotas {
         environment.extend(QUOTAS);
     }
-    let counts = folder.path().join("counts");
-    let service = Service::start(&redis.url(), &environment, &counts);
+    let service = Service::start(&redis.url(), &environment);
     let client = Client::new();
     let credential = match variant.authentication {
         Authentication::None => ("X-Project-ID", "p".to_owned()),
@@ -137,7 +96,7 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
         let request = client.post(format!("{}/v2/queues/q/messages", service.url));
         send(request.header("Client-ID", CLIENT).header(credential.0, &credential.1).json(&body), 201).await;
     }
-    service.stop(&counts)
+    service.stop()
 }
 
 async fn send(request: RequestBuilder, status: u16) -> reqwest::Response {
