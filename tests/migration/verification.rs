@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::workload::post;
 use super::{assert_intact, embedded, migrate};
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, Reply};
 use crate::support::sukkal::Sukkal;
 
 /// Longer than one command is attempted.
@@ -25,11 +25,21 @@ const OUTAGE: Duration = Duration::from_secs(3);
 
 type Disturbance = Box<dyn FnOnce() + Send + Sync>;
 
-/// A target that is disturbed before the first chunk is stored, or before it is compared.
+/// A target that is disturbed before a step: before the first chunk is stored, before it is compared,
+/// or before the mark is removed.
 struct Disturbed {
     import: RedisImport,
     before_store: Option<Disturbance>,
     before_compare: Option<Disturbance>,
+    before_complete: Option<Disturbance>,
+}
+
+/// The step before which a target is disturbed.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Store,
+    Compare,
+    Complete,
 }
 
 #[async_trait]
@@ -61,6 +71,9 @@ impl MigrationTarget for Disturbed {
     }
 
     async fn complete(&mut self) -> Result<(), Error> {
+        if let Some(disturb) = self.before_complete.take() {
+            disturb();
+        }
         self.import.complete().await
     }
 }
@@ -77,13 +90,20 @@ async fn filled() -> TempDir {
 async fn migrate_disturbed(
     folder: &TempDir,
     redis: &RedisServer,
-    before_store: Option<Disturbance>,
-    before_compare: Option<Disturbance>,
+    step: Before,
+    disturb: Disturbance,
 ) -> Result<(), MigrationError> {
     let source = EmbeddedStore::open(folder.path(), Fsync::Off).unwrap();
     let verified = verify_source(&source).await?;
     let import = RedisImport::open(&redis.url().parse().unwrap(), source.migration_id().await?).unwrap();
-    migrate_store(&source, &verified, &mut Disturbed { import, before_store, before_compare }, |_| ()).await
+    let mut target = Disturbed { import, before_store: None, before_compare: None, before_complete: None };
+    let before = match step {
+        Before::Store => &mut target.before_store,
+        Before::Compare => &mut target.before_compare,
+        Before::Complete => &mut target.before_complete,
+    };
+    *before = Some(disturb);
+    migrate_store(&source, &verified, &mut target, |_| ()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +121,7 @@ async fn a_copy_that_differs_is_not_used_and_can_be_repeated() {
         let changing = key.clone();
         let change = move || drop(server.command(&["EVAL", script, "1", &changing]));
 
-        let result = migrate_disturbed(&folder, &redis, None, Some(Box::new(change))).await;
+        let result = migrate_disturbed(&folder, &redis, Before::Compare, Box::new(change)).await;
 
         let Err(MigrationError::Differs(difference)) = result else { panic!("{script}: {result:?}") };
         assert_eq!(difference, key, "{script}");
@@ -110,7 +130,7 @@ async fn a_copy_that_differs_is_not_used_and_can_be_repeated() {
     // What the comparison of values cannot find is found by the check of the copy.
     let server = redis.clone();
     let change = move || drop(server.command(&["DEL", "sukkal:{p/q}:expirations"]));
-    let result = migrate_disturbed(&folder, &redis, None, Some(Box::new(change))).await;
+    let result = migrate_disturbed(&folder, &redis, Before::Compare, Box::new(change)).await;
     assert!(matches!(&result, Err(MigrationError::Differs(finding)) if finding.contains("never ends")), "{result:?}");
 
     migrate(&embedded(folder.path()), &redis.url());
@@ -129,7 +149,37 @@ async fn a_migration_outlives_a_short_outage_of_redis() {
         });
     };
 
-    migrate_disturbed(&folder, &redis, Some(Box::new(suspend)), None).await.unwrap();
+    migrate_disturbed(&folder, &redis, Before::Store, Box::new(suspend)).await.unwrap();
 
+    assert_intact(&redis.url());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_loses_its_data_never_has_an_incomplete_copy_that_can_be_used() {
+    let (folder, redis) = (filled().await, Arc::new(RedisServer::start()));
+    for step in [Before::Store, Before::Compare, Before::Complete] {
+        let server = redis.clone();
+        let lose = move || drop(server.command(&["FLUSHALL"]));
+        let result = migrate_disturbed(&folder, &redis, step, Box::new(lose)).await;
+        assert!(result.is_err(), "{step:?}");
+        assert_eq!(redis.command(&["KEYS", "sukkal:*"]), Reply::Array(Vec::new()), "{step:?}");
+
+        // Another process uses the empty store before the migration goes on.
+        let server = redis.clone();
+        let lose_and_use = move || {
+            server.command(&["FLUSHALL"]);
+            server.command(&["SET", "sukkal:layout", "3"]);
+        };
+        let result = migrate_disturbed(&folder, &redis, step, Box::new(lose_and_use)).await;
+        assert!(result.is_err(), "{step:?}");
+        assert_eq!(redis.command(&["KEYS", "sukkal:*"]).items().len(), 1, "{step:?}");
+        redis.command(&["FLUSHALL"]);
+    }
+
+    // After a restart, the connection of the migration is a new one.
+    let server = redis.clone();
+    let result = migrate_disturbed(&folder, &redis, Before::Store, Box::new(move || server.restart())).await;
+    assert!(result.is_err());
+    migrate(&embedded(folder.path()), &redis.url());
     assert_intact(&redis.url());
 }

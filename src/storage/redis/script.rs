@@ -317,6 +317,7 @@ scripts! {
     MOVE_COMPLETE = "move_complete" [Queue Outbox Tombstone Due Moving];
     MOVE_END = "move_end" [Queue Outbox Tombstone Due Moving];
     MOVE_DISCARD = "move_discard" [Queue Outbox Tombstone Due Moving];
+    MIGRATION_WRITE = "migration_write" [];
     POOLS_REPLACE = "pools_replace" [];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];

@@ -286,6 +286,11 @@ impl Connection {
         self.retry(name, slot, always, |client| send(client, command.clone(), args.clone())).await
     }
 
+    /// Returns whether the servers form a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.servers.are_clustered()
+    }
+
     /// Returns the number of the database, which is 0 in a cluster.
     pub(super) fn database(&self) -> u8 {
         self.servers.database()

@@ -56,7 +56,9 @@ impl Connection {
         // The order matters: another process may be writing the version, which it does before
         // anything else.
         let is_layout_1 = self.command_unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
-        let is_refused = is_layout_1 || self.layout.is_migrating() && self.has_keys().await?;
+        // A migration that has lost its mark writes it again, so that it can be repeated.
+        let is_new_target = self.layout.is_migrating() && !self.layout.is_supported();
+        let is_refused = is_layout_1 || is_new_target && self.has_keys().await?;
         let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
         if version.is_some() || is_refused {
             return Ok(version);

@@ -3,6 +3,11 @@
 //! The mark of an incomplete target is the version of its layout, which no release can read
 //! (`connection/layout.rs`). So all processes refuse the store, and the import is alone with it. Each
 //! command can be repeated.
+//!
+//! Redis may lose its data meanwhile, and the mark with it. Another process can then use the store, so
+//! a write must not happen. One script therefore verifies the mark and writes. In a cluster, the mark
+//! is in another slot, so it is verified after each chunk. The id of the migration is a second mark,
+//! which is never written again. So a run that has lost data fails.
 
 mod values;
 
@@ -21,6 +26,7 @@ use self::values::{Values, ValuesOfKey};
 use super::connection::{LAYOUT, migrating_layout};
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
+use super::script::MIGRATION_WRITE;
 use super::{BatchLimits, RedisStore, RedisUri, TlsError};
 use crate::storage::migration::{Chunk, MigrationTarget};
 use crate::storage::watch::Watchers;
@@ -32,6 +38,8 @@ const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const PAUSE_IN_OUTAGE: Duration = Duration::from_millis(200);
 /// Approximate number of keys that one `SCAN` visits.
 const KEYS_PER_SCAN: &str = "500";
+/// Maximum number of arguments of a command that a script passes on.
+const ARGS_MAX: usize = 2_000;
 /// Keys that the migration keeps.
 const KEPT: [&str; 2] = [keys::LAYOUT, keys::MIGRATION];
 
@@ -85,20 +93,44 @@ impl RedisImport {
         patiently(|| self.store.connection.command_with(name, key, args.clone())).await
     }
 
+    /// Runs a command that writes, if the store has both marks.
+    async fn write(&self, name: &'static str, key: &str, args: Vec<Bytes>) -> Result<(), Error> {
+        let connection = &self.store.connection;
+        if connection.is_cluster() {
+            return self.run(name, key, args.into_iter().map(Value::Bytes).collect()).await.map(drop);
+        }
+        let keys = [key, keys::LAYOUT, keys::MIGRATION].map(str::to_owned).to_vec();
+        let marks = [migrating_layout(self.id), self.id.to_string(), name.to_owned()].map(Bytes::from);
+        let args: Vec<Bytes> = marks.into_iter().chain(args).collect();
+        let mut reply = patiently(|| connection.run_on(&MIGRATION_WRITE, keys.clone(), args.clone())).await?;
+        if reply.text()? == "done" { Ok(()) } else { Err(lost()) }
+    }
+
+    /// Succeeds if the store has both marks.
+    async fn require_marks(&self) -> Result<(), Error> {
+        let has_marks = self.layout().await? == Some(migrating_layout(self.id)) && self.has_id().await?;
+        if has_marks { Ok(()) } else { Err(lost()) }
+    }
+
+    async fn layout(&self) -> Result<Option<String>, Error> {
+        patiently(|| self.store.connection.command_unchecked("GET", keys::LAYOUT, [])).await?.text_or_nil()
+    }
+
+    /// Returns whether the store has the id of this migration.
+    async fn has_id(&self) -> Result<bool, Error> {
+        let id = patiently(|| self.store.connection.command_unchecked("GET", keys::MIGRATION, [])).await?;
+        Ok({ id }.text_or_nil()? == Some(self.id.to_string()))
+    }
+
     async fn add(&self, key: &str, values: ValuesOfKey, kept_s: Option<u64>) -> Result<(), Error> {
-        match values {
-            ValuesOfKey::Hash(fields) => {
-                let pairs = fields.into_iter().flat_map(|(field, value)| [field, value]);
-                self.run("HSET", key, pairs.map(Value::Bytes).collect()).await?;
-            }
-            ValuesOfKey::Sorted(members) => {
-                self.run("ZADD", key, members.into_iter().flat_map(scored).collect()).await?;
-            }
-            ValuesOfKey::Lowest(members) => {
-                let condition = [Value::from("LT")];
-                self.run("ZADD", key, condition.into_iter().chain(members.into_iter().flat_map(scored)).collect())
-                    .await?;
-            }
+        let (name, condition, pairs): (_, _, Vec<[Bytes; 2]>) = match values {
+            ValuesOfKey::Hash(fields) => ("HSET", None, fields.into_iter().map(<[Bytes; 2]>::from).collect()),
+            ValuesOfKey::Sorted(members) => ("ZADD", None, members.into_iter().map(scored).collect()),
+            ValuesOfKey::Lowest(members) => ("ZADD", Some("LT"), members.into_iter().map(scored).collect()),
+        };
+        for pairs in pairs.chunks(ARGS_MAX / 2) {
+            let condition = condition.iter().map(|word: &&'static str| Bytes::from_static(word.as_bytes()));
+            self.write(name, key, condition.chain(pairs.iter().flatten().cloned()).collect()).await?;
         }
         if let Some(kept_s) = kept_s {
             self.run("EXPIRE", key, vec![Value::from(kept_s.to_string())]).await?;
@@ -131,15 +163,12 @@ impl RedisImport {
 #[async_trait]
 impl MigrationTarget for RedisImport {
     async fn is_complete(&self) -> Result<bool, Error> {
-        let connection = &self.store.connection;
-        let read = async |key| patiently(|| connection.command_unchecked("GET", key, [])).await?.text_or_nil();
-        let is_complete = read(keys::LAYOUT).await?.as_deref() == Some(LAYOUT);
-        Ok(is_complete && read(keys::MIGRATION).await? == Some(self.id.to_string()))
+        Ok(self.layout().await?.as_deref() == Some(LAYOUT) && self.has_id().await?)
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
         // The first command succeeds only if the store has the mark of this migration.
-        self.run("SET", keys::MIGRATION, vec![Value::from(self.id.to_string())]).await?;
+        self.write("SET", keys::MIGRATION, vec![self.id.to_string().into()]).await?;
         self.remove_keys().await
     }
 
@@ -153,6 +182,7 @@ impl MigrationTarget for RedisImport {
             async move { this.add(&key, values, kept_s).await }
         });
         try_join_all(added).await?;
+        self.require_marks().await?;
         if let Some(queue) = completed {
             patiently(|| self.store.confirm_registration(&queue)).await?;
         }
@@ -187,7 +217,12 @@ impl MigrationTarget for RedisImport {
     }
 
     async fn complete(&mut self) -> Result<(), Error> {
-        self.run("SET", keys::LAYOUT, vec![Value::from(LAYOUT)]).await.map(drop)
+        self.require_marks().await?;
+        match self.write("SET", keys::LAYOUT, vec![LAYOUT.into()]).await {
+            // The command was repeated, because its reply was lost.
+            Err(_) if self.is_complete().await? => Ok(()),
+            completed => completed,
+        }
     }
 }
 
@@ -213,9 +248,13 @@ where
     }
 }
 
+fn lost() -> Error {
+    Error::Unavailable("Redis has lost data during the migration".to_owned())
+}
+
 /// Returns the arguments of `ZADD` for a member.
-fn scored((member, score): (Bytes, u64)) -> [Value; 2] {
-    [Value::from(score.to_string()), Value::Bytes(member)]
+fn scored((member, score): (Bytes, u64)) -> [Bytes; 2] {
+    [score.to_string().into(), member]
 }
 
 fn parse_score(text: &[u8]) -> Option<f64> {
