@@ -7,10 +7,11 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::queues::QueueStore;
 use super::record;
 use crate::domain::{
-    Body, ClaimId, ClientId, Durability, IdempotencyKey, Message, MessageId, NewMessage, Order, Queue, QueueId,
-    QueueLimits, Quota, Rank, Revision, Scope, Stats, Taken, TraceContext,
+    Body, ClaimId, ClientId, Creation, Durability, IdempotencyKey, Message, MessageId, Metadata, NewMessage, Order,
+    Queue, QueueId, QueueLimits, Quota, Rank, Revision, Scope, Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -18,7 +19,7 @@ pub(super) const REPLY_BYTES_MAX: usize = 512 * 1024;
 
 /// Stores messages, in one feed per queue.
 #[async_trait]
-pub trait MessageStore: Send + Sync {
+pub trait MessageStore: QueueStore {
     /// Stores all the messages or none of them.
     ///
     /// Messages with the same delay are stored next to each other in the given order, after every
@@ -38,20 +39,31 @@ pub trait MessageStore: Send + Sync {
     /// nothing.
     ///
     /// With `post.durability`, the post returns [`PostOutcome::Posted`] only when the messages have
-    /// reached it, also if an earlier post has stored them. The error is [`Error::Unsupported`] if the
-    /// store cannot reach it as it is configured, and [`Error::NotDurable`] if the time is over. The
-    /// driver bounds the number of posts that wait for their durability.
+    /// reached it, also if an earlier post has stored them. The error is that of
+    /// [`Self::check_durability`] if it cannot be reached, and [`Error::NotDurable`] if the time is
+    /// over. The driver bounds the number of posts that wait for their durability.
     ///
     /// The driver repeats a post whose reply was lost without storing the messages twice. Once
     /// started, a post runs to completion even if the caller drops the future.
     async fn post_messages(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error>;
 
-    /// Succeeds if posts to this queue can reach the level, as the store is configured.
+    /// Succeeds if posts to this queue can reach the level at present.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] otherwise.
+    /// [`Error::Unsupported`] if the store cannot reach it as it is configured, and
+    /// [`Error::TooFewReplicas`] if the server has too few replicas.
     async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error>;
+
+    /// Creates the queue without metadata, where posts can reach this level.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::check_durability`] if there is no such place. The queue was not created.
+    async fn create_queue_for(&self, queue: &QueueId, level: Durability) -> Result<Creation, Error> {
+        self.check_durability(queue, level).await?;
+        self.create_queue(queue, &Metadata::default()).await
+    }
 
     /// Returns the next messages of the feed, in the order of the listing.
     ///

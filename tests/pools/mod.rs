@@ -5,6 +5,7 @@
 //! `faults`, use these deployments too.
 
 mod disturber;
+mod durability;
 mod guide;
 mod move_requests;
 mod mover;

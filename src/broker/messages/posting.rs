@@ -140,10 +140,10 @@ impl Broker {
             let Some(current) = known else {
                 limits.check_new_queue(&messages, request.trace)?;
                 self.check_queue_quota(caller, &store, &queue).await?;
-                if let Some(level) = required_durability(metadata, request) {
-                    store.check_durability(&queue, level).await?;
-                }
-                store.create_queue(&queue, &unset).await?;
+                match required_durability(metadata, request) {
+                    Some(level) => store.create_queue_for(&queue, level).await?,
+                    None => store.create_queue(&queue, &unset).await?,
+                };
                 known = store.get_queue(&queue).await?;
                 continue;
             };

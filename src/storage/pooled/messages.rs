@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::{at, at_existing};
-use crate::domain::{ClaimId, Durability, Message, MessageId, Metadata, QueueId, Stats, Taken};
+use crate::domain::{ClaimId, Creation, Durability, Message, MessageId, Metadata, QueueId, Stats, Taken};
 use crate::storage::{
     DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, SealedBodies,
     SealedPage, SealedPosition, SealedReplacement,
@@ -27,11 +27,14 @@ impl MessageStore for PooledStore {
 
     async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error> {
         let store = match self.search(queue, false).next().await {
-            // A queue is created by its first post, without metadata.
-            Err(Error::NoQueue) => self.store_of(self.choose_pool(&Metadata::default())?.as_ref())?,
+            Err(Error::NoQueue) => return self.choose_pool(queue, &Metadata::default(), Some(level)).await.map(drop),
             store => store?,
         };
         store.check_durability(queue, level).await
+    }
+
+    async fn create_queue_for(&self, queue: &QueueId, level: Durability) -> Result<Creation, Error> {
+        self.create_where_possible(queue, &Metadata::default(), Some(level)).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

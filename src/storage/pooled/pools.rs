@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::PooledStore;
 use super::live_pools::LivePool;
-use crate::domain::{Metadata, Pool, PoolName};
+use crate::domain::{Durability, Metadata, Pool, PoolName, QueueId};
 use crate::storage::redis::RedisStore;
 use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, PoolState, Processed, Schedule};
 
@@ -121,13 +121,43 @@ impl PooledStore {
         sum
     }
 
+    /// Chooses a pool for a new queue; `None` for the virtual pool. With a level of durability, chooses
+    /// only among the pools where posts can reach it at present.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::choose_among`], and those of `check_durability` if no pool can reach the level.
+    pub(super) async fn choose_pool(
+        &self,
+        queue: &QueueId,
+        metadata: &Metadata,
+        level: Option<Durability>,
+    ) -> Result<Option<PoolName>, Error> {
+        let (mut excluded, mut refusal) = (Vec::new(), None::<Error>);
+        loop {
+            let pool = match self.choose_among(metadata, &excluded) {
+                Ok(pool) => pool,
+                Err(error) => return Err(refusal.unwrap_or(error)),
+            };
+            let Some(level) = level else { return Ok(pool) };
+            let error = match self.store_of(pool.as_ref())?.check_durability(queue, level).await {
+                Ok(()) => return Ok(pool),
+                Err(error) => error,
+            };
+            let Some(pool) = pool else { return Err(error) };
+            // If any pool may be able to reach the level later, so may a retry.
+            refusal = Some(refusal.filter(Error::is_transient).unwrap_or(error));
+            excluded.push(pool);
+        }
+    }
+
     /// Chooses a pool for a new queue, at random by the weights; `None` for the virtual pool. A queue
     /// gets a pool of its flavor, or one without a flavor if it asks for none.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down.
-    pub(super) fn choose_pool(&self, metadata: &Metadata) -> Result<Option<PoolName>, Error> {
+    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down or excluded.
+    fn choose_among(&self, metadata: &Metadata, excluded: &[PoolName]) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.flavor();
         let pools = self.0.pools.all();
         let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| pool.accepts(flavor)).collect();
@@ -138,7 +168,7 @@ impl PooledStore {
                 Some(flavor) => Err(Error::Unavailable(format!("flavor {flavor} has no pool for new queues"))),
             };
         }
-        let up = eligible.into_iter().filter(|pool| pool.is_up());
+        let up = eligible.into_iter().filter(|pool| pool.is_up() && !excluded.contains(&pool.config.name));
         let weighted: Vec<(u64, &PoolName)> =
             up.map(|pool| (u64::from(pool.config.weight), &pool.config.name)).collect();
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();

@@ -5,7 +5,7 @@ use tracing::debug;
 
 use super::PooledStore;
 use super::search::{at, at_existing};
-use crate::domain::{Creation, Metadata, PoolName, ProjectId, Queue, QueueId, Revision, Summary};
+use crate::domain::{Creation, Durability, Metadata, PoolName, ProjectId, Queue, QueueId, Revision, Summary};
 use crate::storage::{
     Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
 };
@@ -17,27 +17,7 @@ const ATTEMPTS_MAX: usize = 32;
 #[async_trait]
 impl QueueStore for PooledStore {
     async fn create_queue(&self, queue: &QueueId, metadata: &Metadata) -> Result<Creation, Error> {
-        let deadline = self.move_deadline();
-        for _ in 0..ATTEMPTS_MAX {
-            let place = match self.0.management.find_queue(queue).await? {
-                Some(place) => place,
-                None => match self.choose_pool(metadata)? {
-                    Some(pool) => match self.place_in(queue, pool).await? {
-                        Some(place) => place,
-                        None => continue,
-                    },
-                    None => Place { pool: None, epoch: Epoch(0) },
-                },
-            };
-            if let Some(creation) = self.create_at(queue, metadata, &place).await? {
-                if creation == Creation::Created {
-                    self.announce(queue).await;
-                }
-                return Ok(creation);
-            }
-            self.settle(queue, place.pool.as_ref(), deadline).await?;
-        }
-        Err(changes_too_often(queue))
+        self.create_where_possible(queue, metadata, None).await
     }
 
     async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
@@ -113,6 +93,42 @@ impl QueueStore for PooledStore {
 }
 
 impl PooledStore {
+    /// Creates the queue where a post to it can reach this level and that of the metadata. If it is
+    /// placed already, only the level of the post counts.
+    pub(super) async fn create_where_possible(
+        &self,
+        queue: &QueueId,
+        metadata: &Metadata,
+        of_post: Option<Durability>,
+    ) -> Result<Creation, Error> {
+        let deadline = self.move_deadline();
+        for _ in 0..ATTEMPTS_MAX {
+            let place = match self.0.management.find_queue(queue).await? {
+                Some(place) => {
+                    if let Some(level) = of_post {
+                        self.locate_at(queue, place.clone()).await?.check_durability(queue, level).await?;
+                    }
+                    place
+                }
+                None => match self.choose_pool(queue, metadata, of_post.or(metadata.durability())).await? {
+                    Some(pool) => match self.place_in(queue, pool).await? {
+                        Some(place) => place,
+                        None => continue,
+                    },
+                    None => Place { pool: None, epoch: Epoch(0) },
+                },
+            };
+            if let Some(creation) = self.create_at(queue, metadata, &place).await? {
+                if creation == Creation::Created {
+                    self.announce(queue).await;
+                }
+                return Ok(creation);
+            }
+            self.settle(queue, place.pool.as_ref(), deadline).await?;
+        }
+        Err(changes_too_often(queue))
+    }
+
     /// Puts a new queue into this pool. Returns `None` if the pool was retired since it was chosen.
     ///
     /// A pool is retired before the catalogue is searched for its queues. So if it was not retired
