@@ -207,6 +207,7 @@ impl StoreFailure {
             StoreError::DiskFull(_) => Some(Self::DiskFull),
             StoreError::MemoryFull(_) => Some(Self::MemoryFull),
             StoreError::NotDurable { .. }
+            | StoreError::TooFewReplicas { .. }
             | StoreError::Unsupported(_)
             | StoreError::Overloaded
             | StoreError::NoQueue

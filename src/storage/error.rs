@@ -23,6 +23,18 @@ pub enum Error {
         /// Why it was not reached.
         reason: String,
     },
+    /// The server of the queue has too few replicas for the durability that a post requires. The post
+    /// was not sent to the store.
+    #[error(
+        "The server of the queue has too few replicas for Durability: {level}; their number is {connected} at present. \
+         This request has stored nothing. Please try again in a few seconds."
+    )]
+    TooFewReplicas {
+        /// The required durability.
+        level: Durability,
+        /// Number of replicas that are connected to the server.
+        connected: u64,
+    },
     /// The store cannot reach a durability as it is configured. Nothing was stored. The text says
     /// what is possible.
     #[error("{0}")]
@@ -58,6 +70,7 @@ impl Error {
             | Self::DiskFull(reason)
             | Self::MemoryFull(reason)
             | Self::Corrupt(reason) => reason,
+            Self::TooFewReplicas { .. } => "its server has too few replicas",
             Self::Overloaded => "it has more requests than it can serve in time",
             Self::NoQueue => "it does not have the queue",
         }
@@ -69,6 +82,7 @@ impl Error {
         match self {
             Self::Unavailable(_)
             | Self::NotDurable { .. }
+            | Self::TooFewReplicas { .. }
             | Self::Overloaded
             | Self::DiskFull(_)
             | Self::MemoryFull(_)

@@ -17,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("auth", &["domain"]),
     ("audit", &["auth", "domain", "metrics"]),
     ("request_id", &["audit", "telemetry"]),
-    ("storage", &["domain", "outbound"]),
+    ("storage", &["domain", "memory_budget", "outbound"]),
     ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
     (

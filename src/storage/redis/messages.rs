@@ -39,7 +39,7 @@ impl MessageStore for RedisStore {
     }
 
     async fn check_durability(&self, queue: &QueueId, level: Durability) -> Result<(), Error> {
-        self.connection.check_durability(&QueueKeys::of(queue).queue(), level).await
+        self.connection.check_durability(queue, level).await
     }
 
     async fn list_messages(&self, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {

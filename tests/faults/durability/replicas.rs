@@ -1,17 +1,24 @@
 //! `Durability: replicas=N` over a master with a replica that is suspended or missing.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::{Answer, LONG, MESSAGES, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
+use super::{Answer, LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
 use crate::support::ports::free_port;
 use crate::support::redis::{RedisServer, block_until};
 use crate::support::sukkal::Sukkal;
 
 const REPLICAS_1: (&str, &str) = ("Durability", "replicas=1");
 const KEY: (&str, &str) = ("Idempotency-Key", "order-4711");
-/// Maximum number of posts that wait for their durability.
+/// Maximum number of posts of one project that wait for their durability.
 const RECEIPTS_MAX: usize = 256;
+/// So many posts form two batches, of which the first is full or not.
+const TWO_BATCHES: usize = 130;
+/// Much shorter than the posts that wait, and longer than any other post takes.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 fn has_blocked_clients(server: &RedisServer) -> bool {
     !server.command(&["INFO", "clients"]).as_text().contains("blocked_clients:0\r\n")
@@ -56,9 +63,70 @@ async fn a_post_waits_for_as_many_replicas_as_it_requires() {
     let api = create_queue(&sukkal, json!({})).await;
 
     post(&api, "one", &[REPLICAS_1]).await.assert_reached("replicas=1");
-    post(&api, "two", &[("Durability", "replicas=2")]).await.assert_unknown();
-    let _second = start_replica(&master);
+    let refused = post(&api, "two", &[("Durability", "replicas=2")]).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(
+        refused.retry_after.is_some() && refused.description.contains("their number is 1 at present"),
+        "{refused:?}"
+    );
+    let second = start_replica(&master);
     post(&api, "three", &[("Durability", "replicas=2")]).await.assert_reached("replicas=2");
+    drop(second);
+    tokio::task::block_in_place(|| {
+        block_until("the replica is gone", || {
+            master.command(&["INFO", "replication"]).as_text().contains("connected_slaves:1\r\n")
+        });
+    });
+    // A post that finds this out has been stored. The next one has not.
+    post(&api, "four", &[("Durability", "replicas=2")]).await.assert_unknown();
+    let refused = post(&api, "five", &[("Durability", "replicas=2")]).await;
+    assert!(refused.description.contains("their number is 1 at present"), "{refused:?}");
+    assert_eq!(bodies(&api).await, ["one", "three", "four"]);
+}
+
+/// Sends as many posts of this project that require the level.
+fn flood(sukkal: &Sukkal, project: &str, level: &'static str, posts: usize) -> JoinSet<Answer> {
+    let api = sukkal.project(project);
+    let mut answers = JoinSet::new();
+    for _ in 0..posts {
+        let request = api.post(MESSAGES, &json!({ "messages": [{ "body": "flood" }] })).header("Durability", level);
+        answers.spawn(async move { Answer::of(request.send().await.unwrap()).await });
+    }
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn posts_whose_level_is_not_reached_do_not_delay_receipts_of_other_projects() {
+    let master = RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "always")]);
+    let replica = start_replica(&master);
+    let sukkal = Sukkal::start_with(&master.url(), &[LONG]);
+    let other = create_queue(&sukkal, json!({})).await;
+    for project in ["first", "second"] {
+        assert_eq!(sukkal.project(project).put(QUEUE).send().await.unwrap().status(), 201);
+    }
+
+    let mut refused = flood(&sukkal, "first", "replicas=9", RECEIPTS_MAX + 50);
+    for _ in 0..10 {
+        post(&other, "reached", &[REPLICAS_1]).await.assert_reached("replicas=1");
+    }
+    while let Some(answer) = refused.join_next().await {
+        assert_eq!(answer.unwrap().status, 503);
+    }
+    assert_eq!(bodies(&sukkal.project("first")).await, [""; 0]);
+
+    replica.pause();
+    let waiting = [("first", "replicas=1"), ("second", "fsync, replicas=1")]
+        .map(|(project, level)| flood(&sukkal, project, level, TWO_BATCHES));
+    tokio::task::block_in_place(|| {
+        block_until("both levels have two batches that wait", || {
+            master.command(&["INFO", "clients"]).as_text().contains("blocked_clients:4\r\n")
+        });
+    });
+    let _fills_the_share = flood(&sukkal, "first", "replicas=1", RECEIPTS_MAX);
+    let reached = timeout(ANSWER_MAX, post(&other, "synced", &[("Durability", "fsync")])).await;
+    reached.expect("other levels do not wait").assert_reached("fsync");
+    assert!(waiting.iter().all(|answers| answers.len() == TWO_BATCHES));
+    replica.resume();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
@@ -14,9 +13,10 @@ use super::failure::{error_from_failure, is_permanent, no_server_known};
 use super::receipt_connection::Failure;
 use super::receipts::Receipt;
 use super::{Connection, PAUSE_BETWEEN_ATTEMPTS, RETRY_TIMEOUT};
-use crate::domain::Durability;
+use crate::domain::{Durability, ProjectId, QueueId};
+use crate::memory_budget::MemoryShare;
 use crate::storage::Error;
-use crate::storage::redis::keys;
+use crate::storage::redis::keys::{self, QueueKeys};
 use crate::storage::redis::reply::Reply;
 use crate::storage::redis::script::Script;
 
@@ -24,32 +24,42 @@ use crate::storage::redis::script::Script;
 const CHECK: &str = "check of durability";
 
 impl Connection {
-    /// Returns a permit for a post that waits for a receipt from the server of this slot.
-    pub(in crate::storage::redis) fn receipt_permit(&self, slot: u16) -> Result<OwnedSemaphorePermit, Error> {
+    /// Returns a permit for a post of this project that waits for a receipt from the server of this slot.
+    pub(in crate::storage::redis) fn receipt_permit(
+        &self,
+        slot: u16,
+        project: &ProjectId,
+    ) -> Result<MemoryShare, Error> {
         let server = self.servers.of_slot(slot).ok_or_else(|| self.unavailable("post", slot, "no server has it"))?;
-        server.receipts.permit()
+        server.receipts.permit(project)
     }
 
-    /// Succeeds if the server that has this key can confirm the level.
-    pub(in crate::storage::redis) async fn check_durability(&self, key: &str, level: Durability) -> Result<(), Error> {
-        let slot = self.slot(key);
+    /// Succeeds if the server that has this queue can confirm the level.
+    pub(in crate::storage::redis) async fn check_durability(
+        &self,
+        queue: &QueueId,
+        level: Durability,
+    ) -> Result<(), Error> {
+        let slot = self.slot_with(|| QueueKeys::of(queue).queue());
         let server = self.servers.of_slot(slot).ok_or_else(|| self.unavailable(CHECK, slot, "no server has it"))?;
-        match server.receipts.check(level, Instant::now() + RETRY_TIMEOUT).await {
+        match server.receipts.check(queue.project(), level, Instant::now() + RETRY_TIMEOUT).await {
             Ok(()) => Ok(()),
             Err(Failure::Unsupported(reason)) => Err(Error::Unsupported(reason.to_owned())),
+            Err(Failure::TooFewReplicas(connected)) => Err(Error::TooFewReplicas { level, connected }),
             Err(Failure::NotRun(error) | Failure::Unknown(error)) => {
                 Err(self.unavailable(CHECK, slot, &error.to_string()))
             }
         }
     }
 
-    /// Runs an idempotent script, and waits until its effects have reached the level, at most for
-    /// `wait_max`. An error other than [`Error::NotDurable`] says that the script has not run.
+    /// Runs an idempotent script for this project, and waits until its effects have reached the level,
+    /// at most for `wait_max`. An error other than [`Error::NotDurable`] says that the script has not run.
     pub(in crate::storage::redis) async fn run_durably(
         &self,
         script: &Script,
         keys: &[String],
         args: &[Bytes],
+        project: &ProjectId,
         (level, wait_max): (Durability, Duration),
     ) -> Result<Receipt, Error> {
         self.require_layout(script.name).await?;
@@ -66,7 +76,10 @@ impl Connection {
         let (deadline, mut may_have_run) = (Instant::now() + wait_max, false);
         loop {
             let attempt = match self.servers.of_slot(slot) {
-                Some(server) => Box::pin(server.receipts.attempt(script, keys, args, &mark, (level, deadline))).await,
+                Some(server) => {
+                    let attempt = server.receipts.attempt(project, script, keys, args, &mark, (level, deadline));
+                    Box::pin(attempt).await
+                }
                 None => Err(Failure::NotRun(no_server_known())),
             };
             let error = match attempt {
@@ -75,6 +88,10 @@ impl Connection {
                 }
                 Err(Failure::Unsupported(reason)) if may_have_run => return Err(not_durable(reason.to_owned())),
                 Err(Failure::Unsupported(reason)) => return Err(Error::Unsupported(reason.to_owned())),
+                Err(Failure::TooFewReplicas(connected)) => {
+                    let error = Error::TooFewReplicas { level, connected };
+                    return Err(if may_have_run { not_durable(error.to_string()) } else { error });
+                }
                 Err(Failure::NotRun(error)) => error,
                 Err(Failure::Unknown(error)) => {
                     may_have_run = true;

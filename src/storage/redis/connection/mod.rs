@@ -333,6 +333,7 @@ impl Connection {
             Error::DiskFull(reason) => server.pool.health.note_write(Some(reason)),
             Error::Unavailable(reason) | Error::MemoryFull(reason) => server.pool.health.note_refusal(reason),
             Error::NotDurable { .. }
+            | Error::TooFewReplicas { .. }
             | Error::Unsupported(_)
             | Error::Overloaded
             | Error::NoQueue

@@ -11,6 +11,7 @@
 //!   id, so a server that was demoted in between gives no receipt, even if it was promoted again.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +40,8 @@ const NO_FSYNC: &str = "This store cannot confirm \"Durability: fsync\": Redis n
 pub(super) enum Failure {
     /// The server cannot confirm this level. The script has not run.
     Unsupported(&'static str),
+    /// The server has only this number of replicas. The script has not run.
+    TooFewReplicas(u64),
     /// The script has not run.
     NotRun(FredError),
     /// The script may have run.
@@ -54,6 +57,8 @@ pub(super) struct ReceiptConnection {
     /// Whether the user may run `WAIT`.
     has_wait: bool,
     fsync: Option<FsyncProof>,
+    /// Number of replicas when the server was last asked.
+    replicas: AtomicU64,
     _connecting: AbortOnDropHandle<Result<(), FredError>>,
 }
 
@@ -84,11 +89,9 @@ impl ReceiptConnection {
         client.wait_for_connect().await?;
         let commands = [info(), command("WAIT", ["0", "1"]), command("WAITAOF", ["1", "0", "1"]), append_settings()];
         let [info, wait, wait_aof, settings] = send(&client, commands, Instant::now()).await?;
-        if history(&info?).is_none() {
-            return Err(FredError::new(ErrorKind::Routing, "the server is not a master"));
-        }
+        let replicas = AtomicU64::new(replicas_of_master(&info?)?);
         let fsync = fsync_proof(&wait_aof, &settings);
-        Ok(Self { client, has_wait: wait.is_ok(), fsync, _connecting: connecting })
+        Ok(Self { client, has_wait: wait.is_ok(), fsync, replicas, _connecting: connecting })
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -105,6 +108,19 @@ impl ReceiptConnection {
         }
     }
 
+    /// Succeeds if the server had enough replicas for the level when it was last asked, or has them
+    /// now. A replica that does not reply counts until the server gives up on it.
+    pub(super) async fn require_replicas(&self, level: Durability) -> Result<(), Failure> {
+        let wanted = u64::from(level.replicas());
+        if self.replicas.load(Ordering::Relaxed) >= wanted {
+            return Ok(());
+        }
+        let [info] = send(&self.client, [info()], Instant::now()).await.map_err(Failure::NotRun)?;
+        let connected = info.and_then(|info| replicas_of_master(&info)).map_err(Failure::NotRun)?;
+        self.replicas.store(connected, Ordering::Relaxed);
+        if connected < wanted { Err(Failure::TooFewReplicas(connected)) } else { Ok(()) }
+    }
+
     /// Runs the script and waits until its effects have reached the level.
     pub(super) async fn run(
         &self,
@@ -115,6 +131,7 @@ impl ReceiptConnection {
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
         let fsync = self.fsync_proof(level).map_err(Failure::Unsupported)?;
+        self.require_replicas(level).await?;
         let wait_ms = deadline.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
         let key_count = keys.len().to_string();
         let eval_args = [script, &key_count].into_iter().chain(keys.iter().map(String::as_str)).map(Value::from);
@@ -141,6 +158,7 @@ impl ReceiptConnection {
             let message = "the server was not a master throughout";
             return Err(Failure::Unknown(FredError::new(ErrorKind::Routing, message)));
         }
+        self.replicas.store(replicas_of_master(&after).map_err(Failure::Unknown)?, Ordering::Relaxed);
         let has_replicas = match level.replicas() {
             0 => Ok(()),
             count => has_received(&waited, count),
@@ -187,9 +205,21 @@ pub(super) fn elapsed() -> FredError {
 
 /// Returns the replication id of a server by its `INFO replication`; `None` if it is not a master.
 fn history(info: &Value) -> Option<String> {
-    let text = info.as_str()?;
-    let field = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name));
-    (field("role:")? == "master").then_some(field("master_replid:")?.to_owned())
+    (field(info, "role:")? == "master").then(|| field(info, "master_replid:")).flatten()
+}
+
+/// Returns the number of replicas that are connected to a server, by its `INFO replication`. Fails if
+/// it is not a master.
+fn replicas_of_master(info: &Value) -> Result<u64, FredError> {
+    if history(info).is_none() {
+        return Err(FredError::new(ErrorKind::Routing, "the server is not a master"));
+    }
+    Ok(field(info, "connected_slaves:").and_then(|count| count.parse().ok()).unwrap_or_default())
+}
+
+/// Returns the text after `name` in a line of `INFO`.
+fn field(info: &Value, name: &str) -> Option<String> {
+    info.as_str()?.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::to_owned)
 }
 
 /// Reads a reply to `WAIT`. The error says why it is not enough.

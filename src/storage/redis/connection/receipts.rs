@@ -2,23 +2,24 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ahash::HashMap;
 use bytes::Bytes;
 use fred::error::Error as FredError;
 use fred::types::config::Config;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use super::receipt_connection::{Attempt, Failure, ReceiptConnection, elapsed};
-use crate::domain::Durability;
-use crate::storage::Error;
+use crate::domain::{Durability, ProjectId};
+use crate::memory_budget::{MemoryBudget, MemoryShare};
 use crate::storage::redis::reply::Reply;
 use crate::storage::redis::script::Script;
+use crate::storage::{Admission, Error, Permit};
 
-/// Maximum number of connections to a server that wait for receipts at the same time.
+/// Maximum number of connections to a server that wait for receipts of one level at the same time.
 const CONNECTIONS_MAX: usize = 4;
 /// Maximum number of posts to a server that wait for a receipt, including those that wait for one of
-/// the connections. They have no permit of the admission.
-const RECEIPTS_MAX: usize = 256;
+/// the connections. They have no permit of the admission. One project alone can have half of them.
+const RECEIPTS_MAX: usize = 512;
 
 /// The result of a script that has run.
 pub(in crate::storage::redis) struct Receipt {
@@ -31,27 +32,30 @@ pub(in crate::storage::redis) struct Receipt {
 pub(super) struct Receipts {
     config: Config,
     free: Mutex<Vec<ReceiptConnection>>,
-    connections: Semaphore,
-    posts: Arc<Semaphore>,
+    /// The bounds on the connections in use. Each level has its own, because a level that is not
+    /// reached occupies its connections until the time is over.
+    levels: Mutex<HashMap<Durability, Arc<Admission>>>,
+    /// Counts posts instead of bytes.
+    posts: MemoryBudget,
 }
 
 impl Receipts {
     /// Connects to no server until a receipt is required.
     pub(super) fn new(config: Config) -> Self {
-        let (connections, posts) = (Semaphore::new(CONNECTIONS_MAX), Arc::new(Semaphore::new(RECEIPTS_MAX)));
-        Self { config, free: Mutex::default(), connections, posts }
+        Self { config, free: Mutex::default(), levels: Mutex::default(), posts: MemoryBudget::new(RECEIPTS_MAX) }
     }
 
-    /// Runs the script once, and waits until its effects have reached the level.
+    /// Runs the script once, and waits until its effects have reached the level. Projects take turns.
     pub(super) async fn attempt(
         &self,
+        project: &ProjectId,
         script: &Script,
         keys: &[String],
         args: &[Bytes],
         mark: &str,
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
-        let (_permit, connection) = self.take(deadline).await.map_err(Failure::NotRun)?;
+        let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
         let mut attempt =
             connection.run(("EVALSHA", &script.rendered(false).sha), keys, args, mark, (level, deadline)).await;
         if let Err(Failure::NotRun(error)) = &attempt
@@ -59,31 +63,43 @@ impl Receipts {
         {
             attempt = connection.run(("EVAL", &script.rendered(false).text), keys, args, mark, (level, deadline)).await;
         }
-        // After any failure, a new connection finds out again what the server can confirm.
-        if matches!(attempt, Ok((_, Ok(())))) {
+        // After any other failure, a new connection finds out again what the server can confirm.
+        if matches!(attempt, Ok((_, Ok(()))) | Err(Failure::TooFewReplicas(_))) {
             self.free().push(connection);
         }
         attempt
     }
 
-    /// Returns a permit for one post that waits for a receipt.
-    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        self.posts.clone().try_acquire_owned().map_err(|_| Error::Overloaded)
+    /// Returns a permit for one post of this project that waits for a receipt.
+    pub(super) fn permit(&self, project: &ProjectId) -> Result<MemoryShare, Error> {
+        let share = self.posts.share(project);
+        share.take(1).map_err(|_| Error::Overloaded)?;
+        Ok(share)
     }
 
-    /// Succeeds if the server can confirm the level.
-    pub(super) async fn check(&self, level: Durability, deadline: Instant) -> Result<(), Failure> {
-        let (_permit, connection) = self.take(deadline).await.map_err(Failure::NotRun)?;
+    /// Succeeds if the server can confirm the level, and has enough replicas for it.
+    pub(super) async fn check(&self, project: &ProjectId, level: Durability, deadline: Instant) -> Result<(), Failure> {
+        let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
         connection.fsync_proof(level).map_err(Failure::Unsupported)?;
-        self.free().push(connection);
-        Ok(())
+        let checked = connection.require_replicas(level).await;
+        if matches!(checked, Ok(()) | Err(Failure::TooFewReplicas(_))) {
+            self.free().push(connection);
+        }
+        checked
     }
 
-    /// Takes a free connection, or opens one. Waits while the maximum number is in use. All this ends
-    /// at the deadline.
-    async fn take(&self, deadline: Instant) -> Result<(SemaphorePermit<'_>, ReceiptConnection), FredError> {
+    /// Takes a free connection, or opens one. Waits while the level has the maximum number in use. All
+    /// this ends at the deadline.
+    async fn take(
+        &self,
+        project: &ProjectId,
+        level: Durability,
+        deadline: Instant,
+    ) -> Result<(Permit, ReceiptConnection), FredError> {
+        let admission = self.admission(level);
         let taken = async {
-            let permit = self.connections.acquire().await.expect("the semaphore is never closed");
+            let wait_max = deadline.saturating_duration_since(Instant::now());
+            let permit = admission.acquire(project, wait_max).await.map_err(|_| elapsed())?;
             let free = std::iter::from_fn(|| self.free().pop()).find(ReceiptConnection::is_connected);
             match free {
                 Some(connection) => Ok((permit, connection)),
@@ -91,6 +107,11 @@ impl Receipts {
             }
         };
         timeout_at(deadline, taken).await.unwrap_or_else(|_| Err(elapsed()))
+    }
+
+    fn admission(&self, level: Durability) -> Arc<Admission> {
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        levels.entry(level).or_insert_with(|| Admission::new(CONNECTIONS_MAX)).clone()
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<ReceiptConnection>> {

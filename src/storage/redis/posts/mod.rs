@@ -8,7 +8,8 @@
 //! script, which costs Redis little more than their messages.
 //!
 //! Requests that require a durability form groups of their own, one for each level. Their scripts
-//! run on the connections of `connection/receipts.rs`, so no other request waits for them.
+//! run on the connections of `connection/receipts.rs`, so no other request waits for them. In a
+//! group, projects take turns.
 
 mod request;
 mod retry_slots;
@@ -28,7 +29,7 @@ use super::arguments;
 use super::connection::{Connection, REPLY_DELAY_MAX, Receipt};
 use super::keys::{self, QueueKeys};
 use super::script::MESSAGE_POST;
-use crate::domain::{Durability, QueueId};
+use crate::domain::{Durability, ProjectId, QueueId};
 use crate::storage::{Error, Post, PostOutcome, Processed};
 
 /// How long Redis keeps a reply, in milliseconds: much longer than a request is retried.
@@ -102,7 +103,7 @@ impl PostBatcher {
     pub(super) async fn post(&self, queue: &QueueId, post: &Post<'_>) -> Result<PostOutcome, Error> {
         let (sender, receiver) = oneshot::channel();
         let slot = self.connection.slot_with(|| QueueKeys::of(queue).queue());
-        let permit = post.durability.map(|_| self.connection.receipt_permit(slot)).transpose()?;
+        let permit = post.durability.map(|_| self.connection.receipt_permit(slot, queue.project())).transpose()?;
         let request = Request::new(queue, post, sender, permit);
         let key = GroupKey { slot, durability: post.durability };
         if self.groups().get(&key).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
@@ -136,7 +137,12 @@ impl PostBatcher {
     fn push(&self, key: GroupKey, request: Request) -> bool {
         let mut groups = self.groups();
         let group = groups.entry(key).or_default();
-        group.waiting.push_back(request);
+        let place = match key.durability {
+            // Admission has put these requests in order.
+            None => group.waiting.len(),
+            Some(_) => place_in_turn(group.waiting.iter().map(Request::project), request.project()),
+        };
+        group.waiting.insert(place, request);
         let fills_another_batch =
             group.in_flight < self.limits.in_flight_max && group.waiting.len() >= self.limits.messages_max;
         let needs_task = group.in_flight == 0 || fills_another_batch;
@@ -148,9 +154,9 @@ impl PostBatcher {
     async fn post_batches(self, key: GroupKey) {
         while let Some(batch) = self.next_batch(key) {
             let outcomes = self.run(key, &batch).await;
-            if let Err(error @ Error::Unavailable(_)) = &outcomes {
-                // These requests would wait for the same unavailable store, one batch after the
-                // other.
+            if let Err(error @ (Error::Unavailable(_) | Error::TooFewReplicas { .. })) = &outcomes {
+                // These requests would wait for the same unavailable store or replicas, one batch
+                // after the other.
                 for request in self.take_waiting(key) {
                     request.complete(Err(error.clone()));
                 }
@@ -259,7 +265,10 @@ impl PostBatcher {
 
         let mut receipt = match durability {
             None => Receipt { reply: self.connection.run_on(&MESSAGE_POST, keys, args).await?, durability: Ok(()) },
-            Some(level) => self.connection.run_durably(&MESSAGE_POST, &keys, &args, level).await?,
+            Some(level) => {
+                let project = batch[0][0].project();
+                self.connection.run_durably(&MESSAGE_POST, &keys, &args, project, level).await?
+            }
         };
         let outcomes = batch.iter().map(|_| receipt.reply.bytes()).collect::<Result<_, _>>()?;
         Ok((outcomes, receipt.durability))
@@ -267,5 +276,39 @@ impl PostBatcher {
 
     fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, Group>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns where a request of this project is put among the projects of waiting requests: after as
+/// many requests of any other project as its own project has there.
+fn place_in_turn<'a>(waiting: impl Iterator<Item = &'a ProjectId> + Clone, project: &ProjectId) -> usize {
+    let own = waiting.clone().filter(|other| *other == project).count();
+    let mut counts: HashMap<&ProjectId, usize> = HashMap::default();
+    let mut place = 0;
+    for other in waiting {
+        let count = counts.entry(other).or_default();
+        *count += 1;
+        if *count > own + 1 {
+            break;
+        }
+        place += 1;
+    }
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn projects_take_turns_however_many_requests_each_has() {
+        let mut waiting: VecDeque<ProjectId> = VecDeque::new();
+        for name in ["busy", "busy", "busy", "busy", "quiet", "third", "quiet", "busy"] {
+            let project = ProjectId::new(name).unwrap();
+            waiting.insert(place_in_turn(waiting.iter(), &project), project);
+        }
+
+        let order: Vec<&str> = waiting.iter().map(ProjectId::as_str).collect();
+        assert_eq!(order, ["busy", "quiet", "third", "busy", "quiet", "busy", "busy", "busy"]);
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ahash::HashMap;
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::domain::message::Nonce;
 use crate::domain::quotas::QUOTA_MAX;
-use crate::domain::{QueueId, QueueLimits, Quota, Shard, ShardAssignment};
+use crate::domain::{ProjectId, QueueId, QueueLimits, Quota, Shard, ShardAssignment};
+use crate::memory_budget::MemoryShare;
 use crate::storage::entry::{Entry, SizeClass};
 use crate::storage::key::{self, KEY_BYTES, id_of, nonce_bytes};
 use crate::storage::redis::connection::error_from_reply;
@@ -55,7 +56,7 @@ pub(super) struct Request {
     is_alone: bool,
     outcome_sender: oneshot::Sender<Result<PostOutcome, Error>>,
     /// Bounds the requests that wait for a receipt.
-    _receipt_permit: Option<OwnedSemaphorePermit>,
+    _receipt_permit: Option<MemoryShare>,
 }
 
 /// The fields of an idempotency key that the script needs.
@@ -90,7 +91,7 @@ impl Request {
         queue: &QueueId,
         post: &Post<'_>,
         outcome_sender: oneshot::Sender<Result<PostOutcome, Error>>,
-        receipt_permit: Option<OwnedSemaphorePermit>,
+        receipt_permit: Option<MemoryShare>,
     ) -> Self {
         let poster = post.client.poster();
         let has_delays = post.messages.iter().any(|message| message.delay_s > 0);
@@ -132,6 +133,10 @@ impl Request {
             outcome_sender,
             _receipt_permit: receipt_permit,
         }
+    }
+
+    pub(super) fn project(&self) -> &ProjectId {
+        self.queue.project()
     }
 
     /// Returns whether the request can form one part together with other plain ones.
