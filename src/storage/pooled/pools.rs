@@ -121,12 +121,13 @@ impl PooledStore {
         sum
     }
 
-    /// Chooses a pool for a new queue; `None` for the virtual pool. With a level of durability, chooses
-    /// only among the pools where posts can reach it at present.
+    /// Chooses a pool for a new queue; `None` for the virtual pool. With a level of durability,
+    /// chooses only among the pools where posts can reach it at present.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::choose_among`], and those of `check_durability` if no pool can reach the level.
+    /// Those of [`Self::choose_among`], and those of `check_durability` if no pool can reach the
+    /// level.
     pub(super) async fn choose_pool(
         &self,
         queue: &QueueId,
@@ -156,7 +157,8 @@ impl PooledStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down or excluded.
+    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down or
+    /// excluded.
     fn choose_among(&self, metadata: &Metadata, excluded: &[PoolName]) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.flavor();
         let pools = self.0.pools.all();

@@ -24,7 +24,8 @@ use crate::storage::redis::script::Script;
 const CHECK: &str = "check of durability";
 
 impl Connection {
-    /// Returns a permit for a post of this project that waits for a receipt from the server of this slot.
+    /// Returns a permit for a post of this project that waits for a receipt from the server of this
+    /// slot.
     pub(in crate::storage::redis) fn receipt_permit(
         &self,
         slot: u16,
@@ -52,8 +53,9 @@ impl Connection {
         }
     }
 
-    /// Runs an idempotent script for this project, and waits until its effects have reached the level,
-    /// at most for `wait_max`. An error other than [`Error::NotDurable`] says that the script has not run.
+    /// Runs an idempotent script for this project, and waits until its effects have reached the
+    /// level, at most for `wait_max`. An error other than [`Error::NotDurable`] says that the script
+    /// has not run.
     pub(in crate::storage::redis) async fn run_durably(
         &self,
         script: &Script,
