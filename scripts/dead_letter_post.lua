@@ -1,56 +1,36 @@
 -- Posts dead letters from another queue, in order, and skips those that arrived before, even if the
--- queue was deleted afterwards. Messages of a redrive are refused for good if the queue does not
--- exist, so that they can return. A queue that is created again gets none of them.
+-- queue was deleted afterwards. Messages of a redrive arrive only in the queue with the epoch that
+-- the redrive has seen. If it is gone, they can return, because no later queue has that epoch.
 --
 -- ARGV  1 name of the queue that they come from
 --       2 number of shards and shards per tenant for which shards were assigned (2 bytes each),
 --       or empty
---       3 'redriven' for messages of a redrive, else empty
+--       3 epoch of the queue to which a redrive moves the messages, or empty for dead letters
 --       then for each dead letter:
 --       its number; its nonce, poster and size class; the rest of its entry; its record;
 --       the shards of its tenant
 -- Returns {'due'} if due changes must be applied first; {'posted'}; {'absent'} if the queue does
---       not exist, or has refused these messages of a redrive before; or {'fair', number of shards,
---       shards per tenant}, with nothing posted, if shards must be assigned for these numbers. Fails with
---       NOQUEUE if the queue moves, so that it does not refuse messages of a redrive.
+--       not exist or has another epoch; or {'fair', number of shards, shards per tenant}, with
+--       nothing posted, if shards must be assigned for these numbers. Fails with NOQUEUE if the queue
+--       moves.
 assert(#ARGV >= 8 and #ARGV % 5 == 3, 'dead_letter_post: 3 arguments, and 5 for each dead letter')
-local source, is_redriven = ARGV[1], ARGV[3] == 'redriven'
-local first_number, last_number = tonumber(ARGV[4]), tonumber(ARGV[#ARGV - 4])
+local source, epoch, last_number = ARGV[1], ARGV[3], tonumber(ARGV[#ARGV - 4])
 -- How long the number of the last dead letter from a queue is remembered: longer than forwarding
 -- can take.
 local REMEMBERED_S = 86400
 local RECEIVED = '>I8I8'
 local SAMPLED_SOURCES = 4
--- The field of a source with the number of the last message of a redrive that was refused. No name
--- of a queue ends in this.
-local REFUSED = '~'
-
--- Returns the number in a field of `received`, 0 if it has none.
-local function number_of(field)
-  local value = redis.call('HGET', received, field)
-  return value and struct.unpack(RECEIVED, value) or 0
-end
-
-local function remember(field, number)
-  redis.call('HSET', received, field, struct.pack(RECEIVED, number, now))
-  redis.call('EXPIRE', received, REMEMBERED_S)
-end
 
 local is_due
 is_due, subscription_count = load_queue('n')
-local last = number_of(source)
+local last_arrival = redis.call('HGET', received, source)
+local last = last_arrival and struct.unpack(RECEIVED, last_arrival) or 0
 local is_first = last == 0
 if last_number <= last then
   return {'posted'}
-elseif is_redriven and first_number <= number_of(source .. REFUSED) then
-  return {'absent'}
-elseif not revision then
-  if redis.call('EXISTS', moving) == 1 then
-    return redis.error_reply('NOQUEUE the queue moves')
-  end
-  if is_redriven then
-    remember(source .. REFUSED, last_number)
-  end
+elseif not revision and redis.call('EXISTS', moving) == 1 then
+  return redis.error_reply('NOQUEUE the queue moves')
+elseif not revision or epoch ~= '' and redis.call('HGET', queue, 'e') ~= epoch then
   return {'absent'}
 elseif is_due and (logical_packed or fairness()) then
   return {'due'}
@@ -84,5 +64,6 @@ if is_first and redis.call('HLEN', received) > 0 then
     end
   end
 end
-remember(source, last)
+redis.call('HSET', received, source, struct.pack(RECEIVED, last, now))
+redis.call('EXPIRE', received, REMEMBERED_S)
 return {'posted'}

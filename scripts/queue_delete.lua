@@ -17,7 +17,7 @@ if redis.call('EXISTS', moving) == 1 then
   return redis.error_reply('NOQUEUE the queue moves')
 end
 load_queue()
-local version, last_dead_letter, counters = unpack(redis.call('HMGET', queue, 's', 'o', 'k'))
+local version, last_dead_letter, counters, epoch = unpack(redis.call('HMGET', queue, 's', 'o', 'k', 'e'))
 local delivery_fence, subscriptions_version = read_lease(queue, DELIVERY_LEASE), redis.call('HGET', deliveries, 'v')
 local outbox_length = redis.call('LLEN', outbox)
 local last
@@ -28,7 +28,7 @@ elseif orphaned_version ~= '' then
 else
   local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
   last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible,
-    delivery_fence or 0, tonumber(subscriptions_version) or 0, now - 1)
+    delivery_fence or 0, tonumber(subscriptions_version) or 0, tonumber(epoch) or 0, now - 1)
   redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards,
     tenants, idempotency, idempotency_expirations, tasks, task_leases, subscriptions, subscribers, subscription_ids,
     subscription_ends, deliveries, retries, retry_times)

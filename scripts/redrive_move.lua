@@ -3,7 +3,7 @@
 --
 -- ARGV  1 id of the task    2 fence    3 its cursor, which identifies a retry of this call
 --       4 its cursor after this step
---       then for each message to move: its key; the name of its new queue
+--       then for each message to move: its key; its target (shared/dead_letters.lua)
 -- Returns {'due'} if due changes must be applied first; {'ended'} if the task is not running or
 --       another process has its lease; or {'moved', number of messages}.
 assert(#ARGV >= 4 and #ARGV % 2 == 0, 'redrive_move: 4 arguments, and 2 for each message')

@@ -1,7 +1,7 @@
 -- Returns messages of a redrive to their queue, because their new queue does not exist any more.
--- They cannot arrive in a later queue of that name, because it refuses them (dead_letter_post.lua). A
--- returned message is at its old position and keeps its id. Its time to live starts anew. If the
--- queue itself was deleted, nothing is returned to it.
+-- They cannot arrive in a later queue of that name, because it has another epoch
+-- (dead_letter_post.lua). A returned message is at its old position and keeps its id. Its time to
+-- live starts anew. If the queue itself was deleted, nothing is returned to it.
 --
 -- The redrive skips these messages. If it moves all messages to one queue, it lists them again and
 -- fails, because that queue does not exist.
@@ -25,7 +25,7 @@ while true do
   -- Earlier messages have arrived.
   if number >= first and is_same_queue then
     entries[#entries + 1] = fresh .. struct.pack(DELIVERY_STATE, count, 0, end_s)
-    records[#entries] = string.sub(message, target_at + length % REDRIVEN)
+    records[#entries] = string.sub(message, target_at + length)
   end
 end
 if #entries == 0 then

@@ -10,10 +10,11 @@
 -- are not counted, and their time to live starts anew. If their new queue does not exist any more,
 -- they return to their old positions (redrive_return.lua).
 --
--- In the outbox, a message consists of its number, its delivery state, its entry, the length and
--- name of the receiving queue, and its record. The delivery state is the claim count, the ttl (s) or
--- 0 for that of the record, and the end (s). REDRIVEN is added to the length for a message that a
--- redrive moves. src/storage/moved_messages.rs reads it.
+-- In the outbox, a message consists of its number, its delivery state, its entry, the length of its
+-- target, its target, and its record. The delivery state is the claim count, the ttl (s) or 0 for
+-- that of the record, and the end (s). The target is the name of the receiving queue. For a message
+-- that a redrive moves, `~` and the epoch of that queue follow. src/storage/moved_messages.rs reads
+-- it.
 local function is_dead_letter(entry, policy)
   if policy.dead_letter_queue == '' then
     return false
@@ -34,17 +35,13 @@ local function move_to_outbox(entries, policy, targets)
   for i, entry in ipairs(entries) do
     if records[i] then
       local count, ttl, end_s = delivery_of(entry)
-      local target, flag, new_ttl = targets and targets[i] or policy.dead_letter_queue, 0, 0
-      if targets then
-        flag, new_ttl = REDRIVEN, struct.unpack('>I4', records[i], RECORD_TTL + 1)
-      else
-        new_ttl = policy.dead_letter_ttl
-      end
+      local target = targets and targets[i] or policy.dead_letter_queue
+      local new_ttl = targets and struct.unpack('>I4', records[i], RECORD_TTL + 1) or policy.dead_letter_ttl
       if new_ttl > 0 then
         ttl, end_s = new_ttl, math.floor(now / 1000000) + 1 + new_ttl
       end
       number = number + 1
-      packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, flag + #target)
+      packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, #target)
         .. target .. records[i]
     end
   end

@@ -2,7 +2,8 @@
 -- names:
 --   queue        hash  m metadata, p packed policy (policy.lua), v revision, u token of the last
 --                      update, s registration version, e epoch: changes when the queue is created
---                      or purged, c last visible rank and total of posted messages (state.lua), o last
+--                      or purged, and no later queue of the name has it, c last visible rank and
+--                      total of posted messages (state.lua), o last
 --                      number of a dead letter, f sharding of a fair queue (fair.lua), l logical
 --                      time while any message is delayed (logical_time.lua), d time (µs) before
 --                      which nothing is due, x progress in a block of expirations
@@ -21,8 +22,7 @@
 --   claim_ids    zset  ids of live claims, for lists; all scores are 0
 --   outbox       list  dead letters and redriven messages on their way to another queue
 --                      (dead_letters.lua)
---   received     hash  queue → number of the last dead letter that came from it, and when (µs);
---                      with ~ after its name, that of the last message of a redrive that was refused
+--   received     hash  queue → number of the last dead letter that came from it, and when (µs)
 --   shards       zset  keys of messages in the shards of a fair queue (fair.lua)
 --   tenants      zset  tenants that posted most recently, by number of messages (sharding.lua)
 --   tasks        hash  task id → its record (tasks.lua)

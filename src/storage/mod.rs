@@ -56,7 +56,7 @@ pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use monitoring::{DiskUsage, Monitoring, PoolState, Processed};
-pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore};
+pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore, QueueEpoch};
 pub use pools::{
     FLAVORS_MAX, Moved, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion, SealedUriError, StoredPool,
     UriCipher,

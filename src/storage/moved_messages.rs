@@ -13,22 +13,36 @@ use super::{QueueStore, record};
 use crate::domain::client::Poster;
 use crate::domain::{Metadata, Origin, QueueId, QueueName};
 
-/// Flag in the length of the receiving queue's name in the outbox: a redrive has moved the message.
-pub(super) const REDRIVEN: u8 = 128;
+/// Separates the name of the receiving queue from its epoch in an outbox. No name of a queue has it.
+const BEFORE_EPOCH: char = '~';
 
 const NUMBER_BYTES: usize = 8;
 const DELIVERY_AT: usize = NUMBER_BYTES;
 const ENTRY_AT: usize = DELIVERY_AT + DELIVERY_BYTES;
 const TARGET_AT: usize = ENTRY_AT + FRESH_BYTES;
 
+/// The epoch of a queue in its store: changes when the queue is created or purged. Two queues of the
+/// same name never have the same epoch, even if they were in different stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueEpoch(pub(super) u64);
+
 /// Receives messages that other queues have moved.
 #[async_trait]
 pub trait MovedMessageStore: Send + Sync {
-    /// Posts the messages of a batch to their new queue, in order. Skips those that have arrived
-    /// before, even if the queue was deleted afterwards.
+    /// Returns the epoch of a queue, if it exists.
+    async fn queue_epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error>;
+
+    /// Posts the messages of a batch to their new queue, in order. Skips those that have arrived in
+    /// this store before, even if the queue was deleted afterwards.
     ///
-    /// If the queue does not exist, messages of a redrive are refused for good. So a queue that is
-    /// created later gets none of them, and they can return to their source.
+    /// Messages of a redrive arrive only in the queue with the epoch of the batch. If that queue was
+    /// deleted or purged, they can return to their source: an epoch never comes back, so a delayed
+    /// delivery cannot bring them to a later queue of the same name.
+    ///
+    /// Dead letters arrive in any queue of that name. If the queue is deleted after they have arrived,
+    /// and is created in another store before they have left the outbox, they arrive in the new queue
+    /// too. No message exists twice, because the first copies were deleted with their queue. But a
+    /// client may have received them there.
     async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error>;
 }
 
@@ -36,8 +50,8 @@ pub trait MovedMessageStore: Send + Sync {
 /// several: then these are the queues of all stores.
 #[async_trait]
 pub trait Destinations: Send + Sync {
-    /// Returns whether the queue exists.
-    async fn exists(&self, queue: &QueueId) -> Result<bool, Error>;
+    /// Returns the epoch of the queue, if it exists.
+    async fn epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error>;
 
     /// Creates the queue without metadata, unless it exists.
     async fn create(&self, queue: &QueueId) -> Result<(), Error>;
@@ -54,8 +68,8 @@ pub trait Destinations: Send + Sync {
 
 #[async_trait]
 impl<T: QueueStore + MovedMessageStore> Destinations for T {
-    async fn exists(&self, queue: &QueueId) -> Result<bool, Error> {
-        Ok(self.get_queue(queue).await?.is_some())
+    async fn epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        self.queue_epoch(queue).await
     }
 
     async fn create(&self, queue: &QueueId) -> Result<(), Error> {
@@ -72,8 +86,8 @@ impl<T: QueueStore + MovedMessageStore> Destinations for T {
 pub enum Arrival {
     /// All messages have arrived, now or before.
     Posted,
-    /// No message has arrived, because the queue does not exist, or has refused these messages of a
-    /// redrive before.
+    /// No message has arrived, because the queue does not exist, or has another epoch than the one to
+    /// which a redrive moves them.
     NoQueue,
 }
 
@@ -85,8 +99,8 @@ pub struct MovedBatch {
     pub source: QueueId,
     /// Their new queue.
     pub target: QueueId,
-    /// Whether a redrive moves them. Otherwise they are dead letters.
-    pub is_redriven: bool,
+    /// The epoch of the queue to which a redrive moves them; `None` for dead letters.
+    pub epoch: Option<QueueEpoch>,
     pub(super) messages: Vec<MovedMessage>,
 }
 
@@ -114,14 +128,21 @@ pub(super) struct ArrivingMessage {
     pub(super) delivery: Option<Delivery>,
 }
 
-/// A message in an outbox. It is stored as its number, its delivery state, its entry, the length and
-/// name of the receiving queue, and its record. [`REDRIVEN`] is added to the length for a message
-/// that a redrive moves. `scripts/shared/dead_letters.lua` has the same format.
+/// A message in an outbox. It is stored as its number, its delivery state, its entry, the length of
+/// its encoded target, that target, and its record. `scripts/shared/dead_letters.lua` has the same
+/// format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OutgoingMessage {
     pub(super) message: MovedMessage,
-    pub(super) target: QueueName,
-    pub(super) is_redriven: bool,
+    pub(super) target: Target,
+}
+
+/// The queue to which a message in an outbox goes. It is encoded as its name. For a message that a
+/// redrive moves, `~` and the epoch of the queue follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) name: QueueName,
+    pub(super) epoch: Option<QueueEpoch>,
 }
 
 impl MovedBatch {
@@ -136,8 +157,8 @@ impl MovedBatch {
         let first = outgoing.first().ok_or_else(|| Error::Corrupt(format!("a batch of {source} is empty")))?;
         Ok(Self {
             source: source.clone(),
-            target: queue_named(source, &first.target)?,
-            is_redriven: first.is_redriven,
+            target: queue_named(source, &first.target.name)?,
+            epoch: first.target.epoch,
             messages: outgoing.iter().map(|outgoing| outgoing.message.clone()).collect(),
         })
     }
@@ -170,41 +191,58 @@ impl MovedMessage {
 impl OutgoingMessage {
     /// Returns whether both go to the same queue in the same way.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
-        (&self.target, self.is_redriven) == (&other.target, other.is_redriven)
+        self.target == other.target
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Self { message, target, is_redriven } = self;
-        let target = target.as_str().as_bytes();
+        let Self { message, target } = self;
+        let target = target.encode();
         let length = u8::try_from(target.len()).expect("a queue's name is short");
         let mut bytes = Vec::with_capacity(TARGET_AT + 1 + target.len() + message.record.len());
         bytes.put_u64(message.number);
         bytes.put_slice(&message.delivery.encode());
         bytes.extend(Entry { delivery: None, ..message.entry }.encode(false));
-        bytes.put_u8(if *is_redriven { length | REDRIVEN } else { length });
-        bytes.put_slice(target);
+        bytes.put_u8(length);
+        bytes.put_slice(target.as_bytes());
         bytes.put_slice(&message.record);
         bytes
     }
 
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, Error> {
         let record = record_at(bytes)?;
-        let target = str::from_utf8(bytes.get(TARGET_AT + 1..record).ok_or_else(too_short)?);
+        let target = bytes.get(TARGET_AT + 1..record).and_then(Target::decode).ok_or_else(too_short)?;
         let message = MovedMessage {
             number: u64::from_be_bytes(bytes[..NUMBER_BYTES].try_into().expect("eight bytes")),
             delivery: Delivery::decode(&bytes[DELIVERY_AT..ENTRY_AT]),
             entry: Entry::decode(&bytes[ENTRY_AT..TARGET_AT])?,
             record: bytes.slice(record..),
         };
-        let target = target.ok().and_then(|name| name.parse().ok()).ok_or_else(too_short)?;
-        Ok(Self { message, target, is_redriven: bytes[TARGET_AT] & REDRIVEN != 0 })
+        Ok(Self { message, target })
+    }
+}
+
+impl Target {
+    pub(super) fn encode(&self) -> String {
+        match self.epoch {
+            Some(QueueEpoch(epoch)) => format!("{}{BEFORE_EPOCH}{epoch}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(bytes).ok()?;
+        let (name, epoch) = match text.split_once(BEFORE_EPOCH) {
+            Some((name, epoch)) => (name, Some(QueueEpoch(epoch.parse().ok()?))),
+            None => (text, None),
+        };
+        Some(Self { name: name.parse().ok()?, epoch })
     }
 }
 
 /// Returns where the record of the message begins in a value of the outbox.
 pub(super) fn record_at(outgoing: &[u8]) -> Result<usize, Error> {
     let name_bytes = outgoing.get(TARGET_AT).ok_or_else(too_short)?;
-    Ok(TARGET_AT + 1 + usize::from(name_bytes & !REDRIVEN))
+    Ok(TARGET_AT + 1 + usize::from(*name_bytes))
 }
 
 /// Returns the queue with this name in the project of `source`.
@@ -254,8 +292,9 @@ mod tests {
         let entry = Entry::fresh(*b"a message's.", 7, Poster::from_bytes(*b"a client"), SizeClass::of(100));
         let delivery = Delivery { count: 3, is_undelivered: true, ttl_s: 60, end_s: 9 };
         let message = MovedMessage { number: 1 << 40, delivery, entry, record: Bytes::from_static(b"a record") };
-        for is_redriven in [false, true] {
-            let outgoing = OutgoingMessage { message: message.clone(), target: "q".parse().unwrap(), is_redriven };
+        for epoch in [None, Some(QueueEpoch(u64::MAX))] {
+            let target = Target { name: "q".repeat(64).parse().unwrap(), epoch };
+            let outgoing = OutgoingMessage { message: message.clone(), target };
             let encoded = Bytes::from(outgoing.encode());
 
             assert_eq!(OutgoingMessage::decode(&encoded).unwrap(), outgoing);

@@ -4,6 +4,10 @@
 //! The two queues may be in different stores, or in different slots of a cluster. So a message is
 //! delivered first and then removed from the outbox. Any process may repeat either step at any
 //! time: messages are numbered, and the receiving queue stores the last number that it received.
+//!
+//! Messages of a redrive return if their new queue was deleted. A delayed return must not follow a
+//! delivery, nor a delayed delivery a return. So these messages go only to the queue with the epoch
+//! that it had when they left, and return only when that queue is gone: see `MovedMessageStore`.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,8 +48,8 @@ pub(super) trait Outboxes: Send + Sync {
     /// left; a store may stop to count at one.
     async fn drop_delivered(&self, source: &QueueId, delivered: &[OutgoingMessage]) -> Result<u64, Error>;
 
-    /// Returns the messages of a redrive to their old positions in the source, because their new
-    /// queue does not exist any more. If the source was deleted, drops them.
+    /// Returns the messages of a redrive to their old positions in the source, because the queue with
+    /// the epoch of the batch is gone. If the source was deleted, drops them.
     async fn return_redriven(&self, batch: &MovedBatch) -> Result<(), Error>;
 }
 
@@ -77,7 +81,7 @@ pub(super) async fn forward(outboxes: &impl Outboxes, source: &QueueId) -> Resul
 async fn deliver(destinations: &dyn Destinations, batch: &MovedBatch) -> Result<Arrival, Error> {
     for _ in 0..ATTEMPTS_MAX {
         match destinations.deliver(batch).await? {
-            Arrival::NoQueue if !batch.is_redriven => destinations.create(&batch.target).await?,
+            Arrival::NoQueue if batch.epoch.is_none() => destinations.create(&batch.target).await?,
             arrival => return Ok(arrival),
         }
     }

@@ -97,6 +97,6 @@ impl WriteTransaction<'_> {
             self.processed.dead_lettered += 1;
         }
         let target = queue_named(source, &dead_letters.target)?;
-        self.move_messages(number, MovedBatch { source: source.clone(), target, is_redriven: false, messages }, now_us)
+        self.move_messages(number, MovedBatch { source: source.clone(), target, epoch: None, messages }, now_us)
     }
 }

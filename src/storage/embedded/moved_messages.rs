@@ -10,7 +10,7 @@ use redb::ReadableTable;
 
 use crate::domain::client::Poster;
 use crate::domain::message::Nonce;
-use crate::domain::{Metadata, ShardAssignment, Tenant};
+use crate::domain::{Metadata, QueueId, ShardAssignment, Tenant};
 use crate::storage::Error;
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
@@ -21,7 +21,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::key::nonce_bytes;
-use crate::storage::moved_messages::{Arrival, MovedBatch, MovedMessageStore};
+use crate::storage::moved_messages::{Arrival, MovedBatch, MovedMessageStore, QueueEpoch};
 
 /// How long the number of the last message from a queue is remembered, in microseconds: longer than
 /// forwarding can take.
@@ -31,6 +31,11 @@ const TIME_BYTES: usize = 8;
 
 #[async_trait]
 impl MovedMessageStore for EmbeddedStore {
+    async fn queue_epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        let queue = queue.clone();
+        self.read(move |view| Ok(view.row(&queue)?.map(|row| row.epoch()))).await
+    }
+
     async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
         let bytes = batch.messages.iter().map(|message| message.record.len()).sum();
         let batch = batch.clone();
@@ -59,18 +64,13 @@ impl WriteTransaction<'_> {
     /// Posts the messages of a batch that have not arrived before.
     fn receive(&mut self, batch: &MovedBatch) -> Result<Step<Arrival>, Error> {
         let (source, target) = (&batch.source, &batch.target);
-        let (arrived, refused) = (keys::received(target, source.name()), keys::refused(target, source.name()));
-        let ((first, last), last_arrived) = (batch.numbers(), self.remembered(&arrived)?);
+        let arrived = keys::received(target, source.name());
+        let ((_, last), last_arrived) = (batch.numbers(), self.remembered(&arrived)?);
         if last <= last_arrived {
             return Ok(Step::Done(Arrival::Posted));
         }
-        if batch.is_redriven && first <= self.remembered(&refused)? {
-            return Ok(Step::Done(Arrival::NoQueue));
-        }
-        let Some(row) = self.row(target)? else {
-            if batch.is_redriven {
-                self.remember(&refused, last)?;
-            }
+        let row = self.row(target)?.filter(|row| batch.epoch.is_none_or(|epoch| epoch == row.epoch()));
+        let Some(row) = row else {
             return Ok(Step::Done(Arrival::NoQueue));
         };
         let now_us = self.now_us(target);
@@ -89,7 +89,7 @@ impl WriteTransaction<'_> {
         let mut records = Vec::with_capacity(batch.messages.len());
         // A message that moves within this file has the number 0.
         for message in batch.messages.iter().filter(|message| last_arrived == 0 || message.number > last_arrived) {
-            let arriving = message.arriving(&batch.source, batch.is_redriven)?;
+            let arriving = message.arriving(&batch.source, batch.epoch.is_some())?;
             let assignment = row.policy.sharding.map(|sharding| {
                 let assign = || Arc::new(sharding.assign(&Tenant::of_poster(arriving.poster)));
                 assignments.entry(arriving.poster).or_insert_with(assign).clone()

@@ -22,7 +22,7 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::{Delivery, Entry};
 use crate::storage::key::rank_of;
-use crate::storage::moved_messages::{Destinations, MovedBatch, MovedMessage, OutgoingMessage};
+use crate::storage::moved_messages::{Destinations, MovedBatch, MovedMessage, OutgoingMessage, Target};
 use crate::storage::outbox::{Forwarders, LISTED_PER_STEP, Outboxes};
 use crate::storage::{Error, REPLY_BYTES_MAX};
 
@@ -123,14 +123,15 @@ impl<T: Table> View<T> {
 impl WriteTransaction<'_> {
     /// Puts messages that have left the queue with these contents into its outbox.
     pub(super) fn put_into_outbox(&mut self, contents: u64, batch: MovedBatch, now_us: u64) -> Result<(), Error> {
-        let MovedBatch { source, target, is_redriven, messages } = batch;
+        let MovedBatch { source, target, epoch, messages } = batch;
+        let target = Target { name: target.name().clone(), epoch };
         // Messages of a deleted queue of the same name may be left.
         let last = self.view.last_in_outbox(&source)?;
         let mut number = last.max(self.state(contents)?.fence).max(now_us.saturating_sub(1));
         for message in messages {
             number += 1;
             let message = MovedMessage { number, ..message };
-            let outgoing = OutgoingMessage { message, target: target.name().clone(), is_redriven };
+            let outgoing = OutgoingMessage { message, target: target.clone() };
             self.put_registry(&keys::outbox(&source, number, contents), &outgoing.encode())?;
         }
         self.change_state(contents, |state| state.fence = number)?;

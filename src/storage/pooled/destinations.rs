@@ -8,18 +8,19 @@ use super::PooledStore;
 use super::search::at_existing;
 use super::weak::WeakStore;
 use crate::domain::{Metadata, QueueId};
-use crate::storage::{Arrival, Destinations, Error, MovedBatch, MovedMessageStore, QueueStore};
+use crate::storage::{Arrival, Destinations, Error, MovedBatch, MovedMessageStore, QueueEpoch, QueueStore};
 
 #[async_trait]
 impl MovedMessageStore for PooledStore {
-    async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
-        let target = &batch.target;
-        if batch.is_redriven {
-            // A store that does not have the queue remembers that it has refused these messages. So
-            // only the store that the catalogue names is asked.
-            self.0.places.forget(target);
+    async fn queue_epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        match at_existing!(self, queue, store => async { store.queue_epoch(queue).await?.ok_or(Error::NoQueue) }) {
+            Err(Error::NoQueue) => Ok(None),
+            found => found.map(Some),
         }
-        let arrival = at_existing!(self, target, store => async {
+    }
+
+    async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
+        let arrival = at_existing!(self, &batch.target, store => async {
             match store.receive_moved(batch).await? {
                 Arrival::NoQueue => Err(Error::NoQueue),
                 Arrival::Posted => Ok(Arrival::Posted),
@@ -34,8 +35,8 @@ impl MovedMessageStore for PooledStore {
 
 #[async_trait]
 impl Destinations for WeakStore {
-    async fn exists(&self, queue: &QueueId) -> Result<bool, Error> {
-        Ok(self.upgrade()?.get_queue(queue).await?.is_some())
+    async fn epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        self.upgrade()?.queue_epoch(queue).await
     }
 
     async fn create(&self, queue: &QueueId) -> Result<(), Error> {

@@ -16,7 +16,9 @@ use crate::domain::message::Nonce;
 use crate::domain::{QueueId, Sharding, Tenant};
 use crate::storage::entry::Entry;
 use crate::storage::key::nonce_bytes;
-use crate::storage::moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore, OutgoingMessage};
+use crate::storage::moved_messages::{
+    Arrival, Destinations, MovedBatch, MovedMessageStore, OutgoingMessage, QueueEpoch,
+};
 use crate::storage::outbox::{self, Forwarders, LISTED_PER_STEP, Outboxes};
 use crate::storage::{Error, Processed};
 
@@ -61,7 +63,7 @@ impl Outboxes for RedisStore {
         let last = delivered.last().map_or(0, |outgoing| outgoing.message.number);
         let args = [last, delivered.len() as u64].map(arguments::number);
         let left = self.connection.run(&DEAD_LETTER_DROP, &QueueKeys::of(source), &args).await?.number()?;
-        let dead_lettered = delivered.iter().filter(|outgoing| !outgoing.is_redriven).count() as u64;
+        let dead_lettered = delivered.iter().filter(|outgoing| outgoing.target.epoch.is_none()).count() as u64;
         self.count(Processed { dead_lettered, ..Processed::default() });
         Ok(left)
     }
@@ -75,6 +77,12 @@ impl Outboxes for RedisStore {
 
 #[async_trait]
 impl MovedMessageStore for RedisStore {
+    async fn queue_epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        let key = QueueKeys::of(queue).queue();
+        let epoch = self.connection.command("HGET", &key, &["e"]).await?.text_or_nil()?;
+        epoch.map(|epoch| reply::parse_number(&epoch).map(QueueEpoch)).transpose()
+    }
+
     async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
         let mut sharding = None;
         for _ in 0..ATTEMPTS_MAX {
@@ -99,11 +107,11 @@ impl MovedMessageStore for RedisStore {
 fn post_args(batch: &MovedBatch, sharding: Option<Sharding>) -> Result<Vec<Bytes>, Error> {
     let packed = |sharding: Sharding| [sharding.shards(), sharding.per_tenant()].map(u16::to_be_bytes).concat();
     let division = sharding.map_or_else(Bytes::new, |sharding| packed(sharding).into());
-    let flag: &[u8] = if batch.is_redriven { b"redriven" } else { b"" };
+    let epoch = batch.epoch.map_or_else(Bytes::new, |epoch| arguments::number(epoch.0));
     let source = Bytes::copy_from_slice(batch.source.name().as_str().as_bytes());
-    let mut args = vec![source, division, Bytes::from_static(flag)];
+    let mut args = vec![source, division, epoch];
     for message in &batch.messages {
-        let arriving = message.arriving(&batch.source, batch.is_redriven)?;
+        let arriving = message.arriving(&batch.source, batch.epoch.is_some())?;
         let assignment = sharding.map(|sharding| sharding.assign(&Tenant::of_poster(arriving.poster)));
         let poster_and_size = Entry::poster_and_size(arriving.poster, arriving.size);
         let state = arriving.delivery.map(|delivery| delivery.encode());

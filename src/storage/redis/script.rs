@@ -21,7 +21,6 @@ use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
-use crate::storage::moved_messages::REDRIVEN;
 use crate::storage::record;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
@@ -94,7 +93,6 @@ fn constants() -> String {
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
         ("RECORD_TTL", record::TTL.start),
-        ("REDRIVEN", REDRIVEN.into()),
         ("TASK_LEASE_US", micros(TASK_LEASE_DURATION)),
         ("DELIVERY_LEASE_US", micros(DELIVERY_LEASE_DURATION)),
         ("MOVE_LEASE_US", micros(MOVE_LEASE_DURATION)),

@@ -15,7 +15,7 @@ use super::reply;
 use super::script::{REDRIVE_LIST, REDRIVE_MOVE, TASK_CREATE, TASK_FINISH, TASK_LEASE};
 use crate::domain::{QueueId, QueueName, Redrive, Task, TaskId, TaskState};
 use crate::storage::key::id_of;
-use crate::storage::moved_messages::queue_named;
+use crate::storage::moved_messages::{QueueEpoch, Target, queue_named};
 use crate::storage::outbox::Outboxes;
 use crate::storage::task_record::{FAILED, STOPPED, TaskRecord, newest_first};
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
@@ -86,7 +86,7 @@ impl TaskStore for RedisStore {
             return Ok(RedriveStep::Ended);
         };
         let movable = keys.into_iter().zip(targets).filter_map(|(key, target)| Some((key, target?)));
-        let mut movable: Vec<(Bytes, QueueName)> = movable.collect();
+        let mut movable: Vec<(Bytes, Target)> = movable.collect();
         let most = usize::try_from(task.moved_per_step_max()).unwrap_or(usize::MAX);
         movable.truncate(most);
         if let Some((last, _)) = movable.last()
@@ -97,7 +97,7 @@ impl TaskStore for RedisStore {
         let mut args = listing[..2].to_vec();
         args.extend([arguments::number(task.cursor), arguments::number(next_cursor)]);
         for (key, target) in movable {
-            args.extend([key, Bytes::copy_from_slice(target.as_str().as_bytes())]);
+            args.extend([key, target.encode().into()]);
         }
         let (kind, mut reply) = self.run_applying_due(&REDRIVE_MOVE, queue, &args).await?;
         let moved = match kind.as_str() {
@@ -154,11 +154,11 @@ impl RedisStore {
         queue: &QueueId,
         task: &TaskRecord,
         keys: &[Bytes],
-    ) -> Result<Option<Vec<Option<QueueName>>>, Error> {
+    ) -> Result<Option<Vec<Option<Target>>>, Error> {
+        let target = |name: &QueueName, epoch: QueueEpoch| Target { name: name.clone(), epoch: Some(epoch) };
         if let Some(to) = &task.to {
-            let targets = vec![Some(to.clone()); keys.len()];
-            let exists = self.destinations()?.exists(&queue_named(queue, to)?).await?;
-            return Ok(exists.then_some(targets));
+            let epoch = self.destinations()?.epoch(&queue_named(queue, to)?).await?;
+            return Ok(epoch.map(|epoch| vec![Some(target(to, epoch)); keys.len()]));
         }
         if keys.is_empty() {
             return Ok(Some(Vec::new()));
@@ -173,9 +173,13 @@ impl RedisStore {
         let names: BTreeSet<QueueName> = origins.iter().flatten().cloned().collect();
         let queues = names.iter().map(|name| queue_named(queue, name)).collect::<Result<Vec<_>, _>>()?;
         let destinations = self.destinations()?;
-        let exist = try_join_all(queues.iter().map(|queue| destinations.exists(queue))).await?;
-        let existing: BTreeMap<QueueName, bool> = names.into_iter().zip(exist).collect();
-        Ok(Some(origins.into_iter().map(|origin| origin.filter(|origin| existing[origin])).collect()))
+        let epochs = try_join_all(queues.iter().map(|queue| destinations.epoch(queue))).await?;
+        let epochs: BTreeMap<QueueName, Option<QueueEpoch>> = names.into_iter().zip(epochs).collect();
+        let targets = origins.into_iter().map(|origin| {
+            let name = origin?;
+            epochs[&name].map(|epoch| target(&name, epoch))
+        });
+        Ok(Some(targets.collect()))
     }
 }
 

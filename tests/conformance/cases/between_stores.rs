@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use async_trait::async_trait;
 use serde_json::json;
 use sukkal::domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
-use sukkal::storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, RedriveStep};
+use sukkal::storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, QueueEpoch, RedriveStep};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::redrives::{all_to, progress};
@@ -25,6 +26,10 @@ struct TwoStores {
     network: Mutex<Network>,
     /// The last batch that was to be delivered.
     last_batch: Mutex<Option<MovedBatch>>,
+    /// Releases a reply that no queue was found.
+    released: Notify,
+    /// Notified when there is such a reply.
+    found_no_queue: Notify,
 }
 
 /// What happens to deliveries between the stores.
@@ -35,12 +40,14 @@ enum Network {
     Down,
     /// The reply to each delivery is lost.
     LosesReplies,
+    /// The catalogue has no queue, so no store is asked. The reply comes when the test releases it.
+    FindsNoQueue,
 }
 
 #[async_trait]
 impl Destinations for TwoStores {
-    async fn exists(&self, queue: &QueueId) -> Result<bool, Error> {
-        Ok(self.of(queue).store().get_queue(queue).await?.is_some())
+    async fn epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        self.of(queue).store().queue_epoch(queue).await
     }
 
     async fn create(&self, queue: &QueueId) -> Result<(), Error> {
@@ -55,6 +62,11 @@ impl Destinations for TwoStores {
             Network::Works => self.of(&batch.target).store().receive_moved(batch).await,
             Network::Down => broken,
             Network::LosesReplies => self.of(&batch.target).store().receive_moved(batch).await.and(broken),
+            Network::FindsNoQueue => {
+                self.found_no_queue.notify_one();
+                self.released.notified().await;
+                Ok(Arrival::NoQueue)
+            }
         }
     }
 }
@@ -62,8 +74,14 @@ impl Destinations for TwoStores {
 impl TwoStores {
     fn new(near: Subject, far: Subject) -> Arc<Self> {
         let far = far.with_project(near.project());
-        let stores = Self { near, far, network: Mutex::new(Network::Works), last_batch: Mutex::new(None) };
-        let stores = Arc::new(stores);
+        let stores = Arc::new(Self {
+            near,
+            far,
+            network: Mutex::new(Network::Works),
+            last_batch: Mutex::new(None),
+            released: Notify::new(),
+            found_no_queue: Notify::new(),
+        });
         let destinations: Arc<dyn Destinations> = stores.clone();
         stores.near.set_destinations(Arc::downgrade(&destinations));
         stores.far.set_destinations(Arc::downgrade(&destinations));
@@ -135,6 +153,7 @@ pairs! {
         dead_letters_enter_a_fair_queue,
         a_redrive_returns_dead_letters_to_their_origins,
         messages_of_a_redrive_to_a_deleted_queue_return,
+        a_delayed_return_doubles_no_message,
         messages_of_a_redrive_whose_origin_is_deleted_are_skipped,
         redriven_messages_of_a_deleted_queue_do_not_return,
         bodies_in_an_outbox_are_found_and_replaced,
@@ -296,6 +315,32 @@ async fn messages_of_a_redrive_to_a_deleted_queue_return(stores: &TwoStores) {
     }
     assert_eq!(stores.near.redrive(&queue, &all_to(&other)).await.moved, MANY as u64);
     assert_eq!((stores.near.count(&queue).await, stores.far.count(&other).await), (0, MANY));
+}
+
+/// One forwarder finds no queue, and its return is delayed. Meanwhile the queue is created again, and
+/// another forwarder delivers.
+async fn a_delayed_return_doubles_no_message(stores: &TwoStores) {
+    let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
+    let ids = stores.near.post(&queue, &messages(LONG_S, 5)).await;
+    let (id, fence) = stores.start_redrive(&queue, &all_to(&other)).await;
+    stores.set_network(Network::Down);
+    stores.near.store().redrive_step(&queue, id, fence).await.expect_err("the network is down");
+    stores.far.delete(&other).await;
+
+    stores.set_network(Network::FindsNoQueue);
+    let delayed = stores.near.run_maintenance();
+    let meanwhile = async {
+        stores.found_no_queue.notified().await;
+        stores.far.create(&other).await;
+        // The reply to the delivery is lost, so that the messages stay in the outbox if they arrive.
+        stores.set_network(Network::LosesReplies);
+        stores.near.run_maintenance().await;
+        stores.set_network(Network::Works);
+        stores.released.notify_one();
+    };
+    tokio::join!(delayed, meanwhile);
+
+    assert_eq!((stores.near.feed(&queue).await, stores.far.count(&other).await), (ids, 0));
 }
 
 async fn messages_of_a_redrive_whose_origin_is_deleted_are_skipped(stores: &TwoStores) {

@@ -14,7 +14,7 @@ impl<T: Table> View<T> {
                 let (number, _, value) = row?;
                 let outgoing = OutgoingMessage::decode(&value);
                 let readable = outgoing.and_then(|outgoing| {
-                    outgoing.message.arriving(&source, outgoing.is_redriven)?;
+                    outgoing.message.arriving(&source, outgoing.target.epoch.is_some())?;
                     Ok(outgoing.message.number)
                 });
                 match readable {

@@ -13,7 +13,6 @@
 //! | `g` Q | tombstone of a deleted queue, for a day: the last rank or fence that it may have assigned |
 //! | `b` Q zero number contents | a message in the outbox of the queue: see `storage/moved_messages.rs` |
 //! | `a` Q zero source | expiry (µs), number of the last message that has arrived from the queue `source` |
-//! | `a` Q zero source `~` | the same of the last message of a redrive that was refused |
 //! | `o` number name | outcome of a post with an idempotency key: expiry, digest, keys of its messages |
 //! | `r` number pop key | expiry (µs) of the record that this message of the pop was restored |
 //! | `x` expiry key | nothing: that key of the registry expires at this time (µs) |
@@ -118,8 +117,6 @@ const PROJECT_END: [u8; 2] = [0, 0];
 const NAME_END: u8 = 0;
 /// Length of the numbers at the end of the key of a message in an outbox, in bytes.
 pub(crate) const OUTBOX_NUMBERS_BYTES: usize = 16;
-/// Follows the name of the source in the key of a refusal. No name of a queue has it.
-const REFUSED: u8 = b'~';
 const TIME_BYTES: usize = 8;
 const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 
@@ -208,14 +205,6 @@ pub(crate) fn received(target: &QueueId, source: &QueueName) -> Vec<u8> {
     let mut key = named(RECEIVED, target.project(), target.name().as_str());
     key.push(NAME_END);
     key.extend_from_slice(source.as_str().as_bytes());
-    key
-}
-
-/// Returns the key of the number of the last message of a redrive from `source` that a queue has
-/// refused.
-pub(crate) fn refused(target: &QueueId, source: &QueueName) -> Vec<u8> {
-    let mut key = received(target, source);
-    key.push(REFUSED);
     key
 }
 

@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::domain::{PoolName, Queue, QueueName, Revision, Sharding};
 use crate::storage::embedded::engine::error::damaged;
+use crate::storage::moved_messages::QueueEpoch;
 use crate::storage::{Error, record};
 
 const POLICY_HEAD: usize = 9;
@@ -40,6 +41,11 @@ pub(crate) struct DeadLetters {
 }
 
 impl QueueRow {
+    /// Returns the epoch of the queue. Each creation and each purge takes a new contents number.
+    pub(crate) fn epoch(&self) -> QueueEpoch {
+        QueueEpoch(self.number)
+    }
+
     /// Encodes a row from the encoded policy and metadata.
     pub(crate) fn encode(number: u64, revision: Revision, policy: &Bytes, metadata: &Bytes) -> Vec<u8> {
         let mut row = Vec::with_capacity(ROW_HEAD + policy.len() + metadata.len());

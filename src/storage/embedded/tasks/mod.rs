@@ -92,7 +92,7 @@ impl TaskStore for EmbeddedStore {
                 Progress::UnknownQueues(queues) => {
                     let destinations = self.destinations()?;
                     for queue in queues {
-                        elsewhere.insert(queue.clone(), destinations.exists(&queue).await?);
+                        elsewhere.insert(queue.clone(), destinations.epoch(&queue).await?);
                     }
                 }
             }

@@ -15,7 +15,7 @@ use crate::storage::embedded::transaction::read::Records;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::entry::Delivery;
 use crate::storage::key::{id_of, rank_of};
-use crate::storage::moved_messages::{MovedBatch, MovedMessage, queue_named};
+use crate::storage::moved_messages::{MovedBatch, MovedMessage, QueueEpoch, queue_named};
 use crate::storage::task_record::TaskRecord;
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
 use crate::storage::{Error, RedriveStep, record};
@@ -52,7 +52,7 @@ pub(super) enum Progress {
 /// Whether a queue exists in any store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Existence {
-    Exists,
+    Exists(QueueEpoch),
     Missing,
     Unknown,
 }
@@ -65,7 +65,7 @@ impl WriteTransaction<'_> {
         source: &QueueId,
         number: u64,
         (id, mut task): (TaskId, TaskRecord),
-        elsewhere: &HashMap<QueueId, bool>,
+        elsewhere: &HashMap<QueueId, Option<QueueEpoch>>,
         now_us: u64,
     ) -> Result<Progress, Error> {
         if self.view.has_outbox(source)? {
@@ -78,7 +78,7 @@ impl WriteTransaction<'_> {
         let to = task.to.as_ref().map(|to| queue_named(source, to)).transpose()?;
         if let Some(to) = &to {
             match self.existence(to, elsewhere)? {
-                Existence::Exists => {}
+                Existence::Exists(_) => {}
                 Existence::Unknown => return Ok(Progress::UnknownQueues(BTreeSet::from([to.clone()]))),
                 Existence::Missing => {
                     let gone = task.target_gone();
@@ -104,7 +104,7 @@ impl WriteTransaction<'_> {
             match target.map(|target| Ok::<_, Error>((self.existence(&target, elsewhere)?, target))).transpose()? {
                 None | Some((Existence::Missing, _)) => task.skipped += 1,
                 Some((Existence::Unknown, target)) => drop(unknown.insert(target)),
-                Some((Existence::Exists, target)) => leaving.push((target, located, record)),
+                Some((Existence::Exists(epoch), target)) => leaving.push((target, epoch, located, record)),
             }
             if leaving.len() as u64 == most {
                 task.cursor = cursor;
@@ -128,11 +128,11 @@ impl WriteTransaction<'_> {
         &mut self,
         source: &QueueId,
         number: u64,
-        leaving: Vec<(QueueId, Located, Bytes)>,
+        leaving: Vec<(QueueId, QueueEpoch, Located, Bytes)>,
         now_us: u64,
     ) -> Result<(), Error> {
         let mut batches: Vec<MovedBatch> = Vec::new();
-        for (target, located, record) in leaving {
+        for (target, epoch, located, record) in leaving {
             let ttl_s = record::ttl_s(id_of(source, located.key())?, &record)?;
             let before = located.entry.delivery_state();
             let delivery = Delivery { ttl_s, end_s: end_s(now_us, ttl_s), ..before };
@@ -142,20 +142,20 @@ impl WriteTransaction<'_> {
                 batch.messages.push(message);
             } else {
                 let messages = vec![message];
-                batches.push(MovedBatch { source: source.clone(), target, is_redriven: true, messages });
+                batches.push(MovedBatch { source: source.clone(), target, epoch: Some(epoch), messages });
             }
         }
         batches.into_iter().try_for_each(|batch| self.move_messages(number, batch, now_us))
     }
 
-    fn existence(&self, queue: &QueueId, elsewhere: &HashMap<QueueId, bool>) -> Result<Existence, Error> {
-        if self.view.row(queue)?.is_some() {
-            return Ok(Existence::Exists);
+    fn existence(&self, queue: &QueueId, elsewhere: &HashMap<QueueId, Option<QueueEpoch>>) -> Result<Existence, Error> {
+        if let Some(row) = self.view.row(queue)? {
+            return Ok(Existence::Exists(row.epoch()));
         }
-        let elsewhere = if self.has_other_stores { elsewhere.get(queue).copied() } else { Some(false) };
+        let elsewhere = if self.has_other_stores { elsewhere.get(queue).copied() } else { Some(None) };
         Ok(match elsewhere {
-            Some(true) => Existence::Exists,
-            Some(false) => Existence::Missing,
+            Some(Some(epoch)) => Existence::Exists(epoch),
+            Some(None) => Existence::Missing,
             None => Existence::Unknown,
         })
     }

@@ -15,7 +15,7 @@ use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::{Entry, SizeClass};
-use crate::storage::moved_messages::{MovedMessage, OutgoingMessage};
+use crate::storage::moved_messages::{MovedMessage, OutgoingMessage, Target};
 use crate::storage::{
     DeliveryChange, DeliveryStore, Error, Listing, Maintenance, MessageStore, SubscriptionCreation, SubscriptionStore,
     TaskStore,
@@ -81,7 +81,8 @@ async fn a_check_finds_damage_to_an_outbox() {
             store.view.oldest_available(contents, 1, &mut RecordBudget::default())?.remove(0);
         let message =
             MovedMessage { number: 7, delivery: located.entry.delivery_state(), entry: located.entry, record };
-        let value = OutgoingMessage { message, target: "other".parse().unwrap(), is_redriven: false }.encode();
+        let target = Target { name: "other".parse().unwrap(), epoch: None };
+        let value = OutgoingMessage { message, target }.encode();
         for (number, value) in [(7, &*value), (8, &*value), (9, &b"short"[..])] {
             store.put_registry(&keys::outbox(&queue, number, contents), value)?;
         }
