@@ -1,7 +1,8 @@
 //! Pools: the stores that keep queues, for operators.
 //!
 //! A pool that is deleted while it has queues is *retired*: it is not shown and gets no new queues,
-//! and it keeps those that it has. Creating a pool with its name revives it.
+//! and it keeps those that it has. So does a pool whose deleted queues have dead letters to forward.
+//! Creating a pool with its name revives it.
 
 use serde_json::{Map, Value};
 

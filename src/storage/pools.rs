@@ -28,8 +28,8 @@ pub trait PoolStore: Send + Sync {
     /// list was replaced.
     async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error>;
 
-    /// Returns whether the pool has queues, or an error if that cannot be found out. A store that
-    /// does not route queues to pools has none in them.
+    /// Returns whether the pool has queues, or messages that deleted queues are to forward. Returns an
+    /// error if that cannot be found out. A store that does not route queues to pools has none in them.
     async fn pool_has_queues(&self, _pool: &PoolName) -> Result<bool, Error> {
         Ok(false)
     }

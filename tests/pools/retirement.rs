@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::{Deployment, Management, PROJECT, admin, answered, bodies, list, post, until};
 use crate::support::redis::RedisServer;
@@ -43,6 +44,38 @@ async fn a_deleted_pool_serves_its_queues_until_the_last_is_gone() {
     let Management::Redis(management) = &deployment.management else { unreachable!() };
     let stored = management.command(&["HGET", "sukkal:{pools}", "list"]);
     assert!(!stored.as_text().contains(&deployment.pools[0].url()), "{stored:?}");
+}
+
+#[tokio::test]
+async fn a_deleted_pool_stays_until_the_dead_letters_of_its_deleted_queues_have_arrived() {
+    let deployment = Deployment::start(&[1, 0]).await;
+    let server = deployment.serve_with(&[("SUKKAL_JANITOR__PAUSE", "1")]);
+    let api = server.project(PROJECT);
+    let work = json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"});
+    answered(api.put("/v2/queues/work").json(&work), 201).await;
+    post(&api, "work", "letter").await;
+    deployment.set_weights(&server, &[0, 1]).await;
+    answered(api.put("/v2/queues/dead"), 201).await;
+    assert_eq!((deployment.pools_of(PROJECT, "work"), deployment.pools_of(PROJECT, "dead")), (vec!["a"], vec!["b"]));
+
+    let stopped = deployment.pools[1].clone();
+    spawn_blocking(move || stopped.pause()).await.unwrap();
+    answered(api.post("/v2/queues/work/claims", &json!({})), 204).await;
+    answered(api.delete("/v2/queues/work"), 204).await;
+    let delete = async || {
+        let response = admin(&server, Method::DELETE, "pools/a").send().await.unwrap();
+        assert_eq!(response.status(), 204);
+        response.headers().contains_key("Sukkal-Warning")
+    };
+    assert!(delete().await, "the pool has a dead letter");
+
+    deployment.pools[1].resume();
+    let arrived = async || {
+        let page = api.get("/v2/queues/dead/messages?echo=true").send().await.unwrap();
+        page.status() == 200 && bodies(&page.json().await.unwrap()) == ["letter"]
+    };
+    until("the dead letter arrives", arrived).await;
+    until("the pool is not needed any more", async || !delete().await).await;
 }
 
 #[tokio::test]

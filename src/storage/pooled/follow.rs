@@ -37,7 +37,7 @@ impl PoolStore for PooledStore {
 
     async fn pool_has_queues(&self, pool: &PoolName) -> Result<bool, Error> {
         let unused = self.unused_pools(vec![pool.clone()], Some(NAMES_PER_REQUEST_MAX)).await?;
-        Ok(unused.is_empty())
+        Ok(unused.is_empty() || self.pool(pool)?.redis.has_outboxes_of_deleted_queues().await?)
     }
 
     async fn move_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
@@ -93,9 +93,17 @@ impl PooledStore {
         });
     }
 
-    /// Removes the retired pools that have no queues.
+    /// Removes the retired pools that have no queues. A pool whose deleted queues have dead letters to
+    /// forward stays, and so does one that does not answer, because it may have some.
     async fn remove_unused_pools(&self) -> Result<(), Error> {
-        let unused = self.unused_pools(self.retired_pools(), None).await?;
+        let mut unused = Vec::new();
+        for name in self.unused_pools(self.retired_pools(), None).await? {
+            if let Ok(pool) = self.pool(&name)
+                && pool.redis.has_outboxes_of_deleted_queues().await == Ok(false)
+            {
+                unused.push(name);
+            }
+        }
         if unused.is_empty() {
             return Ok(());
         }
@@ -105,7 +113,7 @@ impl PooledStore {
         self.replace_pools(list.version.clone().as_ref(), &list).await.map(drop)
     }
 
-    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none.
+    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none there.
     ///
     /// # Errors
     ///

@@ -9,14 +9,17 @@ use futures::future::try_join_all;
 use tokio::time::sleep;
 use tracing::warn;
 
+use crate::domain::QueueId;
 use crate::storage::Error;
 use crate::storage::redis::RedisStore;
-use crate::storage::redis::keys;
+use crate::storage::redis::keys::{self, QueueKeys};
 
 /// Number of slots that are read at a time, in a cluster.
 const SLOTS_PER_STEP: usize = 64;
 /// Number of due queues of a slot that are read at a time.
 const QUEUES_PER_STEP: usize = 64;
+/// Maximum number of due queues of a slot that are searched for outboxes.
+const QUEUES_SEARCHED_MAX: usize = 10_000;
 /// Pause between two steps, which leaves the store to other operations.
 const STEP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -26,7 +29,7 @@ impl RedisStore {
     pub(super) async fn apply_all_due(&self) -> Result<u64, Error> {
         let servers = self.connection.slots_by_server();
         if servers.is_empty() {
-            return Err(Error::Unavailable("the servers of the cluster are not known".to_owned()));
+            return Err(servers_unknown());
         }
         let is_only_one = servers.len() == 1;
         let mut visited = 0;
@@ -46,7 +49,7 @@ impl RedisStore {
         for step in slots.chunks(SLOTS_PER_STEP) {
             let mut time = self.connection.command_on(step[0], "TIME", &[]).await?;
             let now_us = time.number()? * 1_000_000 + time.number()?;
-            let due = try_join_all(step.iter().map(|slot| self.due_queues(*slot, now_us, 0))).await?;
+            let due = try_join_all(step.iter().map(|slot| self.due_queues(*slot, now_us, 0, QUEUES_PER_STEP))).await?;
             for (slot, tags) in step.iter().zip(due) {
                 if !tags.is_empty() {
                     *visited += self.apply_due_in_slot(*slot, now_us, tags).await?;
@@ -69,7 +72,7 @@ impl RedisStore {
                 self.apply_due_in_queue(slot, tag).await?;
             }
             sleep(STEP_PAUSE).await;
-            tags = self.due_queues(slot, now_us, skipped).await?;
+            tags = self.due_queues(slot, now_us, skipped, QUEUES_PER_STEP).await?;
         }
         Ok(visited.len() as u64)
     }
@@ -87,10 +90,44 @@ impl RedisStore {
         Ok(())
     }
 
+    /// Returns whether deleted queues have messages to forward. Until they are forwarded, these queues
+    /// are due. May return true if very many queues are due.
+    pub(in crate::storage) async fn has_outboxes_of_deleted_queues(&self) -> Result<bool, Error> {
+        let servers = self.connection.slots_by_server();
+        if servers.is_empty() {
+            return Err(servers_unknown());
+        }
+        for slots in servers {
+            let mut time = self.connection.command_on(slots[0], "TIME", &[]).await?;
+            let now_us = time.number()? * 1_000_000 + time.number()?;
+            for step in slots.chunks(SLOTS_PER_STEP) {
+                let limit = QUEUES_SEARCHED_MAX;
+                let due = try_join_all(step.iter().map(|slot| self.due_queues(*slot, now_us, 0, limit))).await?;
+                for tags in due {
+                    if tags.len() == limit {
+                        return Ok(true);
+                    }
+                    let queues: Vec<QueueId> = tags.iter().filter_map(|tag| keys::queue_of_hash_tag(tag)).collect();
+                    for queue in queues {
+                        if self.is_deleted_with_outbox(&queue).await? {
+                            return Ok(true);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_deleted_with_outbox(&self, queue: &QueueId) -> Result<bool, Error> {
+        let keys = QueueKeys::of(queue);
+        let has_outbox = self.connection.command("EXISTS", &keys.outbox(), &[]).await?.number()? > 0;
+        Ok(has_outbox && self.version_of_queue(queue).await?.is_none())
+    }
+
     /// Returns the hash tags of some due queues of a slot, after skipping the first ones.
-    async fn due_queues(&self, slot: u16, now_us: u64, skipped: usize) -> Result<Vec<String>, Error> {
-        let (key, now, skipped, limit) =
-            (keys::due(slot), now_us.to_string(), skipped.to_string(), QUEUES_PER_STEP.to_string());
+    async fn due_queues(&self, slot: u16, now_us: u64, skipped: usize, limit: usize) -> Result<Vec<String>, Error> {
+        let (key, now, skipped, limit) = (keys::due(slot), now_us.to_string(), skipped.to_string(), limit.to_string());
         let args = ["-inf", &now, "LIMIT", &skipped, &limit];
         let mut reply = self.connection.command("ZRANGEBYSCORE", &key, &args).await?;
         let mut tags = Vec::new();
@@ -99,4 +136,8 @@ impl RedisStore {
         }
         Ok(tags)
     }
+}
+
+fn servers_unknown() -> Error {
+    Error::Unavailable("the servers of the cluster are not known".to_owned())
 }
