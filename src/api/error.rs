@@ -211,6 +211,7 @@ impl StoreFailure {
             | StoreError::Unsupported(_)
             | StoreError::Overloaded
             | StoreError::NoQueue
+            | StoreError::PoolDown(_)
             | StoreError::Corrupt(_) => None,
         }
     }

@@ -33,6 +33,8 @@ pub struct QueueQuery {
     pub name: Option<String>,
     /// Only queues whose metadata has all these keys with these values.
     pub metadata: Vec<(String, Value)>,
+    /// Whether the caller uses the metadata of the queues.
+    pub detailed: bool,
     /// Whether the queues have statistics.
     pub with_stats: bool,
 }
@@ -154,6 +156,8 @@ impl Broker {
     /// Returns a page of the project's queues by name. It examines a bounded number of names in
     /// small steps, so a page may be shorter than its limit, or empty, although more queues match.
     /// Lists of one project that have filters or statistics run one after another.
+    ///
+    /// If a pool is down, a list that needs its metadata or statistics fails. A list of names does not.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListQueues, project)?;
@@ -172,6 +176,7 @@ impl Broker {
                 name_prefix: query.name_prefix.as_deref(),
                 name_part: query.name.as_deref(),
                 examined_max: step.min(left),
+                needs_metadata: query.detailed || query.with_stats || !query.metadata.is_empty(),
             };
             let store = access.admit().await?;
             let examined = store.list_queues(project, &listing).await?;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::domain::Durability;
+use crate::domain::{Durability, PoolName};
 
 /// A failure of a store. That something does not exist is not a failure.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -54,6 +54,12 @@ pub enum Error {
     /// nothing was changed.
     #[error("the queue is not in this store")]
     NoQueue,
+    /// A list needs metadata of queues in this pool, and it is down.
+    #[error(
+        "The pool {0} is down, so the metadata of its queues cannot be read. Please try again in a few seconds. \
+         A list of the names only does not need the pool."
+    )]
+    PoolDown(PoolName),
     /// The store contains or has returned data that this release cannot read. This is a defect.
     #[error("the store has returned invalid data: {0}")]
     Corrupt(String),
@@ -73,6 +79,7 @@ impl Error {
             Self::TooFewReplicas { .. } => "its server has too few replicas",
             Self::Overloaded => "it has more requests than it can serve in time",
             Self::NoQueue => "it does not have the queue",
+            Self::PoolDown(_) => "one of its pools is down",
         }
     }
 
@@ -86,7 +93,8 @@ impl Error {
             | Self::Overloaded
             | Self::DiskFull(_)
             | Self::MemoryFull(_)
-            | Self::NoQueue => true,
+            | Self::NoQueue
+            | Self::PoolDown(_) => true,
             Self::Unsupported(_) | Self::Corrupt(_) => false,
         }
     }

@@ -77,6 +77,10 @@ pub trait QueueStore: Send + Sync {
     ///
     /// One call examines at most `examined_max` names. A page may therefore be empty before the end
     /// of the list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PoolDown`] if the listing needs the metadata of a queue whose pool is down.
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error>;
 
     /// Returns the number of queues of the project.
@@ -117,6 +121,9 @@ pub struct QueueListing<'a> {
     pub name_part: Option<&'a str>,
     /// Maximum number of names to examine; not 0.
     pub examined_max: usize,
+    /// Whether the caller uses the metadata. Otherwise, queues of a pool that is down may be listed
+    /// without it.
+    pub needs_metadata: bool,
 }
 
 impl QueueListing<'_> {

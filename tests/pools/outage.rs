@@ -87,6 +87,13 @@ async fn check_all_but_one(deployment: &Deployment, server: &Sukkal, api: &Api) 
     let names: Vec<&str> =
         page["queues"].as_array().unwrap().iter().filter_map(|queue| queue["name"].as_str()).collect();
     assert!(names.contains(&"broken") && names.contains(&"fine"), "{names:?}");
+    for query in ["detailed=true", "n=5", "with_stats=true"] {
+        let response = api.get(&format!("/v2/queues?limit=20&{query}")).send().await.unwrap();
+        assert!(response.status() == 503 && response.headers().contains_key("Retry-After"), "{query}: {response:?}");
+        let text = response.text().await.unwrap();
+        assert!(text.contains("The pool a is down"), "{query}: {text}");
+    }
+    answered(api.get("/v2/queues?name=in&detailed=true"), 200).await;
     until("the pool is known to be down", async || pool_up(server).await == Some(0.0)).await;
     let health = answered(admin(server, Method::GET, "health"), 200).await;
     let reachable = |pool: &str| health[pool]["storage_reachable"].clone();

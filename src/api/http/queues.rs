@@ -57,7 +57,11 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let detailed = query.boolean("detailed")?;
     let with_count = query.boolean("with_count")?;
     let with_stats = query.boolean("with_stats")?;
-    let queue_query = QueueQuery { with_stats: with_stats == Some(true), ..parse_queue_query(&query)? };
+    let queue_query = QueueQuery {
+        detailed: detailed == Some(true),
+        with_stats: with_stats == Some(true),
+        ..parse_queue_query(&query)?
+    };
 
     let listed = broker.list_queues(&caller, &queue_query).await?;
     let parameters = [
@@ -70,7 +74,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     ];
     let links = links::next(PATH, queue_query.after.is_some(), &parameters, listed.next.as_deref());
     let entry = |queue: &ListedQueue| {
-        let metadata = (detailed == Some(true)).then(|| queue.metadata.with_defaults(broker.limits()));
+        let metadata = queue_query.detailed.then(|| queue.metadata.with_defaults(broker.limits()));
         queue_document(&queue.name, metadata, queue.stats.as_ref())
     };
     let mut page = Map::new();
@@ -223,6 +227,7 @@ fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
         name_prefix: query.last("name_prefix").map(str::to_owned),
         name: query.last("name").map(str::to_owned),
         metadata: filters.into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
+        detailed: false,
         with_stats: false,
     })
 }

@@ -69,6 +69,7 @@ async fn run_pass(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> 
                     name_prefix: None,
                     name_part: None,
                     examined_max: QUEUES_PER_STEP,
+                    needs_metadata: false,
                 };
                 let queues = store.list_queues(&project, &listing).await?;
                 for (name, _) in queues.queues {

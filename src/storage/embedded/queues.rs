@@ -72,10 +72,11 @@ impl QueueStore for EmbeddedStore {
         let of = keys::queues_prefix(project);
         let [after, prefix, part] =
             [listing.after, listing.name_prefix, listing.name_part].map(|text| text.map(str::to_owned));
-        let examined_max = listing.examined_max;
+        let QueueListing { examined_max, needs_metadata, .. } = *listing;
         self.read(move |view| {
             let (name_prefix, name_part) = (prefix.as_deref(), part.as_deref());
-            view.list(&of, &QueueListing { after: after.as_deref(), name_prefix, name_part, examined_max })
+            let after = after.as_deref();
+            view.list(&of, &QueueListing { after, name_prefix, name_part, examined_max, needs_metadata })
         })
         .await
     }

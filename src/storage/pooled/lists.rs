@@ -15,8 +15,8 @@ use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePa
 const READS_IN_FLIGHT_MAX: usize = 64;
 
 impl PooledStore {
-    /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata, so
-    /// that one pool does not keep a project from seeing its other queues.
+    /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata, unless
+    /// the listing needs it, so that a project sees the names of all its queues.
     pub(super) async fn list_placed_queues(
         &self,
         project: &ProjectId,
@@ -25,7 +25,7 @@ impl PooledStore {
         let prefix = listing.name_prefix.unwrap_or_default();
         let page = self.0.management.list_places(project, listing.after, prefix, listing.examined_max).await?;
         let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name.as_str()));
-        let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place)).collect();
+        let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place, listing)).collect();
         let queues: Vec<_> = stream::iter(reads).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
         Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached: page.reached })
     }
@@ -35,6 +35,7 @@ impl PooledStore {
         project: &ProjectId,
         name: QueueName,
         place: Place,
+        listing: &QueueListing<'_>,
     ) -> Result<Option<(QueueName, Queue)>, Error> {
         let queue = QueueId::new(project.clone(), name.clone())
             .map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
@@ -48,12 +49,15 @@ impl PooledStore {
             Ok(None) | Err(Error::NoQueue) => (self.get_queue(&queue).await, true),
             found => (found, false),
         };
-        match found {
-            Ok(found) => Ok(found.map(|found| (name, found))),
-            Err(Error::Unavailable(_)) if place.pool.is_some() || is_moving => {
+        match (found, place.pool) {
+            (Ok(found), _) => Ok(found.map(|found| (name, found))),
+            (Err(Error::Unavailable(_)), Some(pool)) if listing.needs_metadata && !is_moving => {
+                Err(Error::PoolDown(pool))
+            }
+            (Err(Error::Unavailable(_)), pool) if !listing.needs_metadata && (pool.is_some() || is_moving) => {
                 Ok(Some((name, Queue { metadata: Metadata::default(), revision: Revision(0) })))
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 

@@ -76,7 +76,13 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
 
     let (mut steps, mut after) = (Vec::new(), Some(String::new()));
     while let Some(from) = after.take() {
-        let listing = QueueListing { after: Some(&from), name_prefix: None, name_part: Some("b"), examined_max: 2 };
+        let listing = QueueListing {
+            after: Some(&from),
+            name_prefix: None,
+            name_part: Some("b"),
+            examined_max: 2,
+            needs_metadata: true,
+        };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
         let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
         after.clone_from(&page.reached);
@@ -114,7 +120,13 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
         ("(a", None, None, &[]),
         ("+", None, None, &[]),
     ] {
-        let listing = QueueListing { after, name_prefix: Some(prefix), name_part: part, examined_max: names.len() };
+        let listing = QueueListing {
+            after,
+            name_prefix: Some(prefix),
+            name_part: part,
+            examined_max: names.len(),
+            needs_metadata: true,
+        };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
 
         let listed: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
@@ -124,7 +136,13 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
             "{prefix:?} {after:?}"
         );
     }
-    let listing = QueueListing { after: None, name_prefix: Some("ab"), name_part: Some("z"), examined_max: 3 };
+    let listing = QueueListing {
+        after: None,
+        name_prefix: Some("ab"),
+        name_part: Some("z"),
+        examined_max: 3,
+        needs_metadata: true,
+    };
     let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
     assert_eq!((page.queues, page.reached), (vec![], Some("abc".to_owned())));
 }

@@ -106,7 +106,8 @@ impl Subject {
 
     /// Lists all queues of the project with one call. There must be fewer than `examined_max`.
     pub(in crate::conformance) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
-        let listing = QueueListing { after: None, name_prefix: None, name_part: None, examined_max };
+        let listing =
+            QueueListing { after: None, name_prefix: None, name_part: None, examined_max, needs_metadata: true };
         let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
         assert_eq!(page.reached, None, "there are more than {examined_max} queues");
         page.queues
@@ -122,7 +123,13 @@ impl Subject {
         let (mut names, mut after) = (Vec::new(), after.map(str::to_owned));
         while names.len() < limit {
             let examined_max = limit - names.len();
-            let listing = QueueListing { after: after.as_deref(), name_prefix: None, name_part: None, examined_max };
+            let listing = QueueListing {
+                after: after.as_deref(),
+                name_prefix: None,
+                name_part: None,
+                examined_max,
+                needs_metadata: true,
+            };
             let page = self.store().list_queues(project, &listing).await.expect(OK);
             names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
             match page.reached {

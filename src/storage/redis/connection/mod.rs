@@ -337,6 +337,7 @@ impl Connection {
             | Error::Unsupported(_)
             | Error::Overloaded
             | Error::NoQueue
+            | Error::PoolDown(_)
             | Error::Corrupt(_) => {}
         }
     }
