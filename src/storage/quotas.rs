@@ -11,7 +11,7 @@ use crate::domain::{ProjectId, QueueId, QueueName, Quota, QuotaOverrides};
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
 /// Maximum number of queues that are measured at a time.
-const MEASURED_AT_A_TIME: usize = 16;
+pub(super) const MEASURED_AT_A_TIME: usize = 16;
 
 /// Stores the quotas that operators set for single projects, and measures what projects use.
 #[async_trait]
@@ -93,10 +93,10 @@ impl QuotaVersion {
     }
 }
 
-/// Measures these queues of a project, some at a time, because each is in a slot or a store of its own.
+/// Measures these queues of a project, some at a time, because each is in a slot of its own.
 /// Returns what they use together.
 pub(super) async fn measure_each(
-    store: &(impl QuotaStore + ?Sized),
+    store: &impl QuotaStore,
     project: &ProjectId,
     names: impl IntoIterator<Item = QueueName>,
 ) -> Result<QueueUsage, Error> {

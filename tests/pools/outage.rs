@@ -41,6 +41,31 @@ async fn queues_whose_pool_is_remembered_are_served_while_the_management_store_i
     }
 }
 
+/// The queues of the pool that is down count as they were last measured, and others as they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_down_does_not_lift_the_quotas_of_a_project() {
+    let deployment = Deployment::start(&[1, 0]).await;
+    let server = deployment.serve_with(&[("SUKKAL_QUOTAS__MESSAGES", "20")]);
+    let api = server.project(PROJECT);
+    let post_many = |queue: &str, count: usize| {
+        let messages = vec![json!({"body": "m"}); count];
+        api.post(&format!("/v2/queues/{queue}/messages"), &json!({"messages": messages}))
+    };
+    let used = async || answered(api.get("/v2/usage"), 200).await["usage"]["messages"].as_u64();
+    answered(post_many("broken", 10), 201).await;
+    deployment.set_weights(&server, &[0, 1]).await;
+    answered(post_many("fine", 1), 201).await;
+    assert_eq!((deployment.pools_of(PROJECT, "broken"), deployment.pools_of(PROJECT, "fine")), (vec!["a"], vec!["b"]));
+    until("both queues are measured", async || used().await == Some(11)).await;
+
+    let killed = deployment.pools[0].clone();
+    spawn_blocking(move || killed.kill()).await.unwrap();
+    answered(post_many("fine", 8), 201).await;
+    until("the posts to the other pool count", async || used().await == Some(19)).await;
+    answered(post_many("fine", 2), 403).await;
+    answered(post_many("fine", 1), 201).await;
+}
+
 async fn check_outage(deployment: Deployment) {
     let server = deployment.serve();
     let api = server.project(PROJECT);

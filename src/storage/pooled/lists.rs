@@ -7,9 +7,9 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::PooledStore;
 use super::search::at;
-use crate::domain::{Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
-use crate::storage::quotas::measure_each;
-use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore};
+use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+use crate::storage::quotas::MEASURED_AT_A_TIME;
+use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore};
 
 /// Maximum number of queues that are read at a time.
 const READS_IN_FLIGHT_MAX: usize = 64;
@@ -61,7 +61,8 @@ impl PooledStore {
         }
     }
 
-    /// Measures the next queues of the catalogue.
+    /// Measures the next queues of the catalogue. Those of a pool that is down count as this process
+    /// has last measured them, so that quotas still bound what their project stores elsewhere.
     pub(super) async fn measure_placed_queues(
         &self,
         project: &ProjectId,
@@ -69,8 +70,34 @@ impl PooledStore {
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         let page = self.0.management.list_places(project, after, "", examined_max).await?;
-        let names = page.queues.into_iter().map(|(name, _place)| name);
-        Ok(MeasuredQueues { usage: measure_each(self, project, names).await?, reached: page.reached })
+        let queue = |name| QueueId::new(project.clone(), name);
+        let queues = page.queues.into_iter().filter_map(|(name, place)| Some((queue(name).ok()?, place.pool)));
+        let measurements: Vec<_> = queues.map(|(queue, pool)| self.measure_placed(queue, pool)).collect();
+        let mut measured = stream::iter(measurements).buffered(MEASURED_AT_A_TIME);
+        let mut usage = QueueUsage::default();
+        while let Some(other) = measured.try_next().await? {
+            usage.add(other);
+        }
+        Ok(MeasuredQueues { usage, reached: page.reached })
+    }
+
+    async fn measure_placed(&self, queue: QueueId, pool: Option<PoolName>) -> Result<QueueUsage, Error> {
+        let last_usages = &self.0.last_usages;
+        if self.is_up(pool.as_ref()) {
+            match self.measure_queue(&queue).await {
+                Ok(usage) if pool.is_some() && usage != QueueUsage::default() => {
+                    last_usages.insert(queue, usage);
+                    return Ok(usage);
+                }
+                Ok(usage) => {
+                    last_usages.remove(&queue);
+                    return Ok(usage);
+                }
+                Err(Error::Unavailable(_)) if pool.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(last_usages.get(&queue).unwrap_or_default())
     }
 
     /// Summarizes the queues of each store by one call to it. Returns the summaries of the first queues,

@@ -33,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quick_cache::sync::Cache;
 use tokio::sync::{Mutex, broadcast};
 
 use self::live_pools::Pools;
@@ -40,7 +41,8 @@ use self::moves::RunningMoves;
 use self::places::{Places, Subscribed};
 use super::embedded::EmbeddedStore;
 use super::redis::{RedisPools, RedisStore};
-use super::{DeliverySignal, Destinations, Driver, PoolsVersion, Schedule, UriCipher};
+use super::{DeliverySignal, Destinations, Driver, PoolsVersion, QueueUsage, Schedule, UriCipher};
+use crate::domain::QueueId;
 
 /// The stores of a service with pools. Clones share them.
 #[derive(Clone)]
@@ -60,6 +62,8 @@ struct Parts {
     places: Places,
     running_moves: RunningMoves,
     subscribed: Subscribed,
+    /// What queues in pools used when they were last measured, as far as this process remembers.
+    last_usages: Cache<QueueId, QueueUsage>,
     /// All queues of the service, as the destinations of messages that leave a store.
     all_queues: Arc<dyn Destinations>,
     signals: broadcast::Sender<DeliverySignal>,

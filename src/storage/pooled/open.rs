@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use quick_cache::sync::Cache;
 use tokio::sync::{Mutex, broadcast};
 
 use super::live_pools::Pools;
 use super::moves::RunningMoves;
-use super::places::{Places, Subscribed};
+use super::places::{PLACES_MAX, Places, Subscribed};
 use super::weak::WeakStore;
 use super::{Options, Parts, PooledStore};
 use crate::storage::Driver;
@@ -51,6 +52,7 @@ impl PooledStore {
             places: Places::new(),
             running_moves: RunningMoves::default(),
             subscribed: Subscribed::default(),
+            last_usages: Cache::new(PLACES_MAX),
             all_queues: Arc::new(WeakStore(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             known_pools: Mutex::default(),

@@ -9,7 +9,7 @@ use crate::domain::{PoolName, QueueId};
 use crate::storage::{Driver, Place};
 
 /// Maximum number of queues whose places a process remembers.
-const PLACES_MAX: usize = 100_000;
+pub(super) const PLACES_MAX: usize = 100_000;
 
 /// The place of a queue, and the store there.
 #[derive(Clone)]
