@@ -15,6 +15,7 @@ pub mod feed;
 mod filter_turns;
 pub mod flavors;
 pub mod health;
+mod known_pools;
 pub mod messages;
 mod monitor;
 mod monitoring;
@@ -55,6 +56,7 @@ use self::cached::Cached;
 use self::confirmations::Confirmations;
 use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
+use self::known_pools::KnownPools;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
 use self::pooling::Pooling;
@@ -101,6 +103,7 @@ pub struct Parts {
     monitor: Monitor,
     /// How pools are managed; `None` without pooling.
     pooling: Option<Pooling>,
+    known_pools: KnownPools,
 }
 
 /// Options of a broker that have defaults.
@@ -176,6 +179,7 @@ impl Broker {
             last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(options.monitored_queues),
             pooling: options.pooling,
+            known_pools: KnownPools::default(),
         }))
     }
 

@@ -41,17 +41,18 @@ impl Broker {
     ) -> Result<Vec<Pool>, Error> {
         let access = self.store.authorize(caller, Action::ListPools, Resource::Store)?;
         let limit = page_limit(limit, &self.limits)?;
-        let pools = load(&access.admit().await?).await?.pools.into_iter().map(|stored| stored.pool);
-        let follows = |pool: &Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);
-        Ok(pools.filter(follows).take(limit).collect())
+        let list = self.pool_list(&access.admit().await?).await?;
+        let pools = list.pools.iter().map(|stored| &stored.pool);
+        let follows = |pool: &&Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);
+        Ok(pools.filter(follows).take(limit).cloned().collect())
     }
 
     /// Returns a pool.
     pub async fn get_pool(&self, caller: &Caller, name: &str) -> Result<Pool, Error> {
         let store = self.store.authorize(caller, Action::GetPool, Resource::Store)?.admit().await?;
-        let list = load(&store).await?;
-        let found = list.pools.into_iter().map(|stored| stored.pool).find(|pool| is_shown(pool, name));
-        found.ok_or_else(|| no_pool(name))
+        let list = self.pool_list(&store).await?;
+        let found = list.pools.iter().map(|stored| &stored.pool).find(|pool| is_shown(pool, name));
+        found.cloned().ok_or_else(|| no_pool(name))
     }
 
     /// Creates a pool, or replaces it if it exists. The change must have a URI and a weight.
@@ -187,7 +188,7 @@ impl Broker {
 }
 
 /// Loads the list of pools and flavors.
-pub(super) async fn load(store: &AdmittedStore) -> Result<PoolList, Error> {
+async fn load(store: &AdmittedStore) -> Result<PoolList, Error> {
     Ok(store.load_pools(None).await?.unwrap_or_default())
 }
 

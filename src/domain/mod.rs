@@ -65,7 +65,7 @@ pub use message::{Message, MessageId, NewMessage, Origin, Rank};
 pub use message_state::MessageState;
 pub use metadata::{DeadLetters, Metadata};
 pub use order::Order;
-pub use pool::{Flavor, FlavorName, Pool, PoolName};
+pub use pool::{Flavor, FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName};
 pub use pool_uri::PoolUri;
 pub use project::ProjectId;
 pub use push_config::PushConfig;

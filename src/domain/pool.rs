@@ -10,6 +10,10 @@ use thiserror::Error;
 use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name};
 use super::{PoolUri, ProjectId};
 
+/// Maximum size of the options of a pool, in bytes of JSON. Processes read the list of all pools as a
+/// whole.
+pub const POOL_OPTIONS_BYTES_MAX: usize = 1_024;
+
 /// Name of a pool: it follows the rule for queue names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolName(Arc<str>);
@@ -36,7 +40,7 @@ pub struct Pool {
     pub weight: u32,
     /// The flavor that the pool belongs to.
     pub flavor: Option<FlavorName>,
-    /// Free options of the operator, without an effect.
+    /// Free options of the operator, without an effect: at most [`POOL_OPTIONS_BYTES_MAX`] as JSON.
     pub options: Map<String, Value>,
     /// Whether the pool was deleted. It keeps the queues that it has, and gets no new ones.
     pub is_retired: bool,

@@ -153,6 +153,7 @@ async fn a_body_that_is_not_valid_changes_nothing() {
         ("weight", json!("big"), "weight is \"big\"; it must be an integer from 0 to 4294967295"),
         ("weight", json!(true), "weight is true; it must be an integer from 0 to 4294967295"),
         ("options", json!("wee"), "The value of the \"options\" field must be a object."),
+        ("options", json!({"k": "x".repeat(1_017)}), "options has 1025 bytes; it must have at most 1024"),
         ("flavor", json!(null), "The value of the \"flavor\" field must be a string."),
         ("flavor", json!("é"), "a flavor name must have 1 to 64 characters of A-Z a-z 0-9 _ - ."),
         ("uri", json!([]), "The value of the \"uri\" field must be a string."),

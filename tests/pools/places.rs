@@ -5,7 +5,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{ANSWER_MAX, Deployment, HANG_TIMEOUT, PROJECT, admin, answered, bodies, list, post, until};
+use super::{ANSWER_MAX, Deployment, HANG_TIMEOUT, Management, PROJECT, admin, answered, bodies, list, post, until};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
 use crate::support::events::Events;
@@ -53,6 +53,38 @@ impl Scene {
         answered(created, 201).await;
         assert_eq!(self.deployment.pools_of(PROJECT, queue), ["b"]);
     }
+}
+
+/// A process reads the list of pools and flavors again only if it has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flavors_are_exact_at_once_and_the_list_is_read_only_when_it_has_changed() {
+    const LISTS: u64 = 200;
+    const BYTES_PER_LIST_MAX: u64 = 500;
+    let Scene { deployment, servers, .. } = Scene::start().await;
+    for pool in ["a", "b"] {
+        let options = json!({"options": {"notes": "x".repeat(1_000)}});
+        answered(admin(&servers[0], Method::PATCH, &format!("pools/{pool}")).json(&options), 200).await;
+    }
+    let flavors = async || {
+        let page = answered(admin(&servers[1], Method::GET, "flavors"), 200).await;
+        page["flavors"].as_array().unwrap().len()
+    };
+    assert_eq!(flavors().await, 1);
+    answered(admin(&servers[0], Method::PUT, "flavors/slow").json(&json!({"pool_list": ["a"]})), 201).await;
+    assert_eq!(flavors().await, 2);
+
+    let Management::Redis(management) = &deployment.management else { unreachable!() };
+    let sent = || {
+        let info = management.command(&["INFO", "stats"]);
+        let line = info.as_text().lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sent();
+    for _ in 0..LISTS {
+        assert_eq!(flavors().await, 2);
+    }
+    let sent = sent() - before;
+    assert!(sent < LISTS * BYTES_PER_LIST_MAX, "the management store has sent {sent} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::json;
 use crate::api::Error;
 use crate::broker::pools::PoolChange;
-use crate::domain::{FlavorName, Pool, PoolName};
+use crate::domain::{FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName};
 
 /// The path of all pools.
 pub const PATH: &str = "/v2/pools";
@@ -103,7 +103,7 @@ fn read(fields: &Map<String, Value>) -> Result<PoolChange, Error> {
         flavor: text("flavor").transpose()?.map(flavor).transpose()?,
         options: match fields.get("options") {
             None => None,
-            Some(Value::Object(options)) => Some(options.clone()),
+            Some(Value::Object(options)) => Some(check_size(options)?.clone()),
             Some(_) => return Err(wrong("options", "object")),
         },
     })
@@ -111,6 +111,15 @@ fn read(fields: &Map<String, Value>) -> Result<PoolChange, Error> {
 
 pub(super) fn missing(field: &str) -> Error {
     Error::Body(format!("Missing \"{field}\" field."))
+}
+
+fn check_size(options: &Map<String, Value>) -> Result<&Map<String, Value>, Error> {
+    match serde_json::to_string(options).map_or(0, |text| text.len()) {
+        bytes if bytes > POOL_OPTIONS_BYTES_MAX => {
+            Err(Error::Body(format!("options has {bytes} bytes; it must have at most {POOL_OPTIONS_BYTES_MAX}")))
+        }
+        _ => Ok(options),
+    }
 }
 
 pub(super) fn wrong(field: &str, expected: &str) -> Error {

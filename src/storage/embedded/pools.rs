@@ -19,10 +19,10 @@ const VERSION_BYTES: usize = 16;
 impl PoolStore for EmbeddedStore {
     async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error> {
         let known = known.cloned();
-        self.read(move |view| match view.pools()? {
+        self.read(move |view| match view.pools_version()? {
             None => Ok(Some(PoolList::default())),
-            Some((version, _)) if known.as_ref() == Some(&version) => Ok(None),
-            Some((version, list)) => decode(version.0, &list).map(Some),
+            Some(version) if known.as_ref() == Some(&version) => Ok(None),
+            Some(version) => view.pools(version).map(Some),
         })
         .await
     }
@@ -31,8 +31,7 @@ impl PoolStore for EmbeddedStore {
         let last_known = last_known.cloned();
         let (version, list) = (PoolsVersion::random(), encode(list));
         self.write(list.len(), move |store| {
-            let stored = store.view.pools()?.map(|(version, _)| version);
-            if stored != last_known {
+            if store.view.pools_version()? != last_known {
                 return Ok(Step::Done(false));
             }
             store.put_registry(POOLS, &[&version.0, &list[..]].concat())?;
@@ -43,11 +42,18 @@ impl PoolStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// Returns the version and the encoded list, if there is one.
-    fn pools(&self) -> Result<Option<(PoolsVersion, Vec<u8>)>, Error> {
+    /// Returns the version of the list, if there is one.
+    fn pools_version(&self) -> Result<Option<PoolsVersion>, Error> {
         let Some(row) = self.registry.get(POOLS)? else { return Ok(None) };
-        let (version, list) =
-            row.value().split_at_checked(VERSION_BYTES).ok_or_else(|| damaged("the list of pools"))?;
-        Ok(Some((PoolsVersion(Bytes::copy_from_slice(version)), list.to_vec())))
+        let version = row.value().get(..VERSION_BYTES).ok_or_else(|| damaged("the list of pools"))?;
+        Ok(Some(PoolsVersion(Bytes::copy_from_slice(version))))
+    }
+
+    /// Returns the list, which has this version.
+    fn pools(&self, version: PoolsVersion) -> Result<PoolList, Error> {
+        match self.registry.get(POOLS)? {
+            Some(row) => decode(version.0, row.value().get(VERSION_BYTES..).unwrap_or_default()),
+            None => Ok(PoolList::default()),
+        }
     }
 }

@@ -9,7 +9,9 @@ use super::PooledStore;
 use super::search::at;
 use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::quotas::MEASURED_AT_A_TIME;
-use crate::storage::{Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore};
+use crate::storage::{
+    Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
+};
 
 /// Maximum number of queues that are read at a time.
 const READS_IN_FLIGHT_MAX: usize = 64;
