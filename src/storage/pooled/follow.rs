@@ -1,9 +1,11 @@
 //! Follows the list of pools, which any process may change.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
@@ -22,6 +24,29 @@ const NAMES_PER_STEP: usize = 1_000;
 const STEP_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of names that a request searches.
 const NAMES_PER_REQUEST_MAX: usize = 20_000;
+
+/// The list of pools that a process uses. One task at a time reads it.
+#[derive(Default)]
+pub(super) struct KnownPools {
+    /// Number of refreshes that have begun.
+    refreshes: AtomicU64,
+    list: Mutex<KnownList>,
+}
+
+struct KnownList {
+    /// The version of the list that the process uses.
+    version: Option<PoolsVersion>,
+    /// The number of the last refresh that has ended.
+    refresh: u64,
+    /// The outcome of that refresh.
+    outcome: Result<(), Error>,
+}
+
+impl Default for KnownList {
+    fn default() -> Self {
+        Self { version: None, refresh: 0, outcome: Ok(()) }
+    }
+}
 
 #[async_trait]
 impl PoolStore for PooledStore {
@@ -49,9 +74,21 @@ impl PoolStore for PooledStore {
 }
 
 impl PooledStore {
-    /// Reads the list of pools if it has changed, and uses those pools.
+    /// Reads the list of pools if it has changed, and uses those pools. Callers share a request that
+    /// began after they asked, so each waits for two at most.
     pub async fn refresh_pools(&self) -> Result<(), Error> {
-        let mut known = self.0.known_pools.lock().await;
+        let before = self.0.known_pools.refreshes.load(Ordering::SeqCst);
+        let mut known = self.0.known_pools.list.lock().await;
+        if known.refresh > before {
+            return known.outcome.clone();
+        }
+        let refresh = self.0.known_pools.refreshes.fetch_add(1, Ordering::SeqCst) + 1;
+        let outcome = self.read_list(&mut known.version).await;
+        (known.refresh, known.outcome) = (refresh, outcome.clone());
+        outcome
+    }
+
+    async fn read_list(&self, known: &mut Option<PoolsVersion>) -> Result<(), Error> {
         let changed = self.0.management.load_pools(known.as_ref()).await?;
         if let Some(list) = changed.filter(|list| list.version != *known) {
             let pools = list.pools.iter().filter_map(|stored| self.complete(stored)).collect();

@@ -34,14 +34,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
-use tokio::sync::{Mutex, broadcast};
+use tokio::sync::broadcast;
 
+use self::follow::KnownPools;
 use self::live_pools::Pools;
 use self::moves::RunningMoves;
 use self::places::{Places, Subscribed};
 use super::embedded::EmbeddedStore;
 use super::redis::{RedisPools, RedisStore};
-use super::{DeliverySignal, Destinations, Driver, PoolsVersion, QueueUsage, Schedule, UriCipher};
+use super::{DeliverySignal, Destinations, Driver, QueueUsage, Schedule, UriCipher};
 use crate::domain::QueueId;
 
 /// The stores of a service with pools. Clones share them.
@@ -67,8 +68,7 @@ struct Parts {
     /// All queues of the service, as the destinations of messages that leave a store.
     all_queues: Arc<dyn Destinations>,
     signals: broadcast::Sender<DeliverySignal>,
-    /// The version of the list of pools that this process uses. One task at a time reads the list.
-    known_pools: Mutex<Option<PoolsVersion>>,
+    known_pools: KnownPools,
 }
 
 /// Options of a store with pools.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use tokio::sync::{Mutex, broadcast};
+use tokio::sync::broadcast;
 
+use super::follow::KnownPools;
 use super::live_pools::Pools;
 use super::moves::RunningMoves;
 use super::places::{PLACES_MAX, Places, Subscribed};
@@ -55,7 +56,7 @@ impl PooledStore {
             last_usages: Cache::new(PLACES_MAX),
             all_queues: Arc::new(WeakStore(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
-            known_pools: Mutex::default(),
+            known_pools: KnownPools::default(),
             management,
             virtual_pool,
             virtual_redis,
