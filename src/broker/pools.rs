@@ -94,24 +94,33 @@ impl Broker {
             return Ok(WithWarnings { value: (), warnings: Vec::new() });
         };
         self.run_to_completion(async move {
-            // From here on, the pool gets no new queues.
-            let exists = change_list(&store, |list| retire(list, &name)).await?;
-            let may_have_queues = store.pool_has_queues(&name).await.unwrap_or(true);
-            if !may_have_queues {
-                change_list(&store, |list| {
-                    list.pools.retain(|stored| stored.pool.name != name || !stored.pool.is_retired);
-                    Ok(())
-                })
-                .await?;
+            for _ in 0..ATTEMPTS_MAX {
+                // From here on, the pool gets no new queues.
+                change_list(&store, |list| retire(list, &name)).await?;
+                let mut list = load(&store).await?;
+                let is_this = |stored: &StoredPool| stored.pool.name == name && stored.pool.is_retired;
+                let Some(at) = list.pools.iter().position(is_this) else {
+                    return Ok(WithWarnings { value: (), warnings: Vec::new() });
+                };
+                if store.pool_has_queues(&name).await.unwrap_or(true) {
+                    return Ok(WithWarnings { value: (), warnings: vec![Warning::PoolRetired] });
+                }
+                list.pools.remove(at);
+                // Refused if the list has changed, because the pool may have been revived meanwhile.
+                if store.replace_pools(list.version.clone().as_ref(), &list).await? {
+                    return Ok(WithWarnings { value: (), warnings: Vec::new() });
+                }
             }
-            let warnings = if exists && may_have_queues { vec![Warning::PoolRetired] } else { Vec::new() };
-            Ok(WithWarnings { value: (), warnings })
+            Err(changes_too_often())
         })
         .await
     }
 
     /// Replaces a pool, which may be retired or not exist, by what `change` returns for it. `uri` is
     /// the new address, if there is one. Returns the pool as it is shown.
+    ///
+    /// A place of the catalogue names a pool, whatever its address is. So before the address changes,
+    /// the pool is closed for new queues, and then the catalogue is searched for queues of the pool.
     async fn change_pool(
         &self,
         store: AdmittedStore,
@@ -119,39 +128,41 @@ impl Broker {
         uri: Option<PoolUri>,
         change: impl Fn(Option<&Pool>) -> Result<Pool, Error> + Send + Sync + 'static,
     ) -> Result<Pool, Error> {
-        let before = load(&store).await?.pools.into_iter().find(|stored| stored.pool.name == name);
+        load(&store).await?;
         if let Some(uri) = &uri {
             self.check_uri(uri).await?;
         }
-        // Queues do not move, so a pool that has some keeps its store.
-        let new_uri = uri.clone();
-        let moves = move |before: &StoredPool| new_uri.as_ref().is_some_and(|uri| !before.pool.uri.is_same_store(uri));
-        let may_move = match &before {
-            Some(before) if moves(before) => !store.pool_has_queues(&name).await.unwrap_or(true),
-            _ => false,
-        };
         let this = self.clone();
         self.run_to_completion(async move {
-            change_list(&store, |list| {
+            for _ in 0..ATTEMPTS_MAX {
+                let mut list = load(&store).await?;
+                let version = list.version.clone();
                 let at = list.pools.binary_search_by(|stored| stored.pool.name.cmp(&name));
                 let before = at.ok().map(|at| &list.pools[at]);
-                let pool = change(before.map(|before| &before.pool))?;
-                if before.is_some_and(&moves) && !may_move {
-                    return Err(Error::Conflict(format!(
-                        "pool {name} has queues or may have some, which do not move; its uri must name the same host, \
-                         port and database"
-                    )));
-                }
-                let sealed_uri = before.and_then(|before| before.sealed_uri.clone());
-                let stored = if uri.is_some() {
-                    check_conflict(list, &pool)?;
-                    let sealed = StoredPool::new(pool, this.encryption.uri_cipher());
-                    sealed.map_err(|error| Error::Pool(error.to_string()))?
-                } else {
-                    StoredPool { pool, sealed_uri }
-                };
+                let stored = this.changed(&list, before, uri.as_ref(), &change)?;
                 let shown = stored.pool.clone();
                 match at {
+                    Ok(at) if uri.as_ref().is_none_or(|uri| list.pools[at].pool.uri.is_same_store(uri)) => {
+                        list.pools[at] = stored;
+                    }
+                    Ok(at) if !list.pools[at].is_closed => {
+                        list.pools[at].is_closed = true;
+                        store.replace_pools(version.as_ref(), &list).await?;
+                        continue;
+                    }
+                    Ok(_) if store.pool_has_queues(&name).await.unwrap_or(true) => {
+                        change_list(&store, |list| {
+                            list.pools.iter_mut().filter(|stored| stored.pool.name == name).for_each(|stored| {
+                                stored.is_closed = false;
+                            });
+                            Ok(())
+                        })
+                        .await?;
+                        return Err(Error::Conflict(format!(
+                            "pool {name} has queues or may have some, which do not move; its uri must name the same \
+                             host, port and database"
+                        )));
+                    }
                     Ok(at) => list.pools[at] = stored,
                     Err(_) if list.pools.len() >= POOLS_MAX => {
                         let text =
@@ -160,11 +171,33 @@ impl Broker {
                     }
                     Err(at) => list.pools.insert(at, stored),
                 }
-                Ok(shown)
-            })
-            .await
+                // Refused if the list has changed, because the pool may have got queues meanwhile.
+                if store.replace_pools(version.as_ref(), &list).await? {
+                    return Ok(shown);
+                }
+            }
+            Err(changes_too_often())
         })
         .await
+    }
+
+    /// Returns the pool as it is stored after a change.
+    fn changed(
+        &self,
+        list: &PoolList,
+        before: Option<&StoredPool>,
+        uri: Option<&PoolUri>,
+        change: impl Fn(Option<&Pool>) -> Result<Pool, Error>,
+    ) -> Result<StoredPool, Error> {
+        let pool = change(before.map(|before| &before.pool))?;
+        if uri.is_none()
+            && let Some(before) = before
+        {
+            return Ok(StoredPool { pool, ..before.clone() });
+        }
+        check_conflict(list, &pool)?;
+        let stored = StoredPool::new(pool, self.encryption.uri_cipher());
+        stored.map_err(|error| Error::Pool(error.to_string()))
     }
 
     /// Checks that the address can be that of a pool, and connects to it once.
@@ -206,7 +239,11 @@ pub(super) async fn change_list<T>(
             return Ok(outcome);
         }
     }
-    Err(storage::Error::Unavailable("the list of pools changes too often".to_owned()).into())
+    Err(changes_too_often())
+}
+
+fn changes_too_often() -> Error {
+    storage::Error::Unavailable("the list of pools changes too often".to_owned()).into()
 }
 
 pub(super) fn no_pool(name: &str) -> Error {
@@ -253,7 +290,7 @@ mod tests {
             let (name, uri) = (name.parse().unwrap(), format!("redis://h/{name}").parse().unwrap());
             let flavor = flavor.map(|flavor| flavor.parse().unwrap());
             let pool = Pool { name, uri, weight: 1, flavor, options: Map::new(), is_retired: false };
-            StoredPool { pool, sealed_uri: None }
+            StoredPool { pool, sealed_uri: None, is_closed: false }
         };
         let flavors = vec![Flavor { project: ProjectId::new("p").unwrap(), name: "fast".parse().unwrap() }];
         PoolList { version: None, pools: pools.iter().map(pool).collect(), flavors }

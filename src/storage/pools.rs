@@ -83,6 +83,8 @@ pub struct StoredPool {
     pub pool: Pool,
     /// The complete URI, encrypted; `None` if that of [`Self::pool`] is complete.
     pub sealed_uri: Option<Bytes>,
+    /// Whether the pool gets no new queues at the moment, because its address is being changed.
+    pub is_closed: bool,
 }
 
 /// Connects to pools.
@@ -123,11 +125,11 @@ impl StoredPool {
     /// [`SealedUriError::NoKey`] if the URI must be encrypted and there is no cipher.
     pub fn new(pool: Pool, cipher: Option<&dyn UriCipher>) -> Result<Self, SealedUriError> {
         if !pool.uri.has_credentials() {
-            return Ok(Self { pool, sealed_uri: None });
+            return Ok(Self { pool, sealed_uri: None, is_closed: false });
         }
         let sealed_uri = cipher.ok_or(SealedUriError::NoKey)?.seal(&pool.name, &pool.uri);
         let uri = pool.uri.masked();
-        Ok(Self { pool: Pool { uri, ..pool }, sealed_uri: Some(sealed_uri.into()) })
+        Ok(Self { pool: Pool { uri, ..pool }, sealed_uri: Some(sealed_uri.into()), is_closed: false })
     }
 
     /// Returns the complete URI.
@@ -163,6 +165,7 @@ struct PoolForm {
     flavor: Option<String>,
     options: Map<String, Value>,
     is_retired: bool,
+    is_closed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -191,7 +194,7 @@ pub(super) fn decode(version: Bytes, bytes: &[u8]) -> Result<PoolList, Error> {
 
 impl PoolForm {
     fn of(stored: &StoredPool) -> Self {
-        let StoredPool { pool, sealed_uri } = stored;
+        let StoredPool { pool, sealed_uri, is_closed } = stored;
         Self {
             name: pool.name.to_string(),
             uri: pool.uri.reveal().to_owned(),
@@ -200,16 +203,17 @@ impl PoolForm {
             flavor: pool.flavor.as_ref().map(ToString::to_string),
             options: pool.options.clone(),
             is_retired: pool.is_retired,
+            is_closed: *is_closed,
         }
     }
 
     fn read(self) -> Option<StoredPool> {
-        let Self { weight, options, is_retired, .. } = self;
+        let Self { weight, options, is_retired, is_closed, .. } = self;
         let flavor = self.flavor.map(|flavor| flavor.parse()).transpose().ok()?;
         let pool =
             Pool { name: self.name.parse().ok()?, uri: self.uri.parse().ok()?, weight, flavor, options, is_retired };
         let sealed_uri = self.sealed_uri.map(|sealed| BASE64_STANDARD.decode(sealed)).transpose().ok()?;
-        Some(StoredPool { pool, sealed_uri: sealed_uri.map(Bytes::from) })
+        Some(StoredPool { pool, sealed_uri: sealed_uri.map(Bytes::from), is_closed })
     }
 }
 
@@ -234,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_it_was_written() {
-        let sealed = StoredPool { pool: pool("redis://***@h"), sealed_uri: Some(Bytes::from_static(b"\0\xff")) };
+        let sealed = 
+            StoredPool { pool: pool("redis://***@h"), sealed_uri: Some(Bytes::from_static(b"\0\xff")), is_closed: true };
         let plain = StoredPool::new(Pool { flavor: None, ..pool("redis://h/1") }, None).unwrap();
         let flavors = vec![Flavor { project: ProjectId::new("é\0").unwrap(), name: "fast".parse().unwrap() }];
         let version = PoolsVersion::random();

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::PooledStore;
+use super::live_pools::ListedPool;
 use crate::domain::{Pool, PoolName, QueueId};
 use crate::storage::{Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
 
@@ -91,21 +92,18 @@ impl PooledStore {
     async fn read_list(&self, known: &mut Option<PoolsVersion>) -> Result<(), Error> {
         let changed = self.0.management.load_pools(known.as_ref()).await?;
         if let Some(list) = changed.filter(|list| list.version != *known) {
-            let pools = list.pools.iter().filter_map(|stored| self.complete(stored)).collect();
-            self.set_pools(pools);
+            self.use_pools(list.pools.iter().map(|stored| self.complete(stored)).collect());
             *known = list.version;
         }
         Ok(())
     }
 
     /// Returns the pool with its complete URI, if that can be decrypted.
-    fn complete(&self, stored: &StoredPool) -> Option<Pool> {
+    fn complete(&self, stored: &StoredPool) -> ListedPool {
+        let (config, is_closed) = (stored.pool.clone(), stored.is_closed);
         match stored.uri(self.0.options.cipher.as_deref()) {
-            Ok(uri) => Some(Pool { uri, ..stored.pool.clone() }),
-            Err(error) => {
-                warn!(pool = %stored.pool.name, %error, "cannot use a pool");
-                None
-            }
+            Ok(uri) => ListedPool { config: Pool { uri, ..config }, is_closed, failure: None },
+            Err(error) => ListedPool { config, is_closed, failure: Some(error.to_string()) },
         }
     }
 
@@ -130,27 +128,31 @@ impl PooledStore {
         });
     }
 
-    /// Removes the retired pools that have no queues. A pool whose deleted queues have dead letters to
-    /// forward stays, and so does one that does not answer, because it may have some.
+    /// Removes the retired pools that have no queues, and opens pools again that a process has closed and
+    /// not opened, because it was killed. A change of an address that is running begins again then. A
+    /// pool whose deleted queues have dead letters to forward stays, and so does one that does not answer,
+    /// because it may have some.
     async fn remove_unused_pools(&self) -> Result<(), Error> {
+        let Some(mut list) = self.0.management.load_pools(None).await? else { return Ok(()) };
+        let retired = list.pools.iter().filter(|stored| stored.pool.is_retired);
+        let retired: Vec<_> = retired.map(|stored| stored.pool.name.clone()).collect();
         let mut unused = Vec::new();
-        for name in self.unused_pools(self.retired_pools(), None).await? {
+        for name in if retired.is_empty() { retired } else { self.unused_pools(retired, None).await? } {
             if let Ok(pool) = self.pool(&name)
                 && pool.redis.has_outboxes_of_deleted_queues().await == Ok(false)
             {
                 unused.push(name);
             }
         }
-        if unused.is_empty() {
+        let before = list.clone();
             return Ok(());
         }
-        let Some(mut list) = self.0.management.load_pools(None).await? else { return Ok(()) };
-        list.pools.retain(|stored| !(stored.pool.is_retired && unused.contains(&stored.pool.name)));
         // If another process has changed the list, the next round tries again.
         self.replace_pools(list.version.clone().as_ref(), &list).await.map(drop)
     }
 
-    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none there.
+    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none. Places of
+    /// queues that do not exist in these pools are removed.
     ///
     /// # Errors
     ///
@@ -163,8 +165,16 @@ impl PooledStore {
                 let mut after = None;
                 while !pools.is_empty() {
                     let places = self.0.management.list_places(project, after.as_deref(), "", NAMES_PER_STEP).await?;
-                    pools.retain(|pool| !places.queues.iter().any(|(_, place)| place.pool.as_ref() == Some(pool)));
                     examined += places.queues.len();
+                    for (name, place) in places.queues {
+                        let Some(at) = pools.iter().position(|pool| place.pool.as_ref() == Some(pool)) else { continue };
+                        let queue = QueueId::new(project.clone(), name);
+                        let queue = queue.map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
+                        // A pool that does not answer may have the queue.
+                        if !self.remove_empty_place(&queue, &place).await.unwrap_or(false) {
+                            pools.remove(at);
+                        }
+                    }
                     if names_max.is_some_and(|max| examined > max) {
                         return Err(Error::Unavailable(
                             "the catalogue has too many queues to search it now".to_owned(),

@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::PooledStore;
-use super::search::at;
+use super::search::{at, is_same};
 use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::quotas::MEASURED_AT_A_TIME;
 use crate::storage::{
@@ -148,8 +148,4 @@ impl PooledStore {
     async fn store_with(&self, queue: &QueueId) -> Result<Arc<dyn Driver>, Error> {
         self.search(queue, true).next().await
     }
-}
-
-fn is_same(one: &dyn Driver, other: &dyn Driver) -> bool {
-    std::ptr::addr_eq(std::ptr::from_ref(one), std::ptr::from_ref(other))
 }

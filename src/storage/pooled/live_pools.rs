@@ -2,26 +2,57 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::domain::{FlavorName, Pool, PoolName};
 use crate::storage::redis::RedisStore;
 use crate::storage::{Driver, Processed};
 
+/// For how long a pool that has refused a new queue counts as down for new queues.
+const REFUSAL_TIME: Duration = Duration::from_secs(10);
+
 /// The pools of a process, by name.
 #[derive(Default)]
 pub(super) struct Pools {
     pub(super) live: RwLock<Arc<BTreeMap<PoolName, Arc<LivePool>>>>,
+    /// The pools of the list that this process cannot open.
+    pub(super) unusable: RwLock<Arc<BTreeMap<PoolName, UnusablePool>>>,
     /// What was processed in pools that are not used any more.
     pub(super) processed_before: RwLock<Processed>,
 }
+
+/// A pool of the list.
+pub(super) struct ListedPool {
+    /// The pool, with its complete URI if there is no failure.
+    pub(super) config: Pool,
+    /// Whether it gets no new queues at the moment, because its address is being changed.
+    pub(super) is_closed: bool,
+    /// Why its URI cannot be decrypted, if it cannot.
+    pub(super) failure: Option<String>,
+}
+
+/// A pool that this process cannot open. It counts as down.
+pub(super) struct UnusablePool {
+    pub(super) config: Pool,
+    pub(super) failure: String,
+}
+
+/// The end of the time for which a pool that has refused a new queue gets no other one.
+#[derive(Default)]
+pub(super) struct RefusedUntil(RwLock<Option<Instant>>);
 
 /// A pool and what runs for it.
 pub(super) struct LivePool {
     /// The pool, with its complete URI.
     pub(super) config: Pool,
+    /// Whether it gets no new queues at the moment, because its address is being changed.
+    pub(super) is_closed: bool,
+    /// Until when it is chosen for a new queue only if there is no other pool.
+    pub(super) refused_until: RefusedUntil,
     pub(super) redis: RedisStore,
     /// The same store, whose operations fail if they are on a queue that it does not have.
     pub(super) store: Arc<dyn Driver>,
@@ -32,6 +63,20 @@ pub(super) struct LivePool {
 impl Pools {
     pub(super) fn all(&self) -> Arc<BTreeMap<PoolName, Arc<LivePool>>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn all_unusable(&self) -> Arc<BTreeMap<PoolName, UnusablePool>> {
+        self.unusable.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl RefusedUntil {
+    pub(super) fn renew(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REFUSAL_TIME);
+    }
+
+    pub(super) fn is_in_future(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -45,9 +90,9 @@ impl LivePool {
         self.failure.borrow().is_none()
     }
 
-    /// Returns whether new queues of this flavor may be in the pool.
-    pub(super) fn accepts(&self, flavor: Option<&str>) -> bool {
-        let Pool { weight, flavor: own, is_retired, .. } = &self.config;
-        *weight > 0 && !is_retired && own.as_ref().map(FlavorName::as_str) == flavor
-    }
+}
+
+/// Returns whether new queues of this flavor may be in the pool.
+pub(super) fn accepts(pool: &Pool, flavor: Option<&str>) -> bool {
+    pool.weight > 0 && !pool.is_retired && pool.flavor.as_ref().map(FlavorName::as_str) == flavor
 }

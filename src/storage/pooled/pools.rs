@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::PooledStore;
-use super::live_pools::LivePool;
+use super::live_pools::{ListedPool, LivePool, RefusedUntil, UnusablePool, accepts};
 use crate::domain::{Durability, Metadata, Pool, PoolName, QueueId};
 use crate::storage::redis::RedisStore;
 use crate::storage::{DeliveryStore, Driver, Error, Maintenance, Monitoring, PoolState, Processed, Schedule};
@@ -21,16 +21,32 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 impl PooledStore {
     /// Uses exactly these pools from now on. Their URIs are complete.
     pub fn set_pools(&self, pools: Vec<Pool>) {
+        let listed = |config| ListedPool { config, is_closed: false, failure: None };
+        self.use_pools(pools.into_iter().map(listed).collect());
+    }
+
+    /// Uses exactly the pools of the list from now on.
+    pub(super) fn use_pools(&self, listed: Vec<ListedPool>) {
         let before = self.0.pools.all();
-        let mut live = BTreeMap::new();
-        for config in pools {
+        let (mut live, mut unusable) = (BTreeMap::new(), BTreeMap::new());
+        for ListedPool { config, is_closed, failure } in listed {
             let name = config.name.clone();
-            match before.get(&name).filter(|pool| pool.config.uri == config.uri) {
-                Some(pool) if pool.config == config => drop(live.insert(name, pool.clone())),
-                pool => match self.open_pool(config, pool.map(|pool| pool.redis.clone())) {
-                    Ok(pool) => drop(live.insert(name, Arc::new(pool))),
-                    Err(error) => warn!(pool = %name, %error, "cannot use a pool"),
-                },
+            let open = before.get(&name).filter(|pool| pool.config.uri == config.uri);
+            let is_same = |pool: &&Arc<LivePool>| pool.config == config && pool.is_closed == is_closed;
+            let opened = match (failure, open) {
+                (Some(failure), _) => Err(failure),
+                (None, Some(pool)) if is_same(&pool) => Ok(pool.clone()),
+                (None, pool) => {
+                    let pool = self.open_pool(config.clone(), is_closed, pool.map(|pool| pool.redis.clone()));
+                    pool.map(Arc::new).map_err(|error| error.reason().to_owned())
+                }
+            };
+            match opened {
+                Ok(pool) => drop(live.insert(name, pool)),
+                Err(failure) => {
+                    warn!(pool = %name, reason = failure, "cannot use a pool");
+                    unusable.insert(name, UnusablePool { config, failure });
+                }
             }
         }
         for (name, pool) in &*before {
@@ -47,6 +63,7 @@ impl PooledStore {
         };
         let reopened: Vec<PoolName> = before.iter().filter(is_reopened).map(|(name, _)| name.clone()).collect();
         *self.0.pools.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        *self.0.pools.unusable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(unusable);
         self.0.places.clear();
         for pool in &reopened {
             self.follow_reopened_pool(pool);
@@ -54,7 +71,7 @@ impl PooledStore {
     }
 
     /// Opens a pool, over the store that is open already if there is one.
-    fn open_pool(&self, config: Pool, open: Option<RedisStore>) -> Result<LivePool, Error> {
+    fn open_pool(&self, config: Pool, is_closed: bool, open: Option<RedisStore>) -> Result<LivePool, Error> {
         let redis = if let Some(redis) = open {
             redis
         } else {
@@ -70,17 +87,25 @@ impl PooledStore {
             tokio::spawn(self.forwarder(redis.delivery_signals())),
         ];
         let store = Arc::new(redis.requiring_queues());
-        Ok(LivePool { config, redis, store, failure, _tasks: tasks.map(AbortOnDropHandle::new) })
+        Ok(LivePool { config, is_closed, refused_until: RefusedUntil::default(), redis, store, failure, _tasks: tasks.map(AbortOnDropHandle::new) })
     }
 
     /// Returns the pool with this name.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if this process does not know the pool.
+    /// [`Error::Unavailable`] if this process does not know the pool, or cannot open it.
     pub(super) fn pool(&self, name: &PoolName) -> Result<Arc<LivePool>, Error> {
         let pool = self.0.pools.all().get(name).cloned();
-        pool.ok_or_else(|| Error::Unavailable(format!("this process does not know the pool {name} yet")))
+        pool.ok_or_else(|| match self.0.pools.all_unusable().get(name) {
+            Some(pool) => Error::Unavailable(format!("the pool {name} cannot be used: {}", pool.failure)),
+            None => Error::Unavailable(format!("this process does not know the pool {name} yet")),
+        })
+    }
+
+    /// Returns whether the pool is in the list that this process uses.
+    pub(super) fn is_listed(&self, name: &PoolName) -> bool {
+        self.0.pools.all().contains_key(name) || self.0.pools.all_unusable().contains_key(name)
     }
 
     /// Returns whether a pool can be used, as far as this process knows.
@@ -90,13 +115,7 @@ impl PooledStore {
 
     /// Returns whether new queues may be in this pool.
     pub(super) fn accepts_queues(&self, pool: Option<&PoolName>) -> bool {
-        pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| !pool.config.is_retired))
-    }
-
-    /// Returns the pools that get no new queues.
-    pub(super) fn retired_pools(&self) -> Vec<PoolName> {
-        let pools = self.0.pools.all();
-        pools.iter().filter(|(_, pool)| pool.config.is_retired).map(|(name, _)| name.clone()).collect()
+        pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| !pool.config.is_retired && !pool.is_closed))
     }
 
     /// Returns all stores: the management store, and the pools in the order of their names.
@@ -108,8 +127,13 @@ impl PooledStore {
 
     /// Returns the states of the pools, in the order of their names.
     pub(super) fn states(&self) -> Vec<PoolState> {
-        let pools = self.0.pools.all();
-        pools.iter().map(|(name, pool)| PoolState { name: name.clone(), failure: pool.failure() }).collect()
+        let (pools, unusable) = (self.0.pools.all(), self.0.pools.all_unusable());
+        let live = pools.iter().map(|(name, pool)| (name, pool.failure()));
+        let unusable = unusable.iter().map(|(name, pool)| (name, Some(pool.failure.clone())));
+        let mut states: Vec<_> =
+            live.chain(unusable).map(|(name, failure)| PoolState { name: name.clone(), failure }).collect();
+        states.sort_by(|one, other| one.name.cmp(&other.name));
+        states
     }
 
     /// Returns what this process has processed in all stores.
@@ -162,17 +186,24 @@ impl PooledStore {
     fn choose_among(&self, metadata: &Metadata, excluded: &[PoolName]) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.flavor();
         let pools = self.0.pools.all();
-        let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| pool.accepts(flavor)).collect();
-        if eligible.is_empty() {
+        let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| accepts(&pool.config, flavor)).collect();
+        let are_unusable = self.0.pools.all_unusable().values().any(|pool| accepts(&pool.config, flavor));
+        if eligible.is_empty() && !are_unusable {
             return match flavor {
                 None if self.0.options.has_virtual_pool => Ok(None),
                 None => Err(Error::Unavailable("there is no pool for new queues".to_owned())),
                 Some(flavor) => Err(Error::Unavailable(format!("flavor {flavor} has no pool for new queues"))),
             };
         }
-        let up = eligible.into_iter().filter(|pool| pool.is_up() && !excluded.contains(&pool.config.name));
+        let is_eligible = |pool: &&Arc<LivePool>| {
+            pool.is_up() && !pool.is_closed && !excluded.contains(&pool.config.name)
+        };
+        let mut up: Vec<_> = eligible.into_iter().filter(is_eligible).collect();
+        if up.iter().any(|pool| !pool.refused_until.is_in_future()) {
+            up.retain(|pool| !pool.refused_until.is_in_future());
+        }
         let weighted: Vec<(u64, &PoolName)> =
-            up.map(|pool| (u64::from(pool.config.weight), &pool.config.name)).collect();
+            up.iter().map(|pool| (u64::from(pool.config.weight), &pool.config.name)).collect();
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
         if total == 0 {
             return Err(Error::Unavailable("all pools for this queue are down".to_owned()));

@@ -1,6 +1,10 @@
 //! Queues in pools: create, get, update, delete and pause.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use futures::future::join;
+use tokio::time::timeout;
 use tracing::debug;
 
 use super::PooledStore;
@@ -13,6 +17,8 @@ use crate::storage::{
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion or a
 /// move.
 const ATTEMPTS_MAX: usize = 32;
+/// Maximum duration of each of the two attempts to take a refused queue out of the catalogue.
+const GIVE_BACK_MAX: Duration = Duration::from_millis(500);
 
 #[async_trait]
 impl QueueStore for PooledStore {
@@ -102,15 +108,18 @@ impl PooledStore {
         of_post: Option<Durability>,
     ) -> Result<Creation, Error> {
         let deadline = self.move_deadline();
+        let mut refusal = None;
         for _ in 0..ATTEMPTS_MAX {
             let place = match self.0.management.find_queue(queue).await? {
                 Some(place) => {
+                    self.confirm_pool(&place).await?;
                     if let Some(level) = of_post {
                         self.locate_at(queue, place.clone()).await?.check_durability(queue, level).await?;
                     }
                     place
                 }
                 None => match self.choose_pool(queue, metadata, of_post.or(metadata.durability())).await? {
+                    Some(pool) if self.pool(&pool)?.refused_until.is_in_future() && refusal.is_some() => break,
                     Some(pool) => match self.place_in(queue, pool).await? {
                         Some(place) => place,
                         None => continue,
@@ -118,13 +127,30 @@ impl PooledStore {
                     None => Place { pool: None, epoch: Epoch(0) },
                 },
             };
-            if let Some(creation) = self.create_at(queue, metadata, &place).await? {
-                if creation == Creation::Created {
-                    self.announce(queue).await;
+            match self.create_at(queue, metadata, &place).await {
+                Ok(Some(Creation::Created)) => {
+                    // If the pool seemed to refuse the queue to another process, it has another place.
+                    let ((), now) = join(self.announce(queue), self.0.management.find_queue(queue)).await;
+                    if place.pool.is_none() || now?.is_some_and(|now| now.pool == place.pool) {
+                        return Ok(Creation::Created);
+                    }
                 }
-                return Ok(creation);
+                Ok(Some(Creation::Existed)) => return Ok(Creation::Existed),
+                Ok(None) => {
+                    self.settle(queue, place.pool.as_ref(), deadline).await?;
+                }
+                Err(error) => {
+                    let may_retry = self.give_back(queue, &place).await
+                        && matches!(error, Error::DiskFull(_) | Error::MemoryFull(_));
+                    if !may_retry {
+                        return Err(error);
+                    }
+                    refusal = Some(error);
+                }
             }
-            self.settle(queue, place.pool.as_ref(), deadline).await?;
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         Err(changes_too_often(queue))
     }
@@ -135,12 +161,63 @@ impl PooledStore {
     /// after the queue was placed, it is not removed while it has the queue.
     async fn place_in(&self, queue: &QueueId, pool: PoolName) -> Result<Option<Place>, Error> {
         let place = self.0.management.place_queue(queue, &pool).await?;
-        self.refresh_pools().await?;
-        if place.pool != Some(pool) || self.accepts_queues(place.pool.as_ref()) {
+        self.confirm_pool(&place).await?;
+        if place.pool.as_ref() != Some(&pool) || self.accepts_queues(Some(&pool)) {
             return Ok(Some(place));
+        }
+        if self.is_listed(&pool) {
+            let is_removed = self.remove_empty_place(queue, &place).await?;
+            return Ok((!is_removed).then_some(place));
         }
         self.0.management.remove_place(queue, &place, 0).await?;
         Ok(None)
+    }
+
+    /// Makes sure that this process knows the address of the pool of a place, which was read from the
+    /// catalogue before. The address does not change while the place is there: see
+    /// `broker/pools.rs`.
+    pub(super) async fn confirm_pool(&self, place: &Place) -> Result<(), Error> {
+        if place.pool.is_some() { self.refresh_pools().await } else { Ok(()) }
+    }
+
+    /// Takes a queue out of the catalogue if its pool does not have it. Returns whether it is out.
+    ///
+    /// First the pool ends the epoch of the place. So a creation that is in progress needs another place.
+    pub(super) async fn remove_empty_place(&self, queue: &QueueId, place: &Place) -> Result<bool, Error> {
+        let Some(pool) = &place.pool else { return Ok(false) };
+        self.confirm_pool(place).await?;
+        match self.pool(pool)?.redis.end_absent_queue(queue, place.epoch).await {
+            Ok(Some(last_number)) => {
+                self.0.management.remove_place(queue, place, last_number).await?;
+                Ok(true)
+            }
+            Ok(None) | Err(Error::NoQueue) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a queue that its pool has refused to create out of the catalogue, so that the next attempt
+    /// can choose another pool. Returns whether it is out.
+    async fn give_back(&self, queue: &QueueId, place: &Place) -> bool {
+        let Some(Ok(pool)) = place.pool.as_ref().map(|pool| self.pool(pool)) else { return false };
+        let given_back = async {
+            if let Ok(ended) = timeout(GIVE_BACK_MAX, self.remove_empty_place(queue, place)).await
+                && let Ok(is_removed) = ended
+            {
+                return Ok(is_removed);
+            }
+            // A pool that answers without the queue cannot write.
+            if pool.redis.get_queue(queue).await?.is_some() {
+                return Ok(false);
+            }
+            self.0.management.remove_place(queue, place, 0).await?;
+            Ok::<_, Error>(true)
+        };
+        let is_given_back = timeout(2 * GIVE_BACK_MAX, given_back).await.is_ok_and(|outcome| outcome == Ok(true));
+        if is_given_back {
+            pool.refused_until.renew();
+        }
+        is_given_back
     }
 
     /// Deletes the queue at this place, and the place.
@@ -149,6 +226,7 @@ impl PooledStore {
     ///
     /// [`Error::NoQueue`] if a move of the queue must be settled first.
     async fn delete_at(&self, queue: &QueueId, place: &Place) -> Result<(), Error> {
+        self.confirm_pool(place).await?;
         let Some(store) = self.redis_at(place.pool.as_ref())? else {
             return self.0.management.delete_queue(queue).await;
         };

@@ -59,8 +59,8 @@ pub(super) struct Search<'a> {
     ends_nowhere: bool,
     /// Number of stores tried.
     tried: usize,
-    /// The place of the last one.
-    last: Option<Place>,
+    /// The last one.
+    last: Option<Located>,
     has_ended: bool,
     /// Until when it waits for moves, once it has met one.
     deadline: Option<Instant>,
@@ -78,16 +78,17 @@ impl Search<'_> {
             return Err(Error::NoQueue);
         }
         if self.tried == 0
-            && let Some(Located { place, store }) = pooled.0.places.get(queue)
+            && let Some(located) = pooled.0.places.get(queue)
         {
-            (self.tried, self.last) = (1, Some(place));
+            let store = located.store.clone();
+            (self.tried, self.last) = (1, Some(located));
             return Ok(store);
         }
         if self.tried > TRIED_MAX {
             return Err(Error::Unavailable(format!("queue {queue} moves too often")));
         }
         let mut place = pooled.0.management.find_queue(queue).await?;
-        while let Some(tried) = place.take_if(|place| self.last.as_ref() == Some(place)) {
+        while let Some(tried) = place.take_if(|place| self.last.as_ref().is_some_and(|last| last.place == *place)) {
             let deadline = *self.deadline.get_or_insert_with(|| pooled.move_deadline());
             let must_retry = pooled.settle(queue, tried.pool.as_ref(), deadline).await?;
             // If the queue still has this place, and its store had neither the queue nor a part in a move,
@@ -96,13 +97,18 @@ impl Search<'_> {
             if must_retry {
                 self.last = None;
             } else if now.as_ref() == Some(&tried) {
-                break;
+                // The pool may have another address than this process knew.
+                pooled.confirm_pool(&tried).await?;
+                let store = pooled.store_of(tried.pool.as_ref())?;
+                if self.last.take().is_none_or(|last| is_same(&*last.store, &*store)) {
+                    break;
+                }
             }
             place = now;
         }
         if let Some(place) = place {
             let store = pooled.locate_at(queue, place.clone()).await?;
-            (self.tried, self.last) = (self.tried + 1, Some(place));
+            (self.tried, self.last) = (self.tried + 1, Some(Located { place, store: store.clone() }));
             return Ok(store);
         }
         pooled.0.places.forget(queue);
@@ -120,12 +126,16 @@ impl PooledStore {
     /// Returns the store at the place of a queue, and remembers the place.
     pub(super) async fn locate_at(&self, queue: &QueueId, place: Place) -> Result<Arc<dyn Driver>, Error> {
         if let Some(pool) = &place.pool
-            && !self.0.pools.all().contains_key(pool)
+            && !self.is_listed(pool)
         {
             self.refresh_pools().await?;
         }
         let store = self.store_of(place.pool.as_ref())?;
         self.0.places.remember(queue, Located { place: place.clone(), store: store.clone() });
+        if self.store_of(place.pool.as_ref()).is_ok_and(|now| !is_same(&*now, &*store)) {
+            // The list of pools has changed since.
+            self.0.places.forget(queue);
+        }
         self.follow_place(queue, place.pool.as_ref()).await;
         Ok(store)
     }
@@ -142,4 +152,8 @@ impl PooledStore {
             Some(name) => Ok(self.pool(name)?.store.clone()),
         }
     }
+}
+
+pub(super) fn is_same(one: &dyn Driver, other: &dyn Driver) -> bool {
+    std::ptr::addr_eq(std::ptr::from_ref(one), std::ptr::from_ref(other))
 }

@@ -160,6 +160,13 @@ impl RedisStore {
         )))
     }
 
+    /// Makes sure that the queue is not created in this store, which is a pool, under this epoch or an
+    /// earlier one, unless it exists. Returns the last rank, fence or number that it may have assigned;
+    /// `None` if it exists.
+    pub(in crate::storage) async fn end_absent_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<Option<u64>, Error> {
+        self.delete_and_unregister(queue, arguments::number(epoch.0)).await
+    }
+
     /// Stores that the queue has ended with this epoch and this last number in a pool.
     pub(super) async fn put_tombstone(&self, queue: &QueueId, epoch: Epoch, last_number: u64) -> Result<(), Error> {
         let kept = Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes());

@@ -13,7 +13,7 @@ fn list_with(name: &str, subject: &Subject) -> PoolList {
     let options = serde_json::json!({ "é": name }).as_object().unwrap().clone();
     let (name, uri) = (name.parse().unwrap(), "redis://***@h/1".parse().unwrap());
     let pool = Pool { name, uri, weight: 7, flavor: Some("fast".parse().unwrap()), options, is_retired: false };
-    let stored = StoredPool { pool, sealed_uri: Some(Bytes::from_static(&[0, 255])) };
+    let stored = StoredPool { pool, sealed_uri: Some(Bytes::from_static(&[0, 255])), is_closed: false };
     let flavor = Flavor { project: subject.project().clone(), name: "fast".parse().unwrap() };
     PoolList { version: None, pools: vec![stored], flavors: vec![flavor] }
 }

@@ -30,7 +30,7 @@ impl PooledStore {
     pub(super) async fn move_to(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh_pools().await?;
-            let Some(target) = self.0.pools.all().get(pool).filter(|pool| !pool.config.is_retired).cloned() else {
+            let Some(target) = self.0.pools.all().get(pool).filter(|pool| !pool.config.is_retired && !pool.is_closed).cloned() else {
                 return Ok(Moved::NoPool);
             };
             // This waits for the end of another move, and undoes one whose process has died.
