@@ -14,17 +14,17 @@ use super::{PoolUri, ProjectId};
 /// whole.
 pub const POOL_OPTIONS_BYTES_MAX: usize = 1_024;
 
-/// Name of a pool: it follows the rule for queue names.
+/// Name of a pool: it follows the rule for queue names, and clients can use it in a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolName(Arc<str>);
 
-/// Name of a flavor: it follows the rule for queue names.
+/// Name of a flavor: it follows the rule for queue names, and clients can use it in a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlavorName(Arc<str>);
 
 /// The reason why a name is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("a {kind} name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .")]
+#[error("a {kind} name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - . and must not be . or ..")]
 pub struct InvalidName {
     kind: &'static str,
 }
@@ -59,7 +59,7 @@ impl FromStr for PoolName {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if is_plain_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "pool" }) }
+        if is_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "pool" }) }
     }
 }
 
@@ -67,8 +67,13 @@ impl FromStr for FlavorName {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if is_plain_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "flavor" }) }
+        if is_name(text) { Ok(Self(text.into())) } else { Err(InvalidName { kind: "flavor" }) }
     }
+}
+
+/// Many clients remove `.` and `..` from a path.
+fn is_name(text: &str) -> bool {
+    is_plain_name(text) && ![".", ".."].contains(&text)
 }
 
 impl PoolName {
@@ -96,5 +101,18 @@ impl fmt::Display for PoolName {
 impl fmt::Display for FlavorName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_clients_remove_from_a_path_is_refused() {
+        for name in [".", ".."] {
+            assert!(name.parse::<PoolName>().is_err() && name.parse::<FlavorName>().is_err());
+        }
+        assert!("...".parse::<PoolName>().is_ok() && ".a".parse::<FlavorName>().is_ok());
     }
 }

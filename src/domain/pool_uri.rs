@@ -107,14 +107,12 @@ impl PoolUri {
         text.to_owned().into()
     }
 
-    /// Returns whether both URIs have the same text apart from users and passwords.
+    /// Returns whether both URIs name the same hosts, the same database and the same label, as far as
+    /// their texts show it.
     #[must_use]
     pub fn is_same_address(&self, other: &Self) -> bool {
-        let address = |uri: &Self| {
-            let Parts { scheme, hosts, path, .. } = uri.parts();
-            format!("{scheme}://{hosts}/{path}")
-        };
-        address(self) == address(other)
+        let label = |uri: &Self| uri.has_label().then(|| uri.parts().path.to_owned());
+        self.is_same_store(other) && label(self) == label(other)
     }
 
     /// Returns whether both URIs name the same hosts and the same database, as far as their texts
@@ -123,14 +121,23 @@ impl PoolUri {
     pub fn is_same_store(&self, other: &Self) -> bool {
         let store = |uri: &Self| {
             let Parts { scheme, hosts, path, .. } = uri.parts();
-            let port = if scheme.ends_with("-sentinel") { SENTINEL_PORT } else { PORT };
-            let with_port = |host: &str| {
-                let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-                if has_port { host.to_lowercase() } else { format!("{}:{port}", host.to_lowercase()) }
+            let default = if scheme.ends_with("-sentinel") { SENTINEL_PORT } else { PORT };
+            let with_port = |text: &str| {
+                let (host, port) = match text.rsplit_once(':') {
+                    Some((host, port)) if !port.ends_with(']') => (host, port.trim_start_matches('0')),
+                    _ => (text, default),
+                };
+                format!("{}:{port}", host.to_lowercase())
             };
             let mut hosts: Vec<_> = hosts.split(',').map(with_port).collect();
             hosts.sort();
-            let database = if path.is_empty() || uri.has_label() { "0" } else { path };
+            let is_number = path.bytes().all(|byte| byte.is_ascii_digit());
+            let database = match path.trim_start_matches('0') {
+                "" => "0",
+                _ if uri.has_label() => "0",
+                number if is_number => number,
+                _ => path,
+            };
             (scheme.replacen("rediss", "redis", 1), hosts, database.to_owned())
         };
         store(self) == store(other)
@@ -247,6 +254,7 @@ mod tests {
         }
         assert!(uri("redis://h/a").is_same_store(&uri("redis://u:p@H:6379/b")));
         assert!(!uri("redis://h/a").is_same_address(&uri("redis://h/b")));
+        assert!(uri("redis://H:06379/a").is_same_address(&uri("rediss://u:p@h/a")));
     }
 
     #[test]
@@ -254,6 +262,8 @@ mod tests {
         for (one, other) in [
             ("redis://h", "rediss://h:6379/0"),
             ("redis://[::1]", "redis://[::1]:6379"),
+            ("redis://h:06379/00", "redis://h"),
+            ("redis://h:6379/01", "redis://h/1"),
             ("redis-cluster://a:1,b:2", "redis-cluster://u:p@b:2,a:1"),
             ("redis-sentinel://a/m", "redis-sentinel://a:26379/m"),
         ] {

@@ -145,6 +145,9 @@ impl PooledStore {
             }
         }
         let before = list.clone();
+        list.pools.retain(|stored| !(stored.pool.is_retired && unused.contains(&stored.pool.name)));
+        list.pools.iter_mut().for_each(|stored| stored.is_closed = false);
+        if list == before {
             return Ok(());
         }
         // If another process has changed the list, the next round tries again.
