@@ -64,6 +64,12 @@ pub trait Destinations: Send + Sync {
     async fn settle_moves(&self, _queue: &QueueId) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Takes this queue out of the catalogue if it is in a pool that does not have it, now and when this
+    /// was called before. A single store has no pools.
+    async fn settle_place(&self, _queue: &QueueId) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 #[async_trait]

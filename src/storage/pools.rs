@@ -238,8 +238,11 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_it_was_written() {
-        let sealed = 
-            StoredPool { pool: pool("redis://***@h"), sealed_uri: Some(Bytes::from_static(b"\0\xff")), is_closed: true };
+        let sealed = StoredPool {
+            pool: pool("redis://***@h"),
+            sealed_uri: Some(Bytes::from_static(b"\0\xff")),
+            is_closed: true,
+        };
         let plain = StoredPool::new(Pool { flavor: None, ..pool("redis://h/1") }, None).unwrap();
         let flavors = vec![Flavor { project: ProjectId::new("é\0").unwrap(), name: "fast".parse().unwrap() }];
         let version = PoolsVersion::random();

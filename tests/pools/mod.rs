@@ -4,6 +4,7 @@
 //! The checkers of `feed_order`, `exclusive_claims` and `push/campaign`, and the crash tests in
 //! `faults`, use these deployments too.
 
+mod addresses;
 mod disturber;
 mod durability;
 mod guide;

@@ -9,9 +9,9 @@ use crate::support::redis::RedisServer;
 use crate::support::secrets;
 use crate::support::sukkal::Sukkal;
 
-const PASSWORD: &str = "pool-password-8271";
+pub(super) const PASSWORD: &str = "pool-password-8271";
 const SENTINEL_PASSWORD: &str = "sentinel-password-5530";
-const KEY: (&str, &str) = ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "key-of-the-pools-5512");
+pub(super) const KEY: (&str, &str) = ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "key-of-the-pools-5512");
 
 #[tokio::test]
 async fn a_deleted_pool_serves_its_queues_until_the_last_is_gone() {

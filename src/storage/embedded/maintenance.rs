@@ -83,7 +83,11 @@ impl Maintenance for EmbeddedStore {
                     tracing::warn!(%queue, reason, "cannot maintain a damaged queue; skipping it");
                 }
                 // It is in a pool, which maintains it.
-                Err(Error::NoQueue) => {}
+                Err(Error::NoQueue) => {
+                    if let Err(error) = self.parts.other_stores.destinations(self)?.settle_place(queue).await {
+                        tracing::debug!(%queue, %error, "cannot find out whether a queue is in its pool");
+                    }
+                }
                 outcome => drop(outcome?),
             }
         }

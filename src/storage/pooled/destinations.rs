@@ -50,6 +50,10 @@ impl Destinations for WeakStore {
     async fn settle_moves(&self, queue: &QueueId) -> Result<(), Error> {
         self.upgrade()?.settle_everywhere(queue).await
     }
+
+    async fn settle_place(&self, queue: &QueueId) -> Result<(), Error> {
+        self.upgrade()?.settle_place(queue).await
+    }
 }
 
 impl PooledStore {

@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::PooledStore;
 use super::live_pools::ListedPool;
+use super::place_walk::PlaceWalk;
 use crate::domain::{Pool, PoolName, QueueId};
 use crate::storage::{Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
 
@@ -18,11 +19,6 @@ use crate::storage::{Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two searches for retired pools without queues.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60);
-/// Number of projects, and of names of a project, that one step of such a search reads.
-const PROJECTS_PER_STEP: usize = 100;
-const NAMES_PER_STEP: usize = 1_000;
-/// Pause between two steps, which leaves the store to other operations.
-const STEP_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of names that a request searches.
 const NAMES_PER_REQUEST_MAX: usize = 20_000;
 
@@ -161,39 +157,23 @@ impl PooledStore {
     ///
     /// [`Error::Unavailable`] if the catalogue has more names than the search may examine.
     async fn unused_pools(&self, mut pools: Vec<PoolName>, names_max: Option<usize>) -> Result<Vec<PoolName>, Error> {
-        let (mut project, mut examined) = (None, 0);
-        loop {
-            let page = self.0.management.list_projects(project.as_ref(), PROJECTS_PER_STEP).await?;
-            for (project, _) in &page.projects {
-                let mut after = None;
-                while !pools.is_empty() {
-                    let places = self.0.management.list_places(project, after.as_deref(), "", NAMES_PER_STEP).await?;
-                    examined += places.queues.len();
-                    for (name, place) in places.queues {
-                        let Some(at) = pools.iter().position(|pool| place.pool.as_ref() == Some(pool)) else { continue };
-                        let queue = QueueId::new(project.clone(), name);
-                        let queue = queue.map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
-                        // A pool that does not answer may have the queue.
-                        if !self.remove_empty_place(&queue, &place).await.unwrap_or(false) {
-                            pools.remove(at);
-                        }
-                    }
-                    if names_max.is_some_and(|max| examined > max) {
-                        return Err(Error::Unavailable(
-                            "the catalogue has too many queues to search it now".to_owned(),
-                        ));
-                    }
-                    after = places.reached;
-                    if after.is_none() {
-                        break;
-                    }
-                    sleep(STEP_PAUSE).await;
+        let (mut walk, mut examined) = (PlaceWalk::default(), 0);
+        while let Some(queues) = walk.next(&*self.0.management).await? {
+            examined += queues.len();
+            for (queue, place) in queues {
+                let Some(at) = pools.iter().position(|pool| place.pool.as_ref() == Some(pool)) else { continue };
+                // A pool that does not answer may have the queue.
+                if !self.remove_empty_place(&queue, &place).await.unwrap_or(false) {
+                    pools.remove(at);
                 }
             }
-            project = page.reached;
-            if project.is_none() || pools.is_empty() {
-                return Ok(pools);
+            if pools.is_empty() {
+                break;
+            }
+            if names_max.is_some_and(|max| examined > max) {
+                return Err(Error::Unavailable("the catalogue has too many queues to search it now".to_owned()));
             }
         }
+        Ok(pools)
     }
 }

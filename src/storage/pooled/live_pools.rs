@@ -89,7 +89,6 @@ impl LivePool {
     pub(super) fn is_up(&self) -> bool {
         self.failure.borrow().is_none()
     }
-
 }
 
 /// Returns whether new queues of this flavor may be in the pool.

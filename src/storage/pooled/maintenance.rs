@@ -55,6 +55,7 @@ impl Maintenance for PooledStore {
         for store in self.stores() {
             sum.add(store.check().await?);
         }
+        self.check_places(&mut sum, false).await?;
         Ok(sum)
     }
 
@@ -63,6 +64,7 @@ impl Maintenance for PooledStore {
         for store in self.stores() {
             sum.add(store.repair().await?);
         }
+        self.check_places(&mut sum, true).await?;
         Ok(sum)
     }
 }

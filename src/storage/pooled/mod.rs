@@ -7,11 +7,16 @@
 //!
 //! A queue is put into the catalogue, then created in its pool under the epoch of its place. It is
 //! deleted in its pool, then removed from the catalogue. Each step may be repeated. A crash in between
-//! leaves a place without a queue, which the next creation uses.
+//! leaves a place without a queue, which the next creation uses, or which the janitor removes.
+//!
+//! A place names its pool, and the list of pools has the address. The address does not change while the
+//! catalogue has a place in the pool. So an operation that changes anything at a place, or concludes
+//! that a queue does not exist, refreshes the list after it has read the place.
 
 mod claims;
 mod deliveries;
 mod destinations;
+mod empty_places;
 mod follow;
 mod lists;
 mod live_pools;
@@ -19,6 +24,7 @@ mod maintenance;
 mod messages;
 mod moves;
 mod open;
+mod place_walk;
 mod places;
 mod pools;
 mod queues;
@@ -36,6 +42,7 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 use tokio::sync::broadcast;
 
+use self::empty_places::EmptyPlaces;
 use self::follow::KnownPools;
 use self::live_pools::Pools;
 use self::moves::RunningMoves;
@@ -61,6 +68,7 @@ struct Parts {
     options: Options,
     pools: Pools,
     places: Places,
+    empty_places: EmptyPlaces,
     running_moves: RunningMoves,
     subscribed: Subscribed,
     /// What queues in pools used when they were last measured, as far as this process remembers.

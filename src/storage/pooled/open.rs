@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quick_cache::sync::Cache;
 use tokio::sync::broadcast;
 
+use super::empty_places::EmptyPlaces;
 use super::follow::KnownPools;
 use super::live_pools::Pools;
 use super::moves::RunningMoves;
@@ -51,6 +52,7 @@ impl PooledStore {
             nowhere,
             pools: Pools::default(),
             places: Places::new(),
+            empty_places: EmptyPlaces::new(),
             running_moves: RunningMoves::default(),
             subscribed: Subscribed::default(),
             last_usages: Cache::new(PLACES_MAX),

@@ -87,7 +87,15 @@ impl PooledStore {
             tokio::spawn(self.forwarder(redis.delivery_signals())),
         ];
         let store = Arc::new(redis.requiring_queues());
-        Ok(LivePool { config, is_closed, refused_until: RefusedUntil::default(), redis, store, failure, _tasks: tasks.map(AbortOnDropHandle::new) })
+        Ok(LivePool {
+            config,
+            is_closed,
+            refused_until: RefusedUntil::default(),
+            redis,
+            store,
+            failure,
+            _tasks: tasks.map(AbortOnDropHandle::new),
+        })
     }
 
     /// Returns the pool with this name.
@@ -115,7 +123,9 @@ impl PooledStore {
 
     /// Returns whether new queues may be in this pool.
     pub(super) fn accepts_queues(&self, pool: Option<&PoolName>) -> bool {
-        pool.is_none_or(|name| self.0.pools.all().get(name).is_some_and(|pool| !pool.config.is_retired && !pool.is_closed))
+        pool.is_none_or(|name| {
+            self.0.pools.all().get(name).is_some_and(|pool| !pool.config.is_retired && !pool.is_closed)
+        })
     }
 
     /// Returns all stores: the management store, and the pools in the order of their names.

@@ -17,7 +17,8 @@ use crate::storage::{
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion or a
 /// move.
 const ATTEMPTS_MAX: usize = 32;
-/// Maximum duration of each of the two attempts to take a refused queue out of the catalogue.
+/// Maximum duration of an attempt to end the epoch of a refused queue in its pool. The place may take
+/// three times as long to be removed.
 const GIVE_BACK_MAX: Duration = Duration::from_millis(500);
 
 #[async_trait]
@@ -201,9 +202,7 @@ impl PooledStore {
     async fn give_back(&self, queue: &QueueId, place: &Place) -> bool {
         let Some(Ok(pool)) = place.pool.as_ref().map(|pool| self.pool(pool)) else { return false };
         let given_back = async {
-            if let Ok(ended) = timeout(GIVE_BACK_MAX, self.remove_empty_place(queue, place)).await
-                && let Ok(is_removed) = ended
-            {
+            if let Ok(Ok(is_removed)) = timeout(GIVE_BACK_MAX, self.remove_empty_place(queue, place)).await {
                 return Ok(is_removed);
             }
             // A pool that answers without the queue cannot write.
@@ -213,7 +212,7 @@ impl PooledStore {
             self.0.management.remove_place(queue, place, 0).await?;
             Ok::<_, Error>(true)
         };
-        let is_given_back = timeout(2 * GIVE_BACK_MAX, given_back).await.is_ok_and(|outcome| outcome == Ok(true));
+        let is_given_back = timeout(3 * GIVE_BACK_MAX, given_back).await.is_ok_and(|outcome| outcome == Ok(true));
         if is_given_back {
             pool.refused_until.renew();
         }

@@ -163,7 +163,11 @@ impl RedisStore {
     /// Makes sure that the queue is not created in this store, which is a pool, under this epoch or an
     /// earlier one, unless it exists. Returns the last rank, fence or number that it may have assigned;
     /// `None` if it exists.
-    pub(in crate::storage) async fn end_absent_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<Option<u64>, Error> {
+    pub(in crate::storage) async fn end_absent_queue(
+        &self,
+        queue: &QueueId,
+        epoch: Epoch,
+    ) -> Result<Option<u64>, Error> {
         self.delete_and_unregister(queue, arguments::number(epoch.0)).await
     }
 

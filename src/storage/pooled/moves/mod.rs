@@ -30,7 +30,9 @@ impl PooledStore {
     pub(super) async fn move_to(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh_pools().await?;
-            let Some(target) = self.0.pools.all().get(pool).filter(|pool| !pool.config.is_retired && !pool.is_closed).cloned() else {
+            let Some(target) =
+                self.0.pools.all().get(pool).filter(|pool| !pool.config.is_retired && !pool.is_closed).cloned()
+            else {
                 return Ok(Moved::NoPool);
             };
             // This waits for the end of another move, and undoes one whose process has died.
@@ -117,7 +119,16 @@ impl Move<'_> {
         let label = begun.epoch;
         target.redis.begin_copy(queue, label).await?;
         let frozen = source.freeze_queue(queue, label).await?;
-        source.copy_frozen(queue, label, &frozen, &target.redis).await
+        source.copy_frozen(queue, label, &frozen, &target.redis).await?;
+        let name = &target.config.name;
+        self.pooled.refresh_pools().await?;
+        // A pool that was removed from the list comes back: see `keep_pool`.
+        match self.pooled.pool(name) {
+            Ok(now) if now.is_closed || !now.config.uri.is_same_store(&target.config.uri) => {
+                Err(Error::Unavailable(format!("the address of pool {name} has changed meanwhile")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Undoes the move. If this fails, the next operation on the queue does it, or maintenance.
@@ -149,6 +160,7 @@ impl Move<'_> {
             config.is_retired = true;
             let stored = StoredPool::new(config, pooled.0.options.cipher.as_deref());
             list.pools.push(stored.map_err(|error| Error::Unavailable(error.to_string()))?);
+            list.pools.sort_by(|one, other| one.pool.name.cmp(&other.pool.name));
             if pooled.0.management.replace_pools(list.version.clone().as_ref(), &list).await? {
                 return pooled.refresh_pools().await;
             }

@@ -8,7 +8,7 @@ mod janitor;
 pub(super) mod walk;
 
 use async_trait::async_trait;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use self::walk::UnreachableServers;
 use super::RedisStore;
@@ -89,12 +89,21 @@ impl RedisStore {
     /// Removes the registration of a name whose queue was never created, or whose deletion was
     /// interrupted.
     pub(super) async fn remove_orphaned_registration(&self, queue: &QueueId) -> Result<(), Error> {
-        match self.registered_version(queue).await? {
-            Some(version) => match self.delete_and_unregister(queue, arguments::number(version)).await {
-                // The queue moves to this pool or away from it.
-                Err(Error::NoQueue) => Ok(()),
-                removed => removed.map(drop),
-            },
+        match self.registration(queue).await? {
+            Some(registration) if registration.pool.is_some() => {
+                // The pool may be unreachable. The queues after this one must not wait for it.
+                if let Err(error) = self.other_stores.destinations(self)?.settle_place(queue).await {
+                    debug!(%queue, %error, "cannot find out whether a queue is in its pool");
+                }
+                Ok(())
+            }
+            Some(registration) => {
+                match self.delete_and_unregister(queue, arguments::number(registration.version)).await {
+                    // The queue moves to this pool or away from it.
+                    Err(Error::NoQueue) => Ok(()),
+                    removed => removed.map(drop),
+                }
+            }
             None => Ok(()),
         }
     }
