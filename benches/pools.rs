@@ -26,8 +26,13 @@ const RUNS: usize = 3;
 /// Number of messages in a request that prepares the queue.
 const PREPARED: usize = 20;
 
+/// What would change the counts by chance: threads that take work from each other, and maintenance,
+/// which runs often compared with the requests, because callgrind is slow.
+const STEADY: [(&str, &str); 2] = [("TOKIO_WORKER_THREADS", "1"), ("SUKKAL_JANITOR__PAUSE", "86400")];
 /// Pause between two attempts to use the store. Few attempts disturb the count less.
 const PAUSE: Duration = Duration::from_secs(1);
+/// After this time, the service has done what it does once.
+const SETTLED: Duration = Duration::from_secs(12);
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 
@@ -50,7 +55,7 @@ const KINDS: [Kind; 3] = [
     },
     Kind {
         name: "claim of one message",
-        prepared: MANY,
+        prepared: MANY + PREPARED,
         request: |api| api.post("/v2/queues/q/claims?limit=1", &json!({ "ttl": 300, "grace": 60 })),
         status: 201,
     },
@@ -79,12 +84,13 @@ async fn instructions(kind: &Kind, is_pooled: bool, requests: usize) -> u64 {
     }
     drop(preparing);
 
-    let service = Service::start(&management.url(), environment);
+    let service = Service::start(&management.url(), &[environment, &STEADY].concat());
     let api = Api::new(service.url.clone(), "p");
     // In callgrind, it takes a while to connect to the stores.
-    while api.get(MESSAGES).send().await.unwrap().status() != 200 {
+    while (kind.request)(&api).send().await.unwrap().status() != kind.status {
         sleep(PAUSE).await;
     }
+    sleep(SETTLED).await;
     for _ in 0..requests {
         send((kind.request)(&api), kind.status).await.bytes().await.unwrap();
     }
