@@ -1,5 +1,5 @@
-//! Counts the instructions that pools add to a post, a list and a claim. The service runs in callgrind,
-//! so the figures do not depend on the load of the machine.
+//! Counts the instructions that pools add to a post, a list and a claim. The service runs in
+//! callgrind, so the figures do not depend on the load of the machine.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
@@ -18,8 +18,8 @@ use crate::callgrind::Service;
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, POOLING, Sukkal};
 
-/// Numbers of requests. The difference between the two runs is divided by that of the numbers, so the
-/// start of the service and the search for the queue do not count.
+/// Numbers of requests. The difference between the two runs is divided by that of the numbers, so
+/// the start of the service and the search for the queue do not count.
 const FEW: usize = 100;
 const MANY: usize = 600;
 const RUNS: usize = 3;
@@ -66,8 +66,8 @@ fn messages(count: usize) -> Value {
     json!({ "messages": repeat_n(message, count).collect::<Vec<_>>() })
 }
 
-/// Returns the instructions of a service that answers this many requests to one queue, which is in a
-/// pool or in the only store.
+/// Returns the instructions of a service that answers this many requests to one queue, which is in
+/// a pool or in the only store.
 async fn instructions(kind: &Kind, is_pooled: bool, requests: usize) -> u64 {
     let (management, pool) = (RedisServer::start(), RedisServer::start());
     let environment = if is_pooled { &POOLING[..] } else { &[] };

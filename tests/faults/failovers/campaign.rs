@@ -1,5 +1,6 @@
-//! Failovers again and again, of all kinds, under load, without receipts and with them. Without, the last
-//! writes before a failover may be lost. With the receipt of the only replica, no acknowledged message is.
+//! Failovers again and again, of all kinds, under load, without receipts and with them. Without,
+//! the last writes before a failover may be lost. With the receipt of the only replica, no
+//! acknowledged message is.
 //!
 //! `SUKKAL_FAILOVERS` sets the number of failovers.
 
@@ -95,9 +96,9 @@ async fn campaign(has_receipts: bool) -> usize {
     tallies.iter().map(|tally| tally.lost).sum()
 }
 
-/// Fails over while each post requires the receipt of the only replica. So after the promotion no post
-/// is acknowledged until the old master has become the replica: at once, or when all posters were refused.
-/// Also returns the number of messages that only the old master has stored meanwhile.
+/// Fails over while each post requires the receipt of the only replica. So after the promotion no
+/// post is acknowledged until the old master has become the replica: at once, or when all posters
+/// were refused. Also returns the number of messages that only the old master has stored meanwhile.
 async fn fail_over_with_receipts(
     sukkal: &Sukkal,
     group: &mut SentinelGroup,

@@ -101,8 +101,9 @@ impl SentinelGroup {
         &self.servers[1 - self.master]
     }
 
-    /// Makes the old master a replica of the new one as soon as all Sentinels know that one. They do that
-    /// themselves after some seconds. Returns when the new master was seen to have a replica.
+    /// Makes the old master a replica of the new one as soon as all Sentinels know that one. They
+    /// do that themselves after some seconds. Returns when the new master was seen to have a
+    /// replica.
     pub(super) fn rejoin(&self, fault: Fault) -> Instant {
         let (old, port) = (self.old_master(), self.master().port().to_string());
         for sentinel in &self.sentinels {

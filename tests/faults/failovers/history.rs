@@ -21,8 +21,9 @@ pub(super) struct Acknowledged {
     pub(super) tags: Vec<u64>,
 }
 
-/// A message as it is listed: its id and its tag. If a post was waiting for the old master, the service
-/// repeats it on the new one. Then two messages have its tag, and the first of them is lost.
+/// A message as it is listed: its id and its tag. If a post was waiting for the old master, the
+/// service repeats it on the new one. Then two messages have its tag, and the first of them is
+/// lost.
 pub(super) type Listed = (String, u64);
 
 /// All responses to clients, and the messages that exist at the end.
@@ -170,8 +171,8 @@ mod tests {
         tags.iter().map(|tag| (format!("id-{tag}"), *tag)).collect()
     }
 
-    /// A failover from 100 to 200 that has lost message 2, the deletion of message 11, and message 3
-    /// before it was posted again.
+    /// A failover from 100 to 200 that has lost message 2, the deletion of message 11, and message
+    /// 3 before it was posted again.
     fn history() -> History {
         History {
             window: (100, 200),

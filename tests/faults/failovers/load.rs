@@ -1,5 +1,5 @@
-//! Clients that use two queues all the time: posts and lists by marker in a feed, and posts, waiting
-//! claims and deletions in a queue of workers. All their responses are recorded.
+//! Clients that use two queues all the time: posts and lists by marker in a feed, and posts,
+//! waiting claims and deletions in a queue of workers. All their responses are recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -36,8 +36,8 @@ struct Outcome {
     summary: Summary,
     /// Number of responses 503.
     refused: usize,
-    /// From the promotion of the replica to the first write on it. With receipts, from the moment at
-    /// which the new master has a replica to the first receipt.
+    /// From the promotion of the replica to the first write on it. With receipts, from the moment
+    /// at which the new master has a replica to the first receipt.
     recovered: Duration,
 }
 
@@ -90,7 +90,8 @@ impl Started {
         Self { api, name: name.to_owned(), clients, waiters }
     }
 
-    /// Returns the number of messages of the feed that a server has; `None` if it cannot be reached.
+    /// Returns the number of messages of the feed that a server has; `None` if it cannot be
+    /// reached.
     fn stored(&self, server: &RedisServer) -> Option<i64> {
         let key = format!("sukkal:{{{PROJECT}/{}-feed}}:messages", self.name);
         server.try_command(&["HLEN", &key]).ok().map(|count| count.as_int())
@@ -115,8 +116,8 @@ impl Started {
         start_claim(&self.api, &format!("{}-late", self.name))
     }
 
-    /// Checks what clients see after the first acknowledged write to the new master, and all that they
-    /// were told since the failover began.
+    /// Checks what clients see after the first acknowledged write to the new master, and all that
+    /// they were told since the failover began.
     async fn finish(
         self,
         began: u64,
