@@ -205,9 +205,8 @@ impl PooledStore {
                 Some(flavor) => Err(Error::Unavailable(format!("flavor {flavor} has no pool for new queues"))),
             };
         }
-        let is_eligible = |pool: &&Arc<LivePool>| {
-            pool.is_up() && !pool.is_closed && !excluded.contains(&pool.config.name)
-        };
+        let is_eligible =
+            |pool: &&Arc<LivePool>| pool.is_up() && !pool.is_closed && !excluded.contains(&pool.config.name);
         let mut up: Vec<_> = eligible.into_iter().filter(is_eligible).collect();
         if up.iter().any(|pool| !pool.refused_until.is_in_future()) {
             up.retain(|pool| !pool.refused_until.is_in_future());
