@@ -58,8 +58,8 @@ async fn a_deleted_pool_stays_until_the_dead_letters_of_its_deleted_queues_have_
     answered(api.put("/v2/queues/dead"), 201).await;
     assert_eq!((deployment.pools_of(PROJECT, "work"), deployment.pools_of(PROJECT, "dead")), (vec!["a"], vec!["b"]));
 
-    let stopped = deployment.pools[1].clone();
-    spawn_blocking(move || stopped.pause()).await.unwrap();
+    let killed = deployment.pools[1].clone();
+    spawn_blocking(move || killed.kill()).await.unwrap();
     answered(api.post("/v2/queues/work/claims", &json!({})), 204).await;
     answered(api.delete("/v2/queues/work"), 204).await;
     let delete = async || {
@@ -69,7 +69,8 @@ async fn a_deleted_pool_stays_until_the_dead_letters_of_its_deleted_queues_have_
     };
     assert!(delete().await, "the pool has a dead letter");
 
-    deployment.pools[1].resume();
+    let restarted = deployment.pools[1].clone();
+    spawn_blocking(move || restarted.restart()).await.unwrap();
     let arrived = async || {
         let page = api.get("/v2/queues/dead/messages?echo=true").send().await.unwrap();
         page.status() == 200 && bodies(&page.json().await.unwrap()) == ["letter"]

@@ -134,5 +134,8 @@ async fn messages_with_a_receipt_survive_the_loss_of_a_master_of_a_cluster() {
     while api.get(MESSAGES).send().await.unwrap().status() != 200 {}
     assert_eq!(bodies(&api).await, ["kept"]);
     // The new master has no replica.
-    post(&api, "unknown", &[REPLICAS_1]).await.assert_unknown();
+    let refused = post(&api, "refused", &[REPLICAS_1]).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.description.contains("their number is 0 at present"), "{refused:?}");
+    assert_eq!(bodies(&api).await, ["kept"]);
 }
