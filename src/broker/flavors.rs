@@ -33,7 +33,7 @@ impl Broker {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListFlavors, project)?;
         let limit = page_limit(limit, &self.limits)?;
-        let list = self.pool_list(&access.admit().await?).await?;
+        let list = self.known_pools.read(&access.admit().await?).await?;
         let own = list.flavors.iter().filter(|flavor| flavor.project == *project);
         let following = own.filter(|flavor| after.is_none_or(|after| flavor.name.as_str() > after));
         Ok(following.take(limit).map(|flavor| with_pools(&list, &flavor.name)).collect())
@@ -43,7 +43,7 @@ impl Broker {
     pub async fn get_flavor(&self, caller: &Caller, name: &str) -> Result<FlavorPools, Error> {
         let project = &require_client(caller)?.project;
         let store = self.store.authorize(caller, Action::GetFlavor, project)?.admit().await?;
-        let list = self.pool_list(&store).await?;
+        let list = self.known_pools.read(&store).await?;
         let found = find(&list, project, name).ok_or_else(|| no_flavor(name))?;
         Ok(with_pools(&list, &found.name))
     }
@@ -131,7 +131,7 @@ impl Broker {
         }
         metadata.check_flavor()?;
         let Some(name) = metadata.flavor() else { return Ok(()) };
-        let list = self.pool_list(store).await?;
+        let list = self.known_pools.read(store).await?;
         let flavor = find(&list, project, name).ok_or_else(|| no_flavor(name))?;
         if with_pools(&list, &flavor.name).pools.is_empty() {
             return Err(Error::Limit(format!("Flavor {name} has no pools")));

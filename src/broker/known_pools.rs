@@ -2,24 +2,24 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Error;
 use super::access::AdmittedStore;
-use super::{Broker, Error};
 use crate::storage::PoolList;
 
 /// The list that was read last. It may be outdated.
 #[derive(Default)]
 pub(super) struct KnownPools(Mutex<Arc<PoolList>>);
 
-impl Broker {
+impl KnownPools {
     /// Returns the list of pools and flavors as it is now. If the process knows it already, reads only
     /// its version.
-    pub(super) async fn pool_list(&self, store: &AdmittedStore) -> Result<Arc<PoolList>, Error> {
-        let known = self.known_pools.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(super) async fn read(&self, store: &AdmittedStore) -> Result<Arc<PoolList>, Error> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(list) = store.load_pools(known.version.as_ref()).await? else {
             return Ok(known);
         };
         let list = Arc::new(list);
-        *self.known_pools.0.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
         Ok(list)
     }
 }

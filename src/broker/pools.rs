@@ -41,7 +41,7 @@ impl Broker {
     ) -> Result<Vec<Pool>, Error> {
         let access = self.store.authorize(caller, Action::ListPools, Resource::Store)?;
         let limit = page_limit(limit, &self.limits)?;
-        let list = self.pool_list(&access.admit().await?).await?;
+        let list = self.known_pools.read(&access.admit().await?).await?;
         let pools = list.pools.iter().map(|stored| &stored.pool);
         let follows = |pool: &&Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);
         Ok(pools.filter(follows).take(limit).cloned().collect())
@@ -50,7 +50,7 @@ impl Broker {
     /// Returns a pool.
     pub async fn get_pool(&self, caller: &Caller, name: &str) -> Result<Pool, Error> {
         let store = self.store.authorize(caller, Action::GetPool, Resource::Store)?.admit().await?;
-        let list = self.pool_list(&store).await?;
+        let list = self.known_pools.read(&store).await?;
         let found = list.pools.iter().map(|stored| &stored.pool).find(|pool| is_shown(pool, name));
         found.cloned().ok_or_else(|| no_pool(name))
     }

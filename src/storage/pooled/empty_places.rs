@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use quick_cache::sync::Cache;
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -11,21 +10,10 @@ use super::PooledStore;
 use super::place_walk::PlaceWalk;
 use crate::domain::{PoolName, QueueId};
 use crate::storage::catalogue::MoveState;
-use crate::storage::{Check, Driver, Epoch, Error, Place, QueueStore};
+use crate::storage::{Check, Driver, Error, Place, QueueStore};
 
-/// Maximum number of empty places that a process remembers between two walks.
-const EMPTY_PLACES_MAX: usize = 10_000;
 /// Time after which a creation in progress is assumed to have ended.
 const CREATION_MAX: Duration = Duration::from_secs(1);
-
-/// The places that a walk has found to be empty, by queue.
-pub(super) struct EmptyPlaces(Cache<QueueId, Epoch>);
-
-impl EmptyPlaces {
-    pub(super) fn new() -> Self {
-        Self(Cache::new(EMPTY_PLACES_MAX))
-    }
-}
 
 impl PooledStore {
     /// Takes a queue out of the catalogue if its pool does not have it, and did not have it in the walk

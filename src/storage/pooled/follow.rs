@@ -1,11 +1,10 @@
 //! Follows the list of pools, which any process may change.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
@@ -21,29 +20,6 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of names that a request searches.
 const NAMES_PER_REQUEST_MAX: usize = 20_000;
-
-/// The list of pools that a process uses. One task at a time reads it.
-#[derive(Default)]
-pub(super) struct KnownPools {
-    /// Number of refreshes that have begun.
-    refreshes: AtomicU64,
-    list: Mutex<KnownList>,
-}
-
-struct KnownList {
-    /// The version of the list that the process uses.
-    version: Option<PoolsVersion>,
-    /// The number of the last refresh that has ended.
-    refresh: u64,
-    /// The outcome of that refresh.
-    outcome: Result<(), Error>,
-}
-
-impl Default for KnownList {
-    fn default() -> Self {
-        Self { version: None, refresh: 0, outcome: Ok(()) }
-    }
-}
 
 #[async_trait]
 impl PoolStore for PooledStore {

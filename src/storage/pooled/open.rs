@@ -5,11 +5,10 @@ use std::sync::Arc;
 use quick_cache::sync::Cache;
 use tokio::sync::broadcast;
 
-use super::empty_places::EmptyPlaces;
-use super::follow::KnownPools;
+use super::known_pools::KnownPools;
 use super::live_pools::Pools;
 use super::moves::RunningMoves;
-use super::places::{PLACES_MAX, Places, Subscribed};
+use super::places::{EmptyPlaces, PLACES_MAX, Places, Subscribed};
 use super::weak::WeakStore;
 use super::{Options, Parts, PooledStore};
 use crate::storage::Driver;

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quick_cache::sync::Cache;
 
 use crate::domain::{PoolName, QueueId};
-use crate::storage::{Driver, Place};
+use crate::storage::{Driver, Epoch, Place};
 
 /// Maximum number of queues whose places a process remembers.
 pub(super) const PLACES_MAX: usize = 100_000;
+
+/// Maximum number of empty places that a process remembers between two walks.
+const EMPTY_PLACES_MAX: usize = 10_000;
 
 /// The place of a queue, and the store there.
 #[derive(Clone)]
@@ -83,5 +86,14 @@ impl Subscription {
             Self::At(pool) => pool,
             Self::Ended => None,
         }
+    }
+}
+
+/// The places that a walk has found to be empty, by queue.
+pub(super) struct EmptyPlaces(pub(super) Cache<QueueId, Epoch>);
+
+impl EmptyPlaces {
+    pub(super) fn new() -> Self {
+        Self(Cache::new(EMPTY_PLACES_MAX))
     }
 }

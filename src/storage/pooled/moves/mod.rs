@@ -7,6 +7,7 @@
 //! which of the two stores has the queue, and can end or undo the move of one that has died
 //! (`settle.rs`). Operations wait meanwhile (`waiting.rs`).
 
+mod running;
 mod settle;
 mod waiting;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-pub(super) use self::waiting::RunningMoves;
+pub(super) use self::running::RunningMoves;
 
 use super::PooledStore;
 use super::live_pools::LivePool;

@@ -1,7 +1,6 @@
 //! Waits for the end of moves. One task of a process follows each move for all operations that wait.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,16 +13,6 @@ use crate::storage::pooled::PooledStore;
 
 /// Time between two looks at a move.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The moves that operations of this process wait for. A receiver is closed when its move has ended.
-#[derive(Default)]
-pub(in crate::storage::pooled) struct RunningMoves(Mutex<HashMap<QueueId, watch::Receiver<()>>>);
-
-impl RunningMoves {
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, watch::Receiver<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl PooledStore {
     /// Settles the move of a queue as far as it concerns the store of this pool, and waits while the

@@ -41,7 +41,7 @@ const PARTS: [&str; 23] = [
 const UNCLAIMED: [&str; 4] = ["queue", "messages", "ready", "expirations"];
 /// The step that creates a queue, as the driver assembles it.
 const CREATION: &str = concat!(
-    "local queue, shards, tombstone = unpack(KEYS)\n",
+    "local queue, shards, tombstone, moving = unpack(KEYS)\n",
     include_str!("../../../../scripts/shared/clock.lua"),
     include_str!("../../../../scripts/shared/queue.lua"),
     include_str!("../../../../scripts/shared/state.lua"),
@@ -218,8 +218,8 @@ async fn a_late_creation_leaves_no_queue() {
 
     // An operation that was still running when the name was unregistered.
     for (queue, version) in [(deleted, version.as_str()), (subject.id("crashed"), "7")] {
-        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), "3".to_owned()];
-        late.extend(["queue", "shards", "tombstone"].map(|part| key(&queue, part)));
+        let mut late = vec!["EVAL".to_owned(), CREATION.to_owned(), "4".to_owned()];
+        late.extend(["queue", "shards", "tombstone", "moving"].map(|part| key(&queue, part)));
         late.extend([version, "metadata", ""].map(str::to_owned));
         let answer = server.command(&late.iter().map(String::as_str).collect::<Vec<_>>());
 
