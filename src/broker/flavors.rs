@@ -154,21 +154,13 @@ fn with_pools(list: &PoolList, name: &FlavorName) -> FlavorPools {
     FlavorPools { name: name.clone(), pools: own.map(|pool| pool.name.clone()).collect() }
 }
 
-/// Gives a flavor exactly these pools. Fails if one of them does not exist, or is the last one of another
-/// flavor.
+/// Gives a flavor exactly these pools. Fails if one of them does not exist.
 fn give(list: &mut PoolList, flavor: &FlavorName, pools: &[String]) -> Result<(), Error> {
     take_from_all(list, flavor);
     for name in pools {
         let mut stored = list.pools.iter_mut().map(|stored| &mut stored.pool);
         let pool = stored.find(|pool| !pool.is_retired && pool.name.as_str() == name);
-        let before = pool.ok_or_else(|| no_pool(name))?.flavor.replace(flavor.clone());
-        if let Some(before) = before.filter(|before| before != flavor)
-            && list.flavors.iter().any(|existing| existing.name == before)
-            && with_pools(list, &before).pools.is_empty()
-        {
-            let text = format!("pool {name} is the last one of flavor {before}; delete that flavor first");
-            return Err(Error::Pool(text));
-        }
+        pool.ok_or_else(|| no_pool(name))?.flavor = Some(flavor.clone());
     }
     Ok(())
 }

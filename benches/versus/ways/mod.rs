@@ -23,9 +23,9 @@ use sukkal::storage::{
     Admission, AdmissionControl, Arrival, Catalogue, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver,
     Epoch, Error, LeaseFence, Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, MovedBatch,
     MovedMessageStore, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
-    PresentedClaim, Processed, ProjectPage, QueueListing, QueuePage, QueueStatus, QueueStore, QueueUsage, QuotaList,
-    QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome, Watch,
-    WatchStore, Watchers,
+    PresentedClaim, Processed, ProjectPage, QueueEpoch, QueueListing, QueuePage, QueueStatus, QueueStore, QueueUsage,
+    QuotaList, QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome,
+    Watch, WatchStore, Watchers,
 };
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -136,7 +136,7 @@ impl<P: Poster> Catalogue for StoreVariant<P> {
         &self,
         queue: &QueueId,
         known: &Place,
-        pool: &PoolName,
+        pool: Option<&PoolName>,
         lowest: Epoch,
     ) -> Result<Option<Place>, Error> {
         self.store.replace_place(queue, known, pool, lowest).await
@@ -231,6 +231,10 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
 
 #[async_trait]
 impl<P: Poster> MovedMessageStore for StoreVariant<P> {
+    async fn queue_epoch(&self, queue: &QueueId) -> Result<Option<QueueEpoch>, Error> {
+        self.store.queue_epoch(queue).await
+    }
+
     async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error> {
         self.store.receive_moved(batch).await
     }
