@@ -69,7 +69,10 @@ async fn a_move_that_is_refused_says_why_and_changes_nothing() {
         (json!({"pool": 1}), "The value of the \"pool\" field must be a string."),
         (json!({"pool": "b", "to": "b"}), "the body has the field \"to\"; it accepts only pool"),
         (json!(["b"]), "Document type not supported."),
-        (json!({"pool": "a b"}), "a pool name must have 1 to 64 characters of A-Z a-z 0-9 _ - ."),
+        (
+            json!({"pool": "a b"}),
+            "a pool name must have 1 to 64 characters of A-Z a-z 0-9 _ - . and must not be . or ..",
+        ),
     ] {
         assert_eq!(refused("q", body, 400).await, (json!("Invalid request body"), json!(description)));
     }
