@@ -92,7 +92,9 @@ async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
     let disturbances = disturbances(async move {
         let started = Instant::now();
         let servers = disturber.run(seed, || started.elapsed() >= length).await;
-        coordinators.iter().for_each(|coordinator| coordinator.update(|progress| progress.over = true));
+        for coordinator in &coordinators {
+            coordinator.update(|progress| progress.over = true);
+        }
         servers
     });
 
