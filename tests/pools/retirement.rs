@@ -81,7 +81,8 @@ async fn a_deleted_pool_stays_until_the_dead_letters_of_its_deleted_queues_have_
 
 #[tokio::test]
 async fn the_passwords_of_a_pool_work_after_a_restart_and_are_shown_nowhere() {
-    [PASSWORD, SENTINEL_PASSWORD].iter().for_each(|password| secrets::note(password));
+    secrets::note(PASSWORD);
+    secrets::note(SENTINEL_PASSWORD);
     passwords_work_and_are_hidden(|redis| format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port())).await;
     let mut sentinel = None;
     passwords_work_and_are_hidden(|redis| {

@@ -53,9 +53,9 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
             until("the process is connected to all stores", connected).await;
             let held = &gates[store];
             if is_reply {
-                held.hold_reply_of(call)
+                held.hold_reply_of(call);
             } else {
-                held.hold_after(call)
+                held.hold_after(call);
             }
             let reached = async {
                 while !held.has_happened() {
