@@ -35,12 +35,12 @@ impl ClaimStore for RedisStore {
                 }
                 "paused" => return Ok(Taken::Paused),
                 "repeated" => {
-                    let claim = self.get_claim(queue, id).await?;
+                    let claim = self.get_claim(queue, id).await.map_err(unknown_if_moved)?;
                     return Ok(claim.map_or(Taken::Nothing, Taken::Messages));
                 }
                 _ => {}
             }
-            match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await? {
+            match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await.map_err(unknown_if_moved)? {
                 None => return Ok(Taken::Nothing),
                 // All messages of the claim have been deleted since, and others may be available.
                 Some(claim) if claim.messages.is_empty() => {}
@@ -152,4 +152,13 @@ fn term(id: ClaimId, now_us: u64, reply: &mut Reply) -> Result<(u32, u64), Error
     let (ttl_s, since_us) = (reply.number()?, reply.number()?);
     let ttl_s = u32::try_from(ttl_s).map_err(|_| Error::Corrupt(format!("claim {id} has a ttl of {ttl_s} s")))?;
     Ok((ttl_s, now_us.saturating_sub(since_us) / 1_000_000))
+}
+
+/// Returns the error for a claim that was created before its queue moved, and could not be read after
+/// that. It moves with the queue, so the request must not be repeated in the other pool.
+fn unknown_if_moved(error: Error) -> Error {
+    match error {
+        Error::NoQueue => Error::Unavailable("the queue moved to another pool after it was claimed from".to_owned()),
+        error => error,
+    }
 }
