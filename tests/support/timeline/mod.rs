@@ -8,13 +8,17 @@ pub(crate) mod failures;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+#[cfg(feature = "movable-clock")]
 use std::sync::Arc;
 use std::{fmt, io};
 
+#[cfg(feature = "movable-clock")]
 use futures::FutureExt;
+#[cfg(feature = "movable-clock")]
 use futures::future::{BoxFuture, Shared};
 use tokio::task::JoinSet;
 
+#[cfg(feature = "movable-clock")]
 use super::test_bed::Server;
 
 /// A request that set the store's clock ahead of its own time by this offset.
@@ -45,9 +49,11 @@ where
 
 /// What happens to the servers while actors use them. It returns the remaining servers, which stop
 /// when they are dropped.
+#[cfg(feature = "movable-clock")]
 pub(crate) type Disturbances = Shared<BoxFuture<'static, Arc<Vec<Server>>>>;
 
 /// Starts disturbances, for which several histories can wait.
+#[cfg(feature = "movable-clock")]
 pub(crate) fn disturbances(future: impl Future<Output = Vec<Server>> + Send + 'static) -> Disturbances {
     let task = tokio::spawn(future);
     task.map(|servers| Arc::new(servers.expect("the servers were disturbed"))).boxed().shared()
