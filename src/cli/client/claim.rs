@@ -161,8 +161,7 @@ async fn renew(queue: &str, claim: &str, term: &Term, service: &Service, output:
 async fn release(queue: &str, claims: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
     for claim in claims {
         let path = claim_path(queue, claim);
-        service.must_exist(&path).await?;
-        service.request(Method::DELETE, &path).send().await?;
+        service.delete(&path).await?;
         output.done(&format!("released claim {claim}"), &json!({ "id": claim, "released": true }))?;
     }
     Ok(())

@@ -81,8 +81,7 @@ async fn show(flavor: &str, service: &Service, output: &mut Output) -> Result<()
 
 async fn rm(flavors: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
     for flavor in flavors {
-        service.must_exist(&path(flavor)).await?;
-        service.request(Method::DELETE, &path(flavor)).send().await?;
+        service.delete(&path(flavor)).await?;
         output.done(&format!("deleted flavor {flavor}"), &json!({ "name": flavor, "deleted": true }))?;
     }
     Ok(())

@@ -107,6 +107,12 @@ impl Service {
         }
     }
 
+    /// Deletes what is at this path. Fails if there is nothing.
+    pub(super) async fn delete(&self, path: &str) -> Result<(), Error> {
+        self.must_exist(path).await?;
+        self.request(Method::DELETE, path).send().await.map(drop)
+    }
+
     /// The error for a request without a complete response.
     pub(super) fn lost(&self, failure: &Failure) -> Error {
         let url = &self.url;

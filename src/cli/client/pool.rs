@@ -168,8 +168,7 @@ fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes:
 
 async fn rm(pools: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
     for pool in pools {
-        service.must_exist(&path(pool)).await?;
-        service.request(Method::DELETE, &path(pool)).send().await?;
+        service.delete(&path(pool)).await?;
         output.done(&format!("deleted pool {pool}"), &json!({ "name": pool, "deleted": true }))?;
     }
     Ok(())

@@ -248,8 +248,7 @@ async fn redeliver(redelivery: &Redelivery, service: &Service, output: &mut Outp
 async fn rm(several: &Several, service: &Service, output: &mut Output) -> Result<(), Error> {
     for id in &several.subscriptions {
         let path = several.path(id);
-        service.must_exist(&path).await?;
-        service.request(Method::DELETE, &path).send().await?;
+        service.delete(&path).await?;
         output.done(&format!("deleted subscription {id}"), &json!({ "id": id, "deleted": true }))?;
     }
     Ok(())

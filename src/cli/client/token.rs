@@ -136,8 +136,7 @@ async fn show(id: &str, service: &Service, output: &mut Output) -> Result<(), Er
 
 async fn rm(ids: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
     for id in ids {
-        service.must_exist(&path(id)).await?;
-        service.request(Method::DELETE, &path(id)).send().await?;
+        service.delete(&path(id)).await?;
         output.done(&format!("deleted token {id}"), &json!({ "id": id, "deleted": true }))?;
     }
     Ok(())
