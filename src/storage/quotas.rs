@@ -6,12 +6,12 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{ProjectId, QueueId, QueueName, Quota, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, Quota, QuotaOverrides};
 
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
 /// Maximum number of queues that are measured at a time.
-pub(super) const MEASURED_AT_A_TIME: usize = 16;
+const MEASURED_AT_A_TIME: usize = 16;
 
 /// Stores the quotas that operators set for single projects, and measures what projects use.
 #[async_trait]
@@ -93,16 +93,11 @@ impl QuotaVersion {
     }
 }
 
-/// Measures these queues of a project, some at a time, because each is in a slot of its own.
-/// Returns what they use together.
-pub(super) async fn measure_each(
-    store: &impl QuotaStore,
-    project: &ProjectId,
-    names: impl IntoIterator<Item = QueueName>,
+/// Awaits these measurements of queues, some at a time, because each queue is in a slot of its own.
+/// Returns what the queues use together.
+pub(super) async fn sum_usages(
+    measurements: impl IntoIterator<Item = impl Future<Output = Result<QueueUsage, Error>>>,
 ) -> Result<QueueUsage, Error> {
-    let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
-    let queues: Vec<QueueId> = queues.collect();
-    let measurements: Vec<_> = queues.iter().map(|queue| store.measure_queue(queue)).collect();
     let mut measured = stream::iter(measurements).buffered(MEASURED_AT_A_TIME);
     let mut sum = QueueUsage::default();
     while let Some(usage) = measured.try_next().await? {

@@ -35,14 +35,11 @@ impl PoolStore for PooledStore {
 
     async fn pool_has_queues(&self, pool: &PoolName) -> Result<bool, Error> {
         let unused = self.unused_pools(vec![pool.clone()], Some(NAMES_PER_REQUEST_MAX)).await?;
-        Ok(unused.is_empty() || self.pool(pool)?.redis.has_outboxes_of_deleted_queues().await?)
+        Ok(unused.is_empty())
     }
 
     async fn move_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
-        // In a task of its own, so that the move goes on if the caller disconnects.
-        let (this, queue, pool) = (self.clone(), queue.clone(), pool.clone());
-        let moved = tokio::spawn(async move { this.move_to(&queue, &pool).await }).await;
-        moved.unwrap_or_else(|_| Err(Error::Unavailable("the move was interrupted".to_owned())))
+        self.move_to(queue, pool).await
     }
 }
 
@@ -101,21 +98,12 @@ impl PooledStore {
     }
 
     /// Removes the retired pools that have no queues, and opens pools again that a process has closed and
-    /// not opened, because it was killed. A change of an address that is running begins again then. A
-    /// pool whose deleted queues have dead letters to forward stays, and so does one that does not answer,
-    /// because it may have some.
+    /// not opened, because it was killed. A change of an address that is running begins again then.
     async fn remove_unused_pools(&self) -> Result<(), Error> {
         let Some(mut list) = self.0.management.load_pools(None).await? else { return Ok(()) };
         let retired = list.pools.iter().filter(|stored| stored.pool.is_retired);
         let retired: Vec<_> = retired.map(|stored| stored.pool.name.clone()).collect();
-        let mut unused = Vec::new();
-        for name in if retired.is_empty() { retired } else { self.unused_pools(retired, None).await? } {
-            if let Ok(pool) = self.pool(&name)
-                && pool.redis.has_outboxes_of_deleted_queues().await == Ok(false)
-            {
-                unused.push(name);
-            }
-        }
+        let unused = if retired.is_empty() { retired } else { self.unused_pools(retired, None).await? };
         let before = list.clone();
         list.pools.retain(|stored| !(stored.pool.is_retired && unused.contains(&stored.pool.name)));
         list.pools.iter_mut().for_each(|stored| stored.is_closed = false);
@@ -127,7 +115,8 @@ impl PooledStore {
     }
 
     /// Searches the whole catalogue for queues of these pools. Returns the pools that have none. Places of
-    /// queues that do not exist in these pools are removed.
+    /// queues that do not exist in these pools are removed. A pool whose deleted queues have dead letters to
+    /// forward is in use, and so is one that does not answer, because it may have some.
     ///
     /// # Errors
     ///
@@ -150,6 +139,14 @@ impl PooledStore {
                 return Err(Error::Unavailable("the catalogue has too many queues to search it now".to_owned()));
             }
         }
-        Ok(pools)
+        let mut unused = Vec::new();
+        for name in pools {
+            if let Ok(pool) = self.pool(&name)
+                && pool.redis.has_outboxes_of_deleted_queues().await == Ok(false)
+            {
+                unused.push(name);
+            }
+        }
+        Ok(unused)
     }
 }

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use super::PooledStore;
 use super::search::{at, is_same};
 use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
-use crate::storage::quotas::MEASURED_AT_A_TIME;
+use crate::storage::quotas::sum_usages;
 use crate::storage::{
     Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
 };
@@ -75,12 +75,7 @@ impl PooledStore {
         let queue = |name| QueueId::new(project.clone(), name);
         let queues = page.queues.into_iter().filter_map(|(name, place)| Some((queue(name).ok()?, place.pool)));
         let measurements: Vec<_> = queues.map(|(queue, pool)| self.measure_placed(queue, pool)).collect();
-        let mut measured = stream::iter(measurements).buffered(MEASURED_AT_A_TIME);
-        let mut usage = QueueUsage::default();
-        while let Some(other) = measured.try_next().await? {
-            usage.add(other);
-        }
-        Ok(MeasuredQueues { usage, reached: page.reached })
+        Ok(MeasuredQueues { usage: sum_usages(measurements).await?, reached: page.reached })
     }
 
     async fn measure_placed(&self, queue: QueueId, pool: Option<PoolName>) -> Result<QueueUsage, Error> {

@@ -11,7 +11,7 @@ use super::keys::{self, QueueKeys};
 use super::reply::parse_number;
 use super::script::QUOTA_SET;
 use crate::domain::{ProjectId, QueueId, QuotaOverrides};
-use crate::storage::quotas::{decode, encode, measure_each};
+use crate::storage::quotas::{decode, encode, sum_usages};
 use crate::storage::{Error, MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 
 /// The field with the version of the list. No project has this id.
@@ -62,7 +62,10 @@ impl QuotaStore for RedisStore {
     ) -> Result<MeasuredQueues, Error> {
         let names = self.registered_names(project, after, "", examined_max).await?;
         let reached = names.last().map(ToString::to_string).filter(|_| names.len() == examined_max);
-        Ok(MeasuredQueues { usage: measure_each(self, project, names).await?, reached })
+        let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
+        let queues: Vec<QueueId> = queues.collect();
+        let measurements: Vec<_> = queues.iter().map(|queue| self.measure_queue(queue)).collect();
+        Ok(MeasuredQueues { usage: sum_usages(measurements).await?, reached })
     }
 
     async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
