@@ -114,7 +114,7 @@ async fn each_change_and_each_refusal_has_one_line_and_nothing_else_has_one() {
         let mut server = Audited::start("memory:", &ENVIRONMENT);
         let mut all_sent = Vec::new();
         for &column in &columns {
-            let bench = Bench::prepare(&server.sukkal, &ended).await;
+            let bench = Bench::prepare(&server.sukkal, &ended, row.is_about_pools()).await;
             let answer = send(bench.request_of(column, row)).await;
             let project = if column == "other" { format!("other-{}", bench.project) } else { bench.project };
             all_sent.push(Sent { column, project, answer });
