@@ -50,7 +50,7 @@ lint: components
 
 unit: redis python node chromium operations shell-tools
 	@mkdir -p target
-	cargo test $(TEST_FEATURES) | tee target/tests.log
+	cargo test $(TEST_FEATURES) -- --test-threads 4 | tee target/tests.log
 	awk -f tests/totals.awk target/tests.log
 
 docs:
