@@ -21,7 +21,7 @@ use crate::support::sukkal::{Api, POOLING, Sukkal};
 /// Numbers of requests. The difference between the two runs is divided by that of the numbers, so
 /// the start of the service and the search for the queue do not count.
 const FEW: usize = 100;
-const MANY: usize = 600;
+const MANY: usize = 4_000;
 const RUNS: usize = 3;
 /// Number of messages in a request that prepares the queue.
 const PREPARED: usize = 20;

@@ -21,6 +21,9 @@ const UNSAVED_MAX_US: u64 = 100_000 + 700_000;
 /// Time after an outage until processes use the store again: their pauses before they connect, and
 /// slack as above.
 const RECOVERY_US: u64 = 1_500_000;
+/// Time for which the request of a killed process may wait until the endpoint reads it, if the machine is
+/// busy.
+const UNREAD_US: u64 = 200_000;
 
 /// The figures of a history that breaks no rule.
 #[derive(Debug, Default)]
@@ -175,13 +178,13 @@ fn is_kill_between(history: &History, first: &Request, second: &Request) -> bool
     kills_between(history, first, second).next().is_some()
 }
 
-/// Returns the kills after the receipt of the first request and before that of the second one.
+/// Returns the kills after the first request was sent and before the second one was received.
 fn kills_between<'a>(
     history: &'a History,
     first: &Request,
     second: &Request,
 ) -> impl Iterator<Item = &'a Disturbance> + use<'a> {
-    let (from, to) = (first.received, second.received);
+    let (from, to) = (first.received.saturating_sub(UNREAD_US), second.received);
     history.of_kind(DisturbanceKind::Kill).filter(move |kill| kill.to >= from && kill.from <= to)
 }
 

@@ -1,45 +1,63 @@
 //! The requests of a test that got no usable response.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use super::Moment;
 
-/// Counts requests that failed.
+/// The requests that failed so far.
 pub(crate) struct Failures {
     /// This many failures are an error.
     limit: usize,
-    count: AtomicUsize,
-    last_sent: AtomicU64,
-    slowest_us: AtomicU64,
+    all: Mutex<Vec<Failure>>,
+}
+
+/// A request that failed. Times are in microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    sent: u64,
+    failed: u64,
+    reason: String,
 }
 
 impl Failures {
     pub(crate) fn below(limit: usize) -> Self {
-        Self { limit, count: AtomicUsize::new(0), last_sent: AtomicU64::new(0), slowest_us: AtomicU64::new(0) }
+        Self { limit, all: Mutex::default() }
     }
 
     /// Records a request that was sent and failed at these times, in microseconds.
     pub(crate) fn record(&self, sent: u64, failed: u64, reason: &str) {
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        assert!(count < self.limit, "{count} requests failed, the last with {reason}");
-        self.slowest_us.fetch_max(failed - sent, Ordering::Relaxed);
-        self.last_sent.fetch_max(sent, Ordering::Relaxed);
+        let mut all = self.all();
+        all.push(Failure { sent, failed, reason: reason.to_owned() });
+        assert!(all.len() < self.limit, "{} requests failed, the last with {reason}", all.len());
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+    /// Returns the requests that failed and were sent at this time in microseconds or later.
+    pub(crate) fn since(&self, time: u64) -> Vec<Failure> {
+        self.all().iter().filter(|failure| failure.sent >= time).cloned().collect()
     }
 
-    /// Returns when the last of the failed requests was sent, in microseconds.
-    pub(crate) fn last_sent(&self) -> u64 {
-        self.last_sent.load(Ordering::Relaxed)
+    fn all(&self) -> MutexGuard<'_, Vec<Failure>> {
+        self.all.lock().unwrap()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, failed, reason } = self;
+        write!(f, "a request sent at {} failed at {} with {reason}", Moment(*sent), Moment(*failed))
     }
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, slowest_us) = (self.count(), self.slowest_us.load(Ordering::Relaxed));
-        write!(f, "{count} requests without a response, the slowest of which failed after {} s", Moment(slowest_us))
+        let all = self.all();
+        let slowest_us = all.iter().map(|failure| failure.failed - failure.sent).max().unwrap_or(0);
+        write!(
+            f,
+            "{} requests without a response, the slowest of which failed after {} s",
+            all.len(),
+            Moment(slowest_us)
+        )
     }
 }
