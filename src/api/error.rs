@@ -17,7 +17,7 @@ use crate::broker::{self, StoreError};
 use crate::domain::durability::InvalidDurability;
 use crate::domain::idempotency::InvalidKey;
 use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{ClientIdRule, RateLimitStatus};
+use crate::domain::{ClientIdRule, QueueKind, RateLimitStatus};
 
 /// Time in seconds after which a client may retry a request that got a 503 or 429.
 const RETRY_AFTER_S: u32 = 1;
@@ -304,7 +304,10 @@ impl Error {
                 (StatusCode::BAD_REQUEST, "Invalid project identification")
             }
             Self::RolesInvalid => (StatusCode::BAD_REQUEST, "Invalid header value"),
-            Self::QueueId(_) => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
+            Self::QueueId(InvalidQueueId::Name(kind) | InvalidQueueId::Project(kind)) => match kind {
+                QueueKind::Queue => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
+                QueueKind::Topic => (StatusCode::BAD_REQUEST, "Invalid topic identification"),
+            },
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
             Self::Request(_)
             | Self::IdempotencyKey(_)

@@ -16,7 +16,7 @@ use super::Error;
 use super::action::{Action, Permission};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client};
-use crate::domain::{ProjectId, QueueId};
+use crate::domain::{ProjectId, QueueId, QueueKind};
 use crate::metrics::Metrics;
 use crate::request_id::{current_trail, with_current_span};
 use crate::storage::{self, DeliverySignal, Driver, Permit, Watch};
@@ -26,8 +26,8 @@ use crate::telemetry::{Part, Span};
 #[derive(Clone, Debug)]
 pub(super) enum Resource {
     Queue(QueueId),
-    /// The project's list of queues.
-    Project(ProjectId),
+    /// The project's list of queues of this kind.
+    Project(ProjectId, QueueKind),
     /// The store as a whole.
     Store,
 }
@@ -78,7 +78,22 @@ impl From<&QueueId> for Resource {
 
 impl From<&ProjectId> for Resource {
     fn from(project: &ProjectId) -> Self {
-        Self::Project(project.clone())
+        Self::Project(project.clone(), QueueKind::Queue)
+    }
+}
+
+impl Resource {
+    /// Returns what the action needs for this resource.
+    fn permission(&self, action: Action) -> Permission {
+        let kind = match self {
+            Self::Queue(queue) => queue.name().kind(),
+            Self::Project(_, kind) => *kind,
+            Self::Store => QueueKind::Queue,
+        };
+        match (kind, action.permission()) {
+            (QueueKind::Topic, Permission::Rule(rule)) => Permission::Rule(rule.for_topics()),
+            (_, permission) => permission,
+        }
     }
 }
 
@@ -94,9 +109,13 @@ impl GuardedStore {
         Self(Arc::new(Guarded { driver, policy, admission_wait_max, metrics }))
     }
 
-    /// Returns whether the caller may perform the action.
+    /// Returns whether the caller may perform the action on queues.
     pub(super) fn allows(&self, caller: &Caller, action: Action) -> bool {
-        match (caller, action.permission()) {
+        self.permits(caller, action.permission())
+    }
+
+    fn permits(&self, caller: &Caller, permission: Permission) -> bool {
+        match (caller, permission) {
             (Caller::System | Caller::SystemAs(_), _) | (_, Permission::Everybody) => true,
             (Caller::Client(client), Permission::Rule(rule)) => self.0.policy.allows(client, rule),
             (Caller::Client(_) | Caller::Anonymous, _) => false,
@@ -114,12 +133,13 @@ impl GuardedStore {
         action: Action,
         resource: impl Into<Resource>,
     ) -> Result<Access, Error> {
-        let is_allowed = self.allows(caller, action);
-        note(caller, action, is_allowed);
+        let resource = resource.into();
+        let permission = resource.permission(action);
+        let is_allowed = self.permits(caller, permission);
+        note(caller, action, permission, is_allowed);
         if !is_allowed {
             return Err(Error::Forbidden);
         }
-        let resource = resource.into();
         let span = with_current_span(|request| action_span(request, action, &resource));
         let is_background = matches!(caller, Caller::System);
         let expires_at = caller.as_client().and_then(Client::expires_at);
@@ -128,8 +148,8 @@ impl GuardedStore {
 }
 
 /// Notes the decision about an action of a client for the audit log.
-fn note(caller: &Caller, action: Action, is_allowed: bool) {
-    if let (Caller::Client(_), Permission::Rule(rule), Some(trail)) = (caller, action.permission(), current_trail()) {
+fn note(caller: &Caller, action: Action, permission: Permission, is_allowed: bool) {
+    if let (Caller::Client(_), Permission::Rule(rule), Some(trail)) = (caller, permission, current_trail()) {
         trail.note_action(rule.name(), action.is_audited(), is_allowed);
     }
 }
@@ -142,7 +162,7 @@ fn action_span(request: &Span, action: Action, resource: &Resource) -> Span {
             span.set("sukkal.project", queue.project().as_str().to_owned());
             span.set("messaging.destination.name", queue.name().as_str().to_owned());
         }
-        Resource::Project(project) => span.set("sukkal.project", project.as_str().to_owned()),
+        Resource::Project(project, _) => span.set("sukkal.project", project.as_str().to_owned()),
         Resource::Store => {}
     }
     span
@@ -168,7 +188,7 @@ impl Access {
                 };
                 (admission, queue.project())
             }
-            Resource::Project(project) => (driver.project_admission(project), project),
+            Resource::Project(project, _) => (driver.project_admission(project), project),
             Resource::Store => return Ok(self.unlimited()),
         };
         let admitted = admission.acquire(project, *admission_wait_max).await;

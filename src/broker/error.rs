@@ -36,8 +36,8 @@ pub enum Error {
     /// The change cannot be applied to the queue's metadata, or a task of the queue is running.
     #[error("{0}")]
     Conflict(String),
-    /// The queue does not exist, and the operation requires it.
-    #[error("Queue {} does not exist for project {}", .0.name(), .0.project())]
+    /// The queue or the topic does not exist, and the operation requires it.
+    #[error("{} {} does not exist for project {}", .0.name().kind().title(), .0.name(), .0.project())]
     NoQueue(QueueId),
     /// None of the messages exists.
     #[error("{0}")]

@@ -88,13 +88,7 @@ impl Broker {
         let access = self.store.authorize(&Caller::System, Action::DeleteOldHealthQueues, own.project())?;
         let store = access.admit().await?;
         let revision = store.get_queue(own).await?.map_or(0, |queue| queue.revision.0);
-        let left = QueueListing {
-            after: None,
-            name_prefix: None,
-            name_part: None,
-            examined_max: LEFT_QUEUES_MAX,
-            needs_metadata: false,
-        };
+        let left = QueueListing { examined_max: LEFT_QUEUES_MAX, ..QueueListing::default() };
         for (name, old) in store.list_queues(own.project(), &left).await?.queues {
             if old.revision.0 + LEFT_QUEUE_AGE_US_MIN < revision {
                 let old = QueueId::new(own.project().clone(), name).expect("the id is short");

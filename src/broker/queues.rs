@@ -8,8 +8,8 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Creation, Metadata, PoolName, Queue, QueueId, QueueName, Stats, Summary, WithWarnings};
-use crate::storage::{self, Moved, QueueListing, UpdateOutcome};
+use crate::domain::{Creation, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings};
+use crate::storage::{self, Moved, NameRange, QueueListing, UpdateOutcome};
 
 /// Maximum number of attempts to change a queue that other requests change at the same time. Each
 /// attempt fails only because another change has succeeded.
@@ -23,6 +23,8 @@ const NAMES_PER_REQUEST_MAX: usize = 10_000;
 /// A query for queues of a project.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueQuery {
+    /// Only queues of this kind.
+    pub kind: QueueKind,
     /// Only queues whose names follow this text in byte order.
     pub after: Option<String>,
     /// Maximum number of queues; `None` for the service's default.
@@ -102,7 +104,7 @@ impl Broker {
     pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<Map<String, Value>, Error> {
         let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
         let metadata = store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
-        Ok(metadata.with_defaults(&self.limits))
+        Ok(metadata.with_defaults(queue.name().kind(), &self.limits))
     }
 
     /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it with
@@ -127,7 +129,7 @@ impl Broker {
                 this.encryption.check(&current.metadata, &metadata)?;
                 this.check_flavor(&store, queue.project(), &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
-                    let value = metadata.with_defaults(&this.limits);
+                    let value = metadata.with_defaults(queue.name().kind(), &this.limits);
                     return Ok(WithWarnings { value, warnings: metadata.warnings(this.pooling.is_some()) });
                 }
             }
@@ -153,14 +155,15 @@ impl Broker {
         self.run_to_completion(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
-    /// Returns a page of the project's queues by name. It examines a bounded number of names in
-    /// small steps, so a page may be shorter than its limit, or empty, although more queues match.
-    /// Lists of one project that have filters or statistics run one after another.
+    /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded number
+    /// of names in small steps, so a page may be shorter than its limit, or empty, although more
+    /// queues match. Lists of one project that have filters or statistics run one after another.
     ///
     /// If a pool is down, a list that needs its metadata or statistics fails. A list of names does not.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let project = &require_client(caller)?.project;
-        let access = self.store.authorize(caller, Action::ListQueues, project)?;
+        let access =
+            self.store.authorize(caller, Action::ListQueues, Resource::Project(project.clone(), query.kind))?;
         let limit = page_limit(query.limit, &self.limits)?;
         let turn = (query.has_filter() || query.with_stats).then(|| self.filter_turns.of(project));
         let _turn = match &turn {
@@ -172,9 +175,8 @@ impl Broker {
         while left > 0 {
             let step = if query.has_filter() { NAMES_PER_STEP } else { NAMES_PER_STEP.min(limit - page.len()) };
             let listing = QueueListing {
-                after: after.as_deref(),
-                name_prefix: query.name_prefix.as_deref(),
-                name_part: query.name.as_deref(),
+                names: NameRange::of_kind(query.kind, after.as_deref(), query.name_prefix.as_deref()),
+                name_part: query.name.clone(),
                 examined_max: step.min(left),
                 needs_metadata: query.detailed || query.with_stats || !query.metadata.is_empty(),
             };
@@ -184,7 +186,7 @@ impl Broker {
             let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
             let listed = matching.map(|(name, queue)| ListedQueue { name, metadata: queue.metadata, stats: None });
             page.extend(listed.take(limit - page.len()));
-            after = examined.reached;
+            after = examined.reached.map(|name| name.to_string());
             if page.len() == limit || after.is_none() {
                 after = page.last().map(|queue| queue.name.to_string());
                 break;
@@ -193,7 +195,7 @@ impl Broker {
         }
         let mut page = ListedQueues { queues: page, next: after };
         if query.with_stats {
-            self.add_stats(caller, project, &mut page).await?;
+            self.add_stats(caller, project, query.kind, &mut page).await?;
         }
         Ok(page)
     }
@@ -218,16 +220,17 @@ impl Broker {
         // A move works on several stores, and takes no place of other requests in any of them.
         let store = self.store.authorize(caller, Action::MoveQueue, Resource::Store)?.admit().await?;
         self.run_to_completion(async move {
+            let what = format!("{} {}/{}", queue.name().kind().noun(), queue.project(), queue.name());
             match store.move_queue(&queue, &pool).await? {
                 Moved::Done => Ok(()),
                 Moved::NoQueue => Err(Error::NoQueue(queue)),
                 Moved::NoPool => Err(Error::Pool(no_pool(pool.as_str()).to_string())),
                 Moved::CannotLeave => Err(Error::Conflict(format!(
-                    "queue {queue} is in the management store, which single queues cannot leave if it is embedded; \
+                    "{what} is in the management store, which single queues cannot leave if it is embedded; \
                      `sukkal migrate` copies this store to Redis as a whole"
                 ))),
                 Moved::SameDatabase => Err(Error::Conflict(format!(
-                    "pool {pool} and the pool of queue {queue} have the same database, so the queue cannot move"
+                    "pool {pool} and the pool of {what} have the same database, so it cannot move"
                 ))),
             }
         })
@@ -247,11 +250,11 @@ impl Broker {
         Ok(store.get_stats(queue, detailed).await?)
     }
 
-    /// Returns the number of queues that the caller's project has.
+    /// Returns the number of queues that the caller's project has, without its topics.
     pub async fn count_queues(&self, caller: &Caller) -> Result<u64, Error> {
         let project = &require_client(caller)?.project;
         let store = self.store.authorize(caller, Action::CountQueues, project)?.admit().await?;
-        Ok(store.count_queues(project).await?)
+        Ok(store.count_queues(project, Some(QueueKind::Queue)).await?)
     }
 }
 

@@ -34,7 +34,7 @@ impl Broker {
 /// Returns the actions that a URL for this method and this path of a queue allows, on the path and
 /// below it. Returns `None` if no URL can be signed for the path.
 fn actions_of(method: &str, path: &str) -> Option<&'static [Action]> {
-    let [_, "v2", "queues", _name, part] = path.split('/').collect::<Vec<_>>()[..] else { return None };
+    let [_, "v2", "queues" | "topics", _name, part] = path.split('/').collect::<Vec<_>>()[..] else { return None };
     Some(match (part, method) {
         ("messages", "GET" | "HEAD") => &[ListMessages, FollowMessages, GetMessage, GetMessages],
         ("messages", "POST") => &[PostMessages],

@@ -1,9 +1,10 @@
 //! The statistics of the queues of a page.
 
+use super::access::Resource;
 use super::queues::ListedQueues;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ProjectId, QueueId};
+use crate::domain::{ProjectId, QueueId, QueueKind};
 
 impl Broker {
     /// Adds statistics to the queues of a page. The page becomes shorter, but not empty, if too many
@@ -12,9 +13,10 @@ impl Broker {
         &self,
         caller: &Caller,
         project: &ProjectId,
+        kind: QueueKind,
         page: &mut ListedQueues,
     ) -> Result<(), Error> {
-        let access = self.store.authorize(caller, Action::GetStats, project)?;
+        let access = self.store.authorize(caller, Action::GetStats, Resource::Project(project.clone(), kind))?;
         if page.queues.is_empty() {
             return Ok(());
         }

@@ -6,8 +6,6 @@ use toml::Value;
 use super::names::nearest;
 use crate::auth::policy::{InvalidOverride, Overrides, Policy, Preset, Rule};
 
-/// Prefix of the operations of Zaqar that do not exist here.
-const UNSUPPORTED: &str = "topics:";
 const EXPECTED: &str = "it must be a list of texts of the form \"NAME = RULE\"";
 
 #[derive(Deserialize)]
@@ -32,9 +30,6 @@ pub(super) fn overrides(rules: &Value) -> Result<Overrides, String> {
     let entries = rules.as_array().ok_or(EXPECTED)?;
     let entries: Option<Vec<&str>> = entries.iter().map(Value::as_str).collect();
     Overrides::parse(&entries.ok_or(EXPECTED)?).map_err(|invalid| match &invalid {
-        InvalidOverride::UnknownName(name) if name.starts_with(UNSUPPORTED) => {
-            format!("{invalid}, because there are no topics; remove it")
-        }
         InvalidOverride::UnknownName(name) => {
             let nearest = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
             let hint = nearest.map(|rule| format!("did you mean {rule}?"));

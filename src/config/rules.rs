@@ -13,7 +13,7 @@ use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::quotas::QUOTA_MAX;
 use crate::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 use crate::domain::trusted_proxy::TrustedProxy;
-use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId, Token};
+use crate::domain::{AuthStrategy, JwtAlgorithm, ProjectId, QueueId, QueueName, Token};
 use crate::storage::StoreUri;
 
 /// The values that an option accepts.
@@ -418,5 +418,5 @@ fn has_user(text: &str) -> bool {
 /// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.
 pub(super) fn queue(text: &str) -> Option<QueueId> {
     let (project, name) = text.rsplit_once('/')?;
-    QueueId::new(ProjectId::new(project)?, name.parse().ok()?).ok()
+    QueueId::new(ProjectId::new(project)?, QueueName::from_stored(name).ok()?).ok()
 }

@@ -9,7 +9,7 @@ use super::limits::MESSAGE_TTL_S_MIN;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::{Limits, QueueName, Sharding, Warning};
+use super::{Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
@@ -28,6 +28,9 @@ const DURABILITY: &str = "_durability";
 /// Reserved keys that every queue shows, with a default if they are not set.
 pub const SHOWN_KEYS: [&str; 7] =
     [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY, DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, ENCRYPT];
+
+/// Those that every topic shows. Messages of topics are not claimed.
+const SHOWN_KEYS_OF_TOPICS: [&str; 3] = [MAX_POST_SIZE, DEFAULT_TTL, DEFAULT_DELAY];
 
 /// Reserved keys that have a meaning.
 const KNOWN_KEYS: [&str; 12] = [
@@ -153,11 +156,16 @@ impl Metadata {
         &self.0
     }
 
-    /// Returns the keys that are set, and the default of each shown key that is missing or empty.
+    /// Returns the keys that are set, and the default of each key that is missing or empty and that this
+    /// kind of queue shows.
     #[must_use]
-    pub fn with_defaults(&self, limits: &Limits) -> Map<String, Value> {
+    pub fn with_defaults(&self, kind: QueueKind, limits: &Limits) -> Map<String, Value> {
         let mut shown = self.0.clone();
-        for key in SHOWN_KEYS {
+        let keys = match kind {
+            QueueKind::Queue => &SHOWN_KEYS[..],
+            QueueKind::Topic => &SHOWN_KEYS_OF_TOPICS,
+        };
+        for &key in keys {
             if shown.get(key).is_none_or(is_falsy) {
                 shown.insert(key.to_owned(), default_of(key, limits));
             }

@@ -70,7 +70,7 @@ pub use pool_uri::PoolUri;
 pub use project::ProjectId;
 pub use push_config::PushConfig;
 pub use queue::{Creation, Queue, Revision};
-pub use queue_id::{QueueId, QueueName};
+pub use queue_id::{QueueId, QueueKind, QueueName};
 pub use quotas::{QueueLimits, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
 pub use retry_policy::RetryPolicy;
 pub use scope::Scope;

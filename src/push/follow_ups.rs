@@ -53,13 +53,16 @@ pub(super) async fn stop(
         SubscriptionState::Disabled(reason) => info!(%queue, subscription = %id, reason, "a subscription is disabled"),
     }
     if let (SubscriptionState::Disabled(reason), Some(to)) = (state, &target.options.notify_queue) {
-        let notice = json!({
+        let mut notice = json!({
             "Message_Type": "SubscriptionDisabled",
-            "queue_name": queue.name().as_str(),
+            "queue_name": queue.name().plain(),
             "subscription_id": id.to_string(),
             "subscriber": target.text,
             "reason": reason,
         });
+        if let Some(topic) = queue.name().topic() {
+            notice["topic_name"] = json!(topic);
+        }
         let body = rmp_serde::to_vec(&notice).expect("JSON always has a MessagePack form");
         let key = format!("{id}/disabled/{}", revision.0);
         // The deliveries of this queue do not wait for another one.

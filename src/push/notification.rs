@@ -23,6 +23,8 @@ struct NotificationDocument<'a> {
     #[serde(rename = "Message_Type")]
     message_type: &'static str,
     queue_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic_name: Option<&'a str>,
 }
 
 /// Returns the body of the request for a message whose body is open.
@@ -31,7 +33,8 @@ pub(super) fn body(queue: &QueueName, message: &Message, options: &DeliveryOptio
         ttl: message.ttl_s,
         body: JsonBody(&message.body),
         message_type: "Notification",
-        queue_name: queue.as_str(),
+        queue_name: queue.plain(),
+        topic_name: queue.topic(),
     };
     fill_in(options, serde_json::to_string(&document).expect("a message has a JSON form"))
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::error::Error;
+use super::queues::NameRange;
 use crate::domain::{Creation, PoolName, ProjectId, QueueId, QueueName};
 
 /// Duration of the lease of the process that moves a queue to another pool. Afterwards, any process may
@@ -56,7 +57,7 @@ pub struct PlacePage {
     /// or any more.
     pub queues: Vec<(QueueName, Place)>,
     /// The last name examined, from which the list continues; `None` at its end.
-    pub reached: Option<String>,
+    pub reached: Option<QueueName>,
 }
 
 /// The outcome of creating a queue in a pool.
@@ -94,12 +95,11 @@ pub trait Catalogue: Send + Sync {
     /// assigned.
     async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error>;
 
-    /// Examines the next names after `after` that begin with `prefix`, at most `examined_max`.
+    /// Examines the first of these names, at most `examined_max`.
     async fn list_places(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         examined_max: usize,
     ) -> Result<PlacePage, Error>;
 

@@ -62,7 +62,7 @@ pub use pools::{
     UriCipher,
 };
 use queues::complete_summaries;
-pub use queues::{ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
+pub use queues::{NameRange, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 pub use record::stored_bytes;
 pub use redrive::run_redrive;

@@ -5,7 +5,8 @@ use std::future::Future;
 use async_trait::async_trait;
 
 use super::error::Error;
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+use crate::domain::queue_id::TOPIC_MARK;
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, QueueName, Revision, Summary};
 
 /// Maximum number of steps of due changes that [`QueueStore::summarize_queues`] applies to queues
 /// other than the first one. A step covers some hundreds of messages.
@@ -81,10 +82,10 @@ pub trait QueueStore: Send + Sync {
     /// # Errors
     ///
     /// [`Error::PoolDown`] if the listing needs the metadata of a queue whose pool is down.
-    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error>;
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error>;
 
-    /// Returns the number of queues of the project.
-    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error>;
+    /// Returns the number of the project's queues of this kind, or of both kinds.
+    async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error>;
 
     /// Returns a summary of each of the first queues, in the given order, each as of a moment of its
     /// own. A queue that does not exist is empty.
@@ -111,14 +112,12 @@ pub enum UpdateOutcome {
 }
 
 /// Selects queues of a project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueListing<'a> {
-    /// Only queues whose names follow this text in byte order.
-    pub after: Option<&'a str>,
-    /// Only queues whose names begin with this text. Other names are not examined.
-    pub name_prefix: Option<&'a str>,
-    /// Only queues whose names contain this text.
-    pub name_part: Option<&'a str>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueListing {
+    /// The names to examine.
+    pub names: NameRange,
+    /// Only queues whose names, as clients know them, contain this text.
+    pub name_part: Option<String>,
     /// Maximum number of names to examine; not 0.
     pub examined_max: usize,
     /// Whether the caller uses the metadata. Otherwise, queues of a pool that is down may be listed
@@ -126,11 +125,41 @@ pub struct QueueListing<'a> {
     pub needs_metadata: bool,
 }
 
-impl QueueListing<'_> {
-    /// Returns whether the name has the prefix and contains the text that the listing asks for.
-    pub(super) fn includes(&self, name: &str) -> bool {
-        self.name_prefix.is_none_or(|prefix| name.starts_with(prefix))
-            && self.name_part.is_none_or(|part| name.contains(part))
+impl QueueListing {
+    /// Returns whether the name contains the text that the listing asks for.
+    pub(super) fn includes(&self, name: &QueueName) -> bool {
+        self.name_part.as_ref().is_none_or(|part| name.plain().contains(part))
+    }
+}
+
+/// A range of stored names of one project. All names of topics follow those of queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameRange {
+    /// Only names that follow this text in byte order.
+    pub(super) after: Option<String>,
+    /// Only names that begin with this text.
+    pub(super) prefix: String,
+    /// Only names before this text in byte order.
+    pub(super) below: Option<&'static str>,
+}
+
+impl NameRange {
+    /// Returns the range of all names of queues and topics after this one.
+    #[must_use]
+    pub fn after(name: Option<&QueueName>) -> Self {
+        Self { after: name.map(|name| name.as_str().to_owned()), ..Self::default() }
+    }
+
+    /// Returns the range of the names of this kind that follow `after` and begin with `prefix`. Both
+    /// texts are compared with the names as clients know them.
+    #[must_use]
+    pub fn of_kind(kind: QueueKind, after: Option<&str>, prefix: Option<&str>) -> Self {
+        let (mark, below) = match kind {
+            QueueKind::Queue => ("", Some(TOPIC_MARK)),
+            QueueKind::Topic => (TOPIC_MARK, None),
+        };
+        let stored = |text: &str| [mark, text].concat();
+        Self { after: after.map(stored), prefix: stored(prefix.unwrap_or_default()), below }
     }
 }
 
@@ -140,7 +169,7 @@ pub struct QueuePage {
     /// The queues, in byte order of their names.
     pub queues: Vec<(QueueName, Queue)>,
     /// The last name examined, from which the listing continues; `None` at the end of the list.
-    pub reached: Option<String>,
+    pub reached: Option<QueueName>,
 }
 
 /// The result of one step of a listing of projects.

@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{ProjectId, QueueId, Quota, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, QueueName, Quota, QuotaOverrides};
 
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
@@ -23,13 +23,13 @@ pub trait QuotaStore: Send + Sync {
     /// Replaces the quotas of the project. Empty quotas remove it from the list.
     async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error>;
 
-    /// Examines the next queues of the project in byte order of their names, at most `examined_max`,
+    /// Examines the next queues and topics of the project in byte order of their stored names, at most `examined_max`,
     /// and returns what they use together. Due changes are not applied, so what has expired counts
     /// until it is removed.
     async fn measure_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error>;
 
@@ -56,7 +56,7 @@ pub struct MeasuredQueues {
     /// What the queues use together.
     pub usage: QueueUsage,
     /// The last queue examined, from which the measurement continues; `None` at the end.
-    pub reached: Option<String>,
+    pub reached: Option<QueueName>,
 }
 
 /// What one or more queues use.

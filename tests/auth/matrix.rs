@@ -152,6 +152,9 @@ impl<'s> Bench<'s> {
         let messages = json!({"messages": [{"body": 1}, {"body": 2}, {"body": 3}]});
         let messages = create("/v2/queues/q/messages", &messages, 201).await.json()["resources"].take();
         let claim = create("/v2/queues/q/claims?limit=1", &json!({}), 201).await;
+        let topic_subscription = create("/v2/topics/t/subscriptions", &subscriber, 201).await.json();
+        let topic_messages = json!({"messages": [{"body": 1}]});
+        let topic_messages = create("/v2/topics/t/messages", &topic_messages, 201).await.json()["resources"].take();
         let token = create("/v2/tokens", &json!({"name": "n", "roles": ["worker"]}), 201).await.json();
         let placeholders = vec![
             ("{pool_name}", "p".to_owned()),
@@ -159,6 +162,9 @@ impl<'s> Bench<'s> {
             ("{pool_of_flavor}", "of-f".to_owned()),
             ("{flavor_name}", "f".to_owned()),
             ("{queue_name}", "q".to_owned()),
+            ("{topic_name}", "t".to_owned()),
+            ("{topic_message_id}", last(topic_messages[0].as_str().unwrap())),
+            ("{topic_subscription_id}", topic_subscription["subscription_id"].as_str().unwrap().to_owned()),
             ("{claimed_id}", last(messages[0].as_str().unwrap())),
             ("{message_id}", last(messages[1].as_str().unwrap())),
             ("{claim_id}", last(claim.header("location").unwrap())),
@@ -253,6 +259,8 @@ async fn every_route_has_a_row() {
     let (_, rows) = read_table();
     let listed = |row: &Row| {
         let path = row.target.split('?').next().unwrap_or_default().replace("{claimed_id}", "{message_id}");
+        let path = path.replace("{topic_message_id}", "{message_id}");
+        let path = path.replace("{topic_subscription_id}", "{subscription_id}");
         format!("{} {path}", row.method)
     };
     let listed: BTreeSet<String> = rows.iter().map(listed).collect();
@@ -274,10 +282,9 @@ async fn options_need_a_sender_on_every_route() {
         benches.push((column, Bench::prepare(servers.server_for(column), &servers.ended, true).await));
     }
 
-    for row in rows
-        .iter()
-        .filter(|row| row.target.starts_with("/v2") && row.target != "/v2/nothing" && row.target != "/v2/queues/")
-    {
+    for row in rows.iter().filter(|row| {
+        row.target.starts_with("/v2") && !["/v2/nothing", "/v2/queues/", "/v2/topics/"].contains(&row.target)
+    }) {
         for (column, bench) in &benches {
             let expected = match **column {
                 "stranger" | "expired" | "revoked" => 401,

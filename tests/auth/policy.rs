@@ -26,7 +26,7 @@ const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "ad
 
 /// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
 /// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 58] = [
+const REQUESTS: [(&str, &str, &str, &str); 82] = [
     ("none", "GET", "/v2", ""),
     ("none", "GET", "/v2/", ""),
     ("none", "GET", "/v2/ping", "ping:get"),
@@ -82,10 +82,34 @@ const REQUESTS: [(&str, &str, &str, &str); 58] = [
     ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
     ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
     ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
+    ("reader", "GET", "/v2/topics", "topics:get_all"),
+    ("reader", "GET", "/v2/topics/{topic_name}", "topics:get"),
+    ("manager", "PUT", "/v2/topics/{topic_name}", "topics:create"),
+    ("manager", "PATCH", "/v2/topics/{topic_name}", "topics:update"),
+    ("reader", "GET", "/v2/topics/{topic_name}/stats", "topics:stats"),
+    ("manager", "POST", "/v2/topics/{topic_name}/purge", "topics:purge"),
+    ("admin", "POST", "/v2/topics/{topic_name}/move", "queues:move"),
+    ("manager", "POST", "/v2/topics/{topic_name}/share", "queues:share"),
+    ("reader", "GET", "/v2/topics/{topic_name}/messages", "messages:get_all"),
+    ("producer", "POST", "/v2/topics/{topic_name}/messages", "messages:create"),
+    ("worker", "DELETE", "/v2/topics/{topic_name}/messages", "messages:delete_all"),
+    ("reader", "GET", "/v2/topics/{topic_name}/messages/{message_id}", "messages:get"),
+    ("worker", "DELETE", "/v2/topics/{topic_name}/messages/{message_id}", "messages:delete"),
+    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions", "subscription:get_all"),
+    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions", "subscription:create"),
+    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:get"),
+    ("manager", "PATCH", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:update"),
+    ("manager", "DELETE", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:delete"),
+    ("manager", "PUT", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/confirm", "subscription:confirm"),
+    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/attempts", "subscription:attempts"),
+    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
+    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
+    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
     // Last, because it ends what the others work on.
     ("manager", "DELETE", "/v2/queues/{queue_name}", "queues:delete"),
     ("reader", "GET", "/v2/queues/{queue_name}/messages?ids=a", "messages:get_all"),
     ("worker", "DELETE", "/v2/queues/{queue_name}/messages?pop=1", "messages:delete_all"),
+    ("manager", "DELETE", "/v2/topics/{topic_name}", "topics:delete"),
 ];
 
 /// The ids in a queue, which take the place of those in paths.
@@ -115,7 +139,8 @@ impl Ids {
 
     /// Returns a request that is valid if its sender may make it.
     fn request(&self, api: &Api, method: &str, template: &str, roles: &str) -> RequestBuilder {
-        let path = template.replace("{queue_name}", "q").replace("{message_id}", &self.message);
+        let path =
+            template.replace("{queue_name}", "q").replace("{topic_name}", "t").replace("{message_id}", &self.message);
         let path = path.replace("{claim_id}", &self.claim).replace("{subscription_id}", &self.subscription);
         let path = path.replace("{task_id}", "none").replace("{pool_name}", "p").replace("{flavor_name}", "f");
         let request = api.request(method.parse().unwrap(), &path).header("X-Roles", roles);
@@ -129,7 +154,9 @@ impl Ids {
                 api.delete(&format!("{path}?ids={}", self.message)).header("X-Roles", roles)
             }
             ("POST", "claims") | ("PATCH", "{claim_id}" | "{subscription_id}") => request.json(&json!({"ttl": 300})),
-            ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "quotas") => request.json(&json!({})),
+            ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "{topic_name}" | "quotas") => {
+                request.json(&json!({}))
+            }
             // They need no pool that exists.
             ("PUT", "{pool_name}") => request.json(&json!({"uri": "redis://***@h", "weight": 1})),
             ("POST", "move") => request.json(&json!({"pool": "p"})),
@@ -176,7 +203,9 @@ async fn snapshot(api: &Api) -> Vec<Value> {
         remove_ages(&mut document);
         documents.push(document);
     }
-    documents.push(answered(api.get("/v2/queues?detailed=true").header("X-Roles", ALL), 200).await);
+    for path in ["/v2/queues?detailed=true", "/v2/topics?detailed=true"] {
+        documents.push(answered(api.get(path).header("X-Roles", ALL), 200).await);
+    }
     documents
 }
 
@@ -322,7 +351,7 @@ async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
 
 #[tokio::test]
 async fn a_rule_can_be_replaced() {
-    let rules = "queues:purge = !, queues:create = role:creator and not project:frozen,queues:delete=";
+    let rules = "queues:purge = !, queues:create = role:creator and not project:frozen,queues:delete=,topics:delete=";
     let sukkal = Sukkal::start_with("memory:", &[ROLES, (RULES, rules)]);
     let create = |project: &str, role: &str| sukkal.project(project).put("/v2/queues/q").header("X-Roles", role);
     let api = sukkal.project("p");
@@ -332,6 +361,9 @@ async fn a_rule_can_be_replaced() {
     refused(create("frozen", "creator")).await;
     refused(api.request(Method::POST, "/v2/queues/q/purge").header("X-Roles", "admin")).await;
     answered(api.delete("/v2/queues/q"), 204).await;
+    answered(api.delete("/v2/topics/q"), 204).await;
+    answered(api.put("/v2/topics/q").header("X-Roles", "manager"), 201).await;
+    refused(api.put("/v2/topics/q").header("X-Roles", "creator")).await;
     answered(api.get("/v2/queues/q/stats").header("X-Roles", "reader"), 200).await;
 }
 

@@ -58,6 +58,11 @@ fn subscriptions_are_created_paused_and_deleted() {
 }
 
 #[test]
+fn topics_are_used_like_queues() {
+    check("tests/cli/transcripts/topics.txt", &Sukkal::start("memory:"));
+}
+
+#[test]
 fn tokens_are_shown_once_and_authenticate_requests() {
     let strategies = [("SUKKAL_AUTH__STRATEGIES", "none,tokens")];
     check("tests/cli/transcripts/tokens.txt", &Sukkal::start_with("memory:", &strategies));

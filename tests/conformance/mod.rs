@@ -59,6 +59,7 @@ suite! {
             a_list_shows_the_metadata_and_revision_of_each_queue,
             a_list_skips_deleted_queues,
             lists_and_counts_include_only_their_own_project,
+            topics_are_listed_and_counted_apart_from_queues,
         ],
         posting: [
             a_post_is_stored_in_the_order_given,

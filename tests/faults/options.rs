@@ -274,11 +274,6 @@ fn a_bad_option_is_refused_in_one_line() {
              queues:create?",
         ),
         (
-            variable("SUKKAL_POLICY__RULES", "topics:create = @"),
-            "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule topics:create, because there are \
-             no topics; remove it",
-        ),
-        (
             variable("SUKKAL_POLICY__RULES", "everything = @"),
             "SUKKAL_POLICY__RULES is not accepted (in the environment): there is no rule everything; docs/security.md \
              lists the rules",

@@ -63,8 +63,6 @@ async fn unsupported_routes_do_not_exist() {
 
     for (method, path) in [
         (Method::GET, "/v2/queues/q/nothing"),
-        (Method::GET, "/v2/topics"),
-        (Method::GET, "/v2/topics/t"),
         (Method::GET, "/v2/pools"),
         (Method::PUT, "/v2/pools/p"),
         (Method::POST, "/v2/queues/q/move"),

@@ -69,6 +69,7 @@ mod subscription_checks;
 mod subscription_control;
 mod subscriptions;
 mod tokens;
+mod topics;
 mod trace_contexts;
 mod traces;
 mod unnamed_callers;

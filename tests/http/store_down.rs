@@ -52,6 +52,8 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (as_admin(api.delete("/v2/flavors/f")), "Flavor could not be deleted."),
         (as_admin(api.get("/v2/projects")), "Projects could not be listed."),
         (api.get("/v2/queues"), "Queues could not be listed."),
+        (api.get("/v2/topics"), "Topics could not be listed."),
+        (api.put("/v2/topics/t"), "Topic could not be created."),
         (api.put(q), "Queue could not be created."),
         (api.get(q), "Queue metadata could not be retrieved."),
         (patch, "Queue metadata could not be updated."),

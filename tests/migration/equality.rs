@@ -108,7 +108,7 @@ async fn redis_shows_and_does_what_the_embedded_store_would() {
     let by_sentinel = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
     for to in [redis.url(), cluster.url(), by_sentinel.clone()] {
         let text = migrate(&filled.uri(), &to);
-        assert!(text.contains(" 12 queues, ") && text.contains(" 2 subscriptions, 2 retries, "), "{text}");
+        assert!(text.contains(" 13 queues, ") && text.contains(" 2 subscriptions, 2 retries, "), "{text}");
         assert_intact(&to);
         let (code, text) = run(&["migrate", "--from", &filled.uri(), "--to", &to]);
         assert!(code == Some(0) && text.contains(COMPLETE_BEFORE), "{text}");

@@ -14,11 +14,16 @@ pub(crate) async fn view_of(api: &Api) -> Value {
     for queue in &list {
         queues.push(view_of_queue(api, queue["name"].as_str().unwrap()).await);
     }
+    let topics = follow(api, "/v2/topics?limit=20&detailed=true&with_stats=true", "topics").await;
+    let of_topic = follow(api, "/v2/topics/plain/messages?limit=20&echo=true", "messages").await;
     let mut tokens = answered(api.get("/v2/tokens?limit=20").header("X-Roles", "admin"), 200).await.json();
     let mut usage = answered(api.get("/v2/usage"), 200).await.json()["usage"].take();
     // The rates of requests differ.
     usage.as_object_mut().unwrap().retain(|name, _| !name.ends_with("_per_second"));
-    without_ages(json!({ "list": list, "queues": queues, "tokens": tokens["tokens"].take(), "usage": usage }))
+    let tokens = tokens["tokens"].take();
+    without_ages(json!({
+        "list": list, "queues": queues, "topics": topics, "of_topic": of_topic, "tokens": tokens, "usage": usage,
+    }))
 }
 
 /// Returns all documents about a queue, without ages.

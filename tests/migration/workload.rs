@@ -51,6 +51,8 @@ pub(crate) async fn fill(api: &Api, random: &mut Random) -> Known {
     post(api, "paused", &json!([{ "body": 1, "ttl": 3_600 }])).await;
     answered(api.request(Method::POST, "/v2/queues/paused/pause"), 204).await;
     answered(api.put("/v2/queues/empty").json(&json!({ "empty": true })), 201).await;
+    let messages = json!({ "messages": [{ "body": "of a topic", "ttl": 3_600 }] });
+    answered(api.post("/v2/topics/plain/messages", &messages), 201).await;
     known.gone.push(("purged", post(api, "purged", &json!([{ "body": 1 }])).await.remove(0)));
     answered(
         api.request(Method::POST, "/v2/queues/purged/purge").json(&json!({ "resource_types": ["messages"] })),

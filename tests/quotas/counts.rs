@@ -23,11 +23,13 @@ async fn no_request_creates_a_queue_over_the_quota() {
 
         for request in [
             api.put("/v2/queues/c"),
+            api.put("/v2/topics/a"),
+            api.post("/v2/topics/a/messages", &messages(1)),
             api.post("/v2/queues/c/messages", &messages(1)),
             api.post("/v2/queues/c/pause", &json!({})),
             api.post("/v2/queues/c/subscriptions", &subscription),
         ] {
-            let expected = "the request would exceed the quota queues, which is 2; delete queues, or ask the operator for a higher quota";
+            let expected = "the request would exceed the quota queues, which is 2; delete queues or topics, or ask the operator for a higher quota";
             assert_eq!(refused(request).await, expected);
         }
 
@@ -37,6 +39,9 @@ async fn no_request_creates_a_queue_over_the_quota() {
         answered(api.post("/v2/queues/a/messages", &messages(1)), 201).await;
         answered(api.post("/v2/queues/a/pause", &json!({})), 204).await;
         answered(api.delete("/v2/queues/a"), 204).await;
+        answered(api.put("/v2/topics/a"), 201).await;
+        refused(api.post("/v2/queues/c/messages", &messages(1))).await;
+        answered(api.delete("/v2/topics/a"), 204).await;
         answered(api.post("/v2/queues/c/messages", &messages(1)), 201).await;
     }
 }

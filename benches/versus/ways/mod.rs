@@ -16,13 +16,14 @@ use sukkal::app;
 use sukkal::config::Config;
 use sukkal::domain::{
     Claim, ClaimId, ClaimSummary, Creation, Durability, Fence, Message, MessageId, Metadata, NewClaim, PoolName,
-    ProjectId, Queue, QueueId, QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task, TaskId, Term,
+    ProjectId, Queue, QueueId, QueueKind, QueueName, QuotaOverrides, Redrive, Revision, Stats, Summary, Taken, Task,
+    TaskId, Term,
 };
 use sukkal::storage::redis::{BatchLimits, RedisStore};
 use sukkal::storage::{
     Admission, AdmissionControl, Arrival, Catalogue, Check, ClaimOutcome, ClaimStore, DeleteOutcome, DiskUsage, Driver,
     Epoch, Error, LeaseFence, Listing, Load, Maintenance, MeasuredQueues, MessageStore, Monitoring, MovedBatch,
-    MovedMessageStore, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
+    MovedMessageStore, NameRange, Page, Place, PlacePage, PoolList, PoolStore, PoolsVersion, Popped, Post, PostOutcome,
     PresentedClaim, Processed, ProjectPage, QueueEpoch, QueueListing, QueuePage, QueueStatus, QueueStore, QueueUsage,
     QuotaList, QuotaStore, QuotaVersion, RedriveStep, Schedule, TaskCreation, TaskLeases, TaskStore, UpdateOutcome,
     Watch, WatchStore, Watchers,
@@ -111,7 +112,7 @@ impl<P: Poster> QuotaStore for StoreVariant<P> {
     async fn measure_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         self.store.measure_queues(project, after, examined_max).await
@@ -149,11 +150,10 @@ impl<P: Poster> Catalogue for StoreVariant<P> {
     async fn list_places(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         examined_max: usize,
     ) -> Result<PlacePage, Error> {
-        self.store.list_places(project, after, prefix, examined_max).await
+        self.store.list_places(project, names, examined_max).await
     }
 
     async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
@@ -271,12 +271,12 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
         self.store.resume_queue(queue).await
     }
 
-    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error> {
         self.store.list_queues(project, listing).await
     }
 
-    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
-        self.store.count_queues(project).await
+    async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
+        self.store.count_queues(project, kind).await
     }
 
     async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {

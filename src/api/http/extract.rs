@@ -10,8 +10,8 @@ use crate::api::Error;
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::auth::Caller;
-use crate::domain::QueueId;
 use crate::domain::queue_id::InvalidQueueId;
+use crate::domain::{QueueId, QueueKind};
 
 /// The query parameter that includes the origin of dead letters in responses.
 pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
@@ -47,7 +47,7 @@ impl<S: Sync> FromRequestParts<S> for QueueId {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         let queue = parts.extensions.get().and_then(|context: &RequestContext| context.queue.clone());
-        queue.ok_or(Error::QueueId(InvalidQueueId::Name))
+        queue.ok_or(Error::QueueId(InvalidQueueId::Name(QueueKind::Queue)))
     }
 }
 

@@ -1,4 +1,5 @@
-//! `/v2/queues/{queue_name}/messages`: post, list, stream, pop, get and delete messages.
+//! `/v2/queues/{queue_name}/messages`: post, list, stream, pop, get and delete messages. The messages
+//! of topics have the same routes.
 
 use std::slice;
 
@@ -11,7 +12,7 @@ use super::content_negotiation::accepts_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
 use super::middleware::identity::IDEMPOTENCY_KEY;
 use super::middleware::outage::Outage;
-use super::route::{Route, route};
+use super::route::{Route, path_of, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
 use super::stream::LAST_EVENT_ID;
@@ -28,7 +29,7 @@ use crate::broker::Broker;
 use crate::broker::messages::{Listed, MessageQuery, PostRequest, Posted};
 use crate::broker::undelivered::Undelivered;
 use crate::domain::durability::InvalidDurability;
-use crate::domain::{Durability, IdempotencyKey, QueueId, Scope, Taken, WithWarnings};
+use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
@@ -45,15 +46,17 @@ const POP_OR_DELETE: Outage = Outage::Parameter {
     absent: "Messages could not be deleted.",
 };
 
-pub(super) fn routes() -> Vec<Route> {
+pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     vec![
-        route("/v2/queues/{queue_name}/messages")
+        route(path_of!(kind, "/messages"))
             .on(Method::GET, "Messages could not be listed.", list)
             .on(Method::POST, "Messages could not be enqueued.", post)
             .on(Method::DELETE, POP_OR_DELETE, pop_or_delete),
-        route("/v2/queues/{queue_name}/messages/{message_id}")
-            .on(Method::GET, "Message could not be retrieved.", get)
-            .on(Method::DELETE, "Message could not be deleted.", delete),
+        route(path_of!(kind, "/messages/{message_id}")).on(Method::GET, "Message could not be retrieved.", get).on(
+            Method::DELETE,
+            "Message could not be deleted.",
+            delete,
+        ),
     ]
 }
 

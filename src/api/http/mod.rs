@@ -38,26 +38,26 @@ pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError
 pub use self::service::{Service, Settings};
 use super::Error;
 use crate::broker::Broker;
+use crate::domain::QueueKind;
 use crate::metrics::Metrics;
 use crate::telemetry::Tracer;
 
-/// The path of a queue without a name. It is not a path of the API, but its error names what is
-/// missing.
-const NAMELESS_QUEUE: &str = "/v2/queues/";
+/// The paths of a queue and a topic without a name. They are not paths of the API, but their errors
+/// name what is missing.
+const NAMELESS: [&str; 2] = ["/v2/queues/", "/v2/topics/"];
 
 /// Creates the state of the HTTP service.
 #[must_use]
 pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer: Option<Tracer>) -> Service {
-    let paths: Vec<&'static str> = all_routes(&settings).iter().map(Route::path).chain([NAMELESS_QUEUE]).collect();
+    let paths: Vec<&'static str> = all_routes(&settings).iter().map(Route::path).chain(NAMELESS).collect();
     Service::new(broker, settings, metrics, tracer, paths.into_iter())
 }
 
 /// Returns the router of the whole HTTP service.
 pub fn router(service: Service) -> Router {
-    let nameless = WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless);
-    router_of(all_routes(&service.settings), Requirement::Sender)
-        .route(NAMELESS_QUEUE, any(nameless))
-        .with_state(service)
+    let nameless = || any(WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless));
+    let router = router_of(all_routes(&service.settings), Requirement::Sender);
+    NAMELESS.into_iter().fold(router, |router, path| router.route(path, nameless())).with_state(service)
 }
 
 /// Returns the router of the listener for monitoring.
@@ -84,12 +84,14 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     routes.extend(quotas::routes(settings.admin_mode));
     routes.extend(pools::routes(settings.has_pools()));
     routes.extend(flavors::routes(settings.has_pools()));
-    routes.extend(queues::routes(settings.has_pools()));
-    routes.extend(messages::routes());
+    for kind in QueueKind::ALL {
+        routes.extend(queues::routes(kind, settings.has_pools()));
+        routes.extend(messages::routes(kind));
+        routes.extend(subscriptions::routes(kind));
+        routes.extend(share::routes(kind));
+    }
     routes.extend(claims::routes());
-    routes.extend(subscriptions::routes());
     routes.extend(tasks::routes());
-    routes.extend(share::routes());
     routes.extend(discovery::open_routes());
     routes
 }

@@ -1,5 +1,6 @@
 //! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause,
-//! resume and move queues, and their statistics.
+//! resume and move queues, and their statistics. Topics have the same routes below `/v2/topics`, except
+//! those that pause and resume.
 
 use axum::Json;
 use axum::body::Body;
@@ -9,55 +10,67 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::route::{Route, route};
+use super::route::{Route, path_of, route, sentence_of};
 use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::metadata_patch::MetadataPatch;
 use crate::api::wire::purge::Kind;
 use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
-use crate::api::wire::{self, body, json, links, metadata_patch};
+use crate::api::wire::{self, body, json, links, metadata_patch, paths};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{Creation, Metadata, QueueId, QueueName, Summary, WithWarnings};
+use crate::domain::{Creation, Metadata, QueueId, QueueKind, QueueName, Summary, WithWarnings};
 
-const PATH: &str = "/v2/queues";
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
 
-pub(super) fn routes(has_pools: bool) -> Vec<Route> {
+pub(super) fn routes(kind: QueueKind, has_pools: bool) -> Vec<Route> {
+    let list = move |broker: State<Broker>, caller: Caller, query: RawQuery| list(kind, broker, caller, query);
     let mut routes = vec![
-        route(PATH).on(Method::GET, "Queues could not be listed.", list),
-        route("/v2/queues/{queue_name}")
-            .on(Method::GET, "Queue metadata could not be retrieved.", get)
-            .on(Method::PUT, "Queue could not be created.", create)
-            .on(Method::PATCH, "Queue metadata could not be updated.", update)
-            .on(Method::DELETE, "Queue could not be deleted.", delete),
-        route("/v2/queues/{queue_name}/stats").on(Method::GET, "Queue stats could not be read.", stats),
-        route("/v2/queues/{queue_name}/purge").on(Method::POST, "Queue could not be purged.", purge),
-        route("/v2/queues/{queue_name}/pause").on(Method::POST, "Queue could not be paused.", pause),
-        route("/v2/queues/{queue_name}/resume").on(Method::POST, "Queue could not be resumed.", resume),
+        route(paths::all(kind)).on(Method::GET, sentence_of!(kind, "s could not be listed."), list),
+        route(path_of!(kind, ""))
+            .on(Method::GET, sentence_of!(kind, " metadata could not be retrieved."), get)
+            .on(Method::PUT, sentence_of!(kind, " could not be created."), create)
+            .on(Method::PATCH, sentence_of!(kind, " metadata could not be updated."), update)
+            .on(Method::DELETE, sentence_of!(kind, " could not be deleted."), delete),
+        route(path_of!(kind, "/stats")).on(Method::GET, sentence_of!(kind, " stats could not be read."), stats),
+        route(path_of!(kind, "/purge")).on(Method::POST, sentence_of!(kind, " could not be purged."), purge),
     ];
+    if kind == QueueKind::Queue {
+        routes.push(route(path_of!(kind, "/pause")).on(Method::POST, "Queue could not be paused.", pause));
+        routes.push(route(path_of!(kind, "/resume")).on(Method::POST, "Queue could not be resumed.", resume));
+    }
     if has_pools {
-        let path = "/v2/queues/{queue_name}/move";
-        routes.push(route(path).on(Method::POST, "Queue could not be moved.", move_to_pool));
+        let outage = sentence_of!(kind, " could not be moved.");
+        routes.push(route(path_of!(kind, "/move")).on(Method::POST, outage, move_to_pool));
     }
     routes
 }
 
-/// Refuses `/v2/queues/`, a queue without a name.
+/// Refuses `/v2/queues/`, a queue without a name, and `/v2/topics/`. The checks of the request have
+/// done so already.
 pub(super) async fn nameless() -> Error {
-    InvalidQueueId::Name.into()
+    InvalidQueueId::Name(QueueKind::Queue).into()
 }
 
-/// Returns a page of the project's queues by name.
-async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Response, Error> {
+/// Returns a page of the project's queues of this kind, by name.
+async fn list(
+    kind: QueueKind,
+    State(broker): State<Broker>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let detailed = query.boolean("detailed")?;
-    let with_count = query.boolean("with_count")?;
+    let with_count = match kind {
+        QueueKind::Queue => query.boolean("with_count")?,
+        QueueKind::Topic => None,
+    };
     let with_stats = query.boolean("with_stats")?;
     let queue_query = QueueQuery {
+        kind,
         detailed: detailed == Some(true),
         with_stats: with_stats == Some(true),
         ..parse_queue_query(&query)?
@@ -72,13 +85,13 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
         ("name_prefix", queue_query.name_prefix.clone()),
         ("with_stats", with_stats.map(|with_stats| with_stats.to_string())),
     ];
-    let links = links::next(PATH, queue_query.after.is_some(), &parameters, listed.next.as_deref());
+    let links = links::next(paths::all(kind), queue_query.after.is_some(), &parameters, listed.next.as_deref());
     let entry = |queue: &ListedQueue| {
-        let metadata = queue_query.detailed.then(|| queue.metadata.with_defaults(broker.limits()));
+        let metadata = queue_query.detailed.then(|| queue.metadata.with_defaults(kind, broker.limits()));
         queue_document(&queue.name, metadata, queue.stats.as_ref())
     };
     let mut page = Map::new();
-    page.insert("queues".to_owned(), listed.queues.iter().map(entry).collect());
+    page.insert(kind.plural().to_owned(), listed.queues.iter().map(entry).collect());
     page.insert("links".to_owned(), json!(links));
     if with_count == Some(true) {
         let count = broker.count_queues(&caller).await?;
@@ -104,7 +117,7 @@ async fn create(
         Some(Value::Object(metadata)) => metadata,
         Some(_) => return Err(Error::Body("Document type not supported.".to_owned())),
     };
-    let location = [(LOCATION, href(queue.name()))];
+    let location = [(LOCATION, paths::of(queue.name()))];
     let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
     let status = match creation {
         Creation::Created => StatusCode::CREATED,
@@ -227,8 +240,7 @@ fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
         name_prefix: query.last("name_prefix").map(str::to_owned),
         name: query.last("name").map(str::to_owned),
         metadata: filters.into_iter().map(metadata_filter).collect::<Result<_, _>>()?,
-        detailed: false,
-        with_stats: false,
+        ..QueueQuery::default()
     })
 }
 
@@ -247,17 +259,13 @@ fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), 
 
 fn queue_document(name: &QueueName, metadata: Option<Map<String, Value>>, stats: Option<&Summary>) -> Value {
     let mut document = Map::new();
-    document.insert("name".to_owned(), json!(name.as_str()));
+    document.insert("name".to_owned(), json!(name.plain()));
     if let Some(metadata) = metadata {
         document.insert("metadata".to_owned(), metadata.into());
     }
     if let Some(stats) = stats {
         document.insert("stats".to_owned(), wire::stats::summary_document(stats));
     }
-    document.insert("href".to_owned(), json!(href(name)));
+    document.insert("href".to_owned(), json!(paths::of(name)));
     document.into()
-}
-
-fn href(name: &QueueName) -> String {
-    format!("{PATH}/{name}")
 }

@@ -15,6 +15,26 @@ use super::middleware::stack::WithMiddleware;
 use super::service::Service;
 use crate::api::Error;
 
+/// Returns the path of a queue or of a topic that ends with this text.
+macro_rules! path_of {
+    ($kind:expr, $below:literal) => {
+        match $kind {
+            $crate::domain::QueueKind::Queue => concat!("/v2/queues/{queue_name}", $below),
+            $crate::domain::QueueKind::Topic => concat!("/v2/topics/{topic_name}", $below),
+        }
+    };
+}
+/// Returns a sentence that begins with "Queue" or "Topic".
+macro_rules! sentence_of {
+    ($kind:expr, $end:literal) => {
+        match $kind {
+            $crate::domain::QueueKind::Queue => concat!("Queue", $end),
+            $crate::domain::QueueKind::Topic => concat!("Topic", $end),
+        }
+    };
+}
+pub(super) use {path_of, sentence_of};
+
 /// A path of the API with its methods. All handlers are wrapped in the middleware.
 pub(super) struct Route {
     path: &'static str,

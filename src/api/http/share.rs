@@ -1,4 +1,5 @@
-//! `/v2/queues/{queue_name}/share`: sign a URL that gives its holder access to a queue.
+//! `/v2/queues/{queue_name}/share`: sign a URL that gives its holder access to a queue. Topics have the
+//! same route.
 //!
 //! This does not access the store: a URL may be signed for a queue that does not exist yet.
 
@@ -10,15 +11,15 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::middleware::outage::Outage;
-use super::route::{Route, route};
+use super::route::{Route, path_of, route};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::{self, body};
 use crate::auth::Caller;
-use crate::domain::QueueId;
+use crate::domain::{QueueId, QueueKind};
 
-pub(super) fn routes() -> Vec<Route> {
-    vec![route("/v2/queues/{queue_name}/share").on(Method::POST, Outage::StoreState, share)]
+pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
+    vec![route(path_of!(kind, "/share")).on(Method::POST, Outage::StoreState, share)]
 }
 
 /// Signs a URL for paths of the queue and returns what a client needs to use it.

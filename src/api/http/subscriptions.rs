@@ -1,5 +1,6 @@
 //! `/v2/queues/{queue_name}/subscriptions`: create, list, show, change, confirm, pause, resume and
-//! delete subscriptions, list their attempts, and deliver messages again.
+//! delete subscriptions, list their attempts, and deliver messages again. The subscriptions of topics
+//! have the same routes.
 
 use axum::Json;
 use axum::body::Body;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::extract::{LastSegment, SecondToLastSegment};
 use super::middleware::authentication::presented_token;
 use super::response;
-use super::route::{Route, route};
+use super::route::{Route, path_of, route};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::query::Query;
@@ -21,7 +22,7 @@ use crate::api::wire::subscriptions::{self, SubscriptionListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
-use crate::domain::QueueId;
+use crate::domain::{QueueId, QueueKind};
 
 /// Maximum size in bytes of the body of a request for a subscription.
 const BODY_BYTES_MAX: u64 = 65_536;
@@ -30,38 +31,38 @@ const LIST_BYTES: usize = 8_192;
 /// Query parameter that includes how far deliveries have come.
 const WITH_DELIVERY: &str = "with_delivery";
 
-pub(super) fn routes() -> Vec<Route> {
+pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     vec![
-        route("/v2/queues/{queue_name}/subscriptions").on(Method::GET, "Subscriptions could not be listed.", list).on(
+        route(path_of!(kind, "/subscriptions")).on(Method::GET, "Subscriptions could not be listed.", list).on(
             Method::POST,
             "Subscription could not be created.",
             create,
         ),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}")
+        route(path_of!(kind, "/subscriptions/{subscription_id}"))
             .on(Method::GET, "Subscription could not be retrieved.", get)
             .on(Method::PATCH, "Subscription could not be updated.", update)
             .on(Method::DELETE, "Subscription could not be deleted.", delete),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm").on(
+        route(path_of!(kind, "/subscriptions/{subscription_id}/confirm")).on(
             Method::PUT,
             "Subscription could not be confirmed.",
             confirm,
         ),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/attempts").on(
+        route(path_of!(kind, "/subscriptions/{subscription_id}/attempts")).on(
             Method::GET,
             "Attempts could not be listed.",
             attempts,
         ),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/pause").on(
+        route(path_of!(kind, "/subscriptions/{subscription_id}/pause")).on(
             Method::POST,
             "Subscription could not be paused.",
             pause,
         ),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/resume").on(
+        route(path_of!(kind, "/subscriptions/{subscription_id}/resume")).on(
             Method::POST,
             "Subscription could not be resumed.",
             resume,
         ),
-        route("/v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver").on(
+        route(path_of!(kind, "/subscriptions/{subscription_id}/redeliver")).on(
             Method::POST,
             "Redelivery could not be started.",
             redeliver,

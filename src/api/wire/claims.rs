@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::json;
 use super::links::Link;
 use super::messages::{self, MessageDocument};
+use super::paths;
 use super::view::View;
 use crate::api::Error;
 use crate::broker::claims::{Preference, TermDraft};
@@ -95,13 +96,13 @@ impl<'a> ListedClaimDocument<'a> {
 /// Returns the path of a queue's claims.
 #[must_use]
 pub fn path(queue: &QueueId) -> String {
-    format!("/v2/queues/{}/claims", queue.name())
+    paths::below(queue.name(), "claims")
 }
 
 /// Returns the path of a claim.
 #[must_use]
 pub fn href(queue: &QueueId, id: ClaimId) -> String {
-    format!("/v2/queues/{}/claims/{id}", queue.name())
+    paths::below(queue.name(), &format!("claims/{id}"))
 }
 
 /// Parses the marker of a list of claims.

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
+use super::paths;
 use crate::auth::signed_url::{Expiry, InvalidSignedUrl, SignedUrl, Signer};
 use crate::domain::{ConfirmationKind, ConfirmationRequest};
 
@@ -20,21 +21,22 @@ pub fn confirmation_document(
     signer: &Signer,
     now: OffsetDateTime,
 ) -> Result<Value, InvalidSignedUrl> {
-    let queue = request.queue.name().as_str();
-    let path = format!("/v2/queues/{queue}/subscriptions/{}/confirm", request.subscription);
+    let queue = request.queue.name();
+    let path = paths::below(queue, &format!("subscriptions/{}/confirm", request.subscription));
     let valid = Duration::seconds(i64::try_from(request.valid_s).unwrap_or(i64::MAX));
     let project = request.queue.project().clone();
     let url = SignedUrl::new(vec![path], vec![METHOD.to_owned()], project, Expiry::after(now, valid), now)?;
-    let (kind, message) = match request.kind {
+    let noun = queue.kind().noun();
+    let (message_type, message) = match request.kind {
         ConfirmationKind::Subscription => {
-            ("SubscriptionConfirmation", format!("You have chosen to subscribe to the queue: {queue}"))
+            ("SubscriptionConfirmation", format!("You have chosen to subscribe to the {noun}: {queue}"))
         }
         ConfirmationKind::Unsubscription => {
-            ("UnsubscribeConfirmation", format!("You have unsubscribed successfully to the queue: {queue}"))
+            ("UnsubscribeConfirmation", format!("You have unsubscribed successfully to the {noun}: {queue}"))
         }
     };
-    Ok(json!({
-        "Message_Type": kind,
+    let mut document = json!({
+        "Message_Type": message_type,
         "Message": message,
         "URL-Signature": signer.sign(&url),
         "URL-Methods": url.methods().join(","),
@@ -43,8 +45,12 @@ pub fn confirmation_document(
         "URL-Expires": url.expiry().to_string(),
         "SubscribeBody": { "confirmed": true },
         "UnsubscribeBody": { "confirmed": false },
-        "queue_name": queue,
-    }))
+        "queue_name": queue.plain(),
+    });
+    if let Some(topic) = queue.topic() {
+        document["topic_name"] = json!(topic);
+    }
+    Ok(document)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const CLAIM: (&str, &str) = ("claim_id", "claim_id");
 const SUBSCRIPTION: (&str, &str) = ("subscriptions_id", "subscriptions_id");
 const SUBSCRIPTION_LIMIT: (&str, &str) = ("limit", "subscription_limit");
 
-const RESOURCES: [Resource; 20] = [
+const RESOURCES: [Resource; 22] = [
     (
         "rel/queues",
         "/v2/queues{?marker,limit,detailed}",
@@ -73,6 +73,13 @@ const RESOURCES: [Resource; 20] = [
         &[QUEUE, SUBSCRIPTION],
         &["PATCH"],
     ),
+    (
+        "rel/topics",
+        "/v2/topics{?marker,limit,detailed}",
+        &[("marker", "marker"), ("limit", "queue_limit"), ("detailed", "detailed")],
+        &["GET"],
+    ),
+    ("rel/topic", "/v2/topics/{topic_name}", &[("topic_name", "topic_name")], &["GET", "PUT", "DELETE", "PATCH"]),
     ("rel/ping", "/v2/ping", &[], &["GET"]),
     ("rel/usage", "/v2/usage", &[], &["GET"]),
 ];

@@ -9,6 +9,7 @@ use super::checksum::Checksum;
 use super::json::{self, JsonBody};
 use super::links::Link;
 use super::msgpack::{Reader, Token};
+use super::paths;
 use super::state::StateDocument;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
@@ -144,14 +145,14 @@ pub fn documents_bytes(messages: &[Message]) -> usize {
 /// Returns the path of a queue's messages.
 #[must_use]
 pub fn path(queue: &QueueId) -> String {
-    ["/v2/queues/", queue.name().as_str(), "/messages"].concat()
+    paths::below(queue.name(), "messages")
 }
 
 /// Returns the path of a message, with the id of its claim if there is one.
 #[must_use]
 pub fn href(queue: &QueueId, id: MessageId, claim: Option<ClaimId>) -> String {
     let mut href = String::with_capacity(HREF_BYTES_MAX);
-    href.extend(["/v2/queues/", queue.name().as_str(), "/messages/"]);
+    href.extend([paths::all(queue.name().kind()), "/", queue.name().plain(), "/messages/"]);
     push(&mut href, id);
     if let Some(claim) = claim {
         href.push_str("?claim_id=");

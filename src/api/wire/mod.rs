@@ -13,6 +13,7 @@ pub mod links;
 pub mod messages;
 pub mod metadata_patch;
 mod msgpack;
+pub mod paths;
 pub mod pools;
 pub mod purge;
 pub mod query;

@@ -3,13 +3,12 @@
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
-use super::json;
+use super::{json, paths};
 use crate::api::Error;
 use crate::auth::signed_url::{Expiry, InvalidSignedUrl, SignedUrl};
-use crate::domain::QueueId;
+use crate::domain::{QueueId, QueueKind};
 
 const KEYS: [&str; 3] = ["methods", "expires", "paths"];
-const PATHS: [&str; 3] = ["messages", "subscriptions", "claims"];
 
 /// Parses `{"methods": ["GET"], "expires": "2030-01-01T00:00:00", "paths": ["messages"]}`. All keys
 /// are optional.
@@ -21,10 +20,14 @@ pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<Signe
         return Err(Error::Request(format!("unknown key {key:?}; the accepted keys are methods, expires and paths")));
     }
     let paths = list(&fields, "paths", "messages")?;
-    if let Some(path) = paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
-        return Err(Error::Request(format!("paths contains {path:?}; it accepts messages, subscriptions and claims")));
+    let (accepted, named) = match queue.name().kind() {
+        QueueKind::Queue => (&["messages", "subscriptions", "claims"][..], "messages, subscriptions and claims"),
+        QueueKind::Topic => (&["messages", "subscriptions"][..], "messages and subscriptions"),
+    };
+    if let Some(path) = paths.iter().find(|path| !accepted.contains(&path.as_str())) {
+        return Err(Error::Request(format!("paths contains {path:?}; it accepts {named}")));
     }
-    let paths = paths.iter().map(|path| format!("/v2/queues/{}/{path}", queue.name())).collect();
+    let paths = paths.iter().map(|path| paths::below(queue.name(), path)).collect();
     let methods = list(&fields, "methods", "GET")?;
     let expiry = match fields.get("expires") {
         None | Some(Value::Null) => Expiry::by_default(now),

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::links::Link;
+use super::paths;
 use super::timestamp::timestamp;
 use super::{json, since};
 use crate::api::Error;
@@ -29,7 +30,7 @@ pub fn document(queue: &QueueId, subscription: &Subscription) -> Value {
     let Subscription { id, ttl_s, age_s, settings, .. } = subscription;
     json!({
         "id": id.to_string(),
-        "source": queue.name().as_str(),
+        "source": queue.name().plain(),
         "subscriber": settings.subscriber,
         "ttl": ttl_s,
         "age": age_s,
@@ -96,7 +97,7 @@ pub fn attempts_document(attempts: &[Attempt]) -> Value {
 /// Returns the path of a queue's subscriptions.
 #[must_use]
 pub fn path(queue: &QueueId) -> String {
-    format!("/v2/queues/{}/subscriptions", queue.name())
+    paths::below(queue.name(), "subscriptions")
 }
 
 /// Parses the marker of a list of subscriptions.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::json;
+use super::paths;
 use super::timestamp::timestamp;
 use crate::api::Error;
 use crate::broker::tasks::RedriveRequest;
@@ -79,5 +80,5 @@ pub fn list_document(tasks: &[Task]) -> Value {
 /// Returns the path of a task.
 #[must_use]
 pub fn href(queue: &QueueId, id: TaskId) -> String {
-    format!("/v2/queues/{}/tasks/{id}", queue.name())
+    paths::below(queue.name(), &format!("tasks/{id}"))
 }

@@ -47,7 +47,7 @@ impl View {
     #[must_use]
     pub fn origin(self, origin: Option<&Origin>) -> Option<OriginDocument<'_>> {
         let origin = origin.filter(|_| self.origins)?;
-        Some(OriginDocument { queue: origin.queue.as_str(), id: origin.id.into(), claim_count: origin.claim_count })
+        Some(OriginDocument { queue: origin.queue.plain(), id: origin.id.into(), claim_count: origin.claim_count })
     }
 
     /// Returns the `traceparent` of a message if trace contexts are included.

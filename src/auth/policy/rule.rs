@@ -74,6 +74,13 @@ rules! {
     QueuesResume = "queues:resume", ANYONE, MANAGER;
     QueuesMove = "queues:move", ADMIN, ADMIN;
     QueuesRedrive = "queues:redrive", ANYONE, MANAGER;
+    TopicsGetAll = "topics:get_all", ANYONE, READER;
+    TopicsCreate = "topics:create", ANYONE, MANAGER;
+    TopicsGet = "topics:get", ANYONE, READER;
+    TopicsUpdate = "topics:update", ANYONE, MANAGER;
+    TopicsDelete = "topics:delete", ANYONE, MANAGER;
+    TopicsStats = "topics:stats", ANYONE, READER;
+    TopicsPurge = "topics:purge", ANYONE, MANAGER;
     MessagesGetAll = "messages:get_all", ANYONE, SIGNED_READER;
     MessagesGet = "messages:get", ANYONE, SIGNED_READER;
     MessagesCreate = "messages:create", ANYONE, SIGNED_PRODUCER;
@@ -121,6 +128,21 @@ rules! {
 }
 
 impl Rule {
+    /// Returns the rule that decides about topics where this one decides about queues.
+    #[must_use]
+    pub const fn for_topics(self) -> Self {
+        match self {
+            Self::QueuesGetAll => Self::TopicsGetAll,
+            Self::QueuesCreate => Self::TopicsCreate,
+            Self::QueuesGet => Self::TopicsGet,
+            Self::QueuesUpdate => Self::TopicsUpdate,
+            Self::QueuesDelete => Self::TopicsDelete,
+            Self::QueuesStats => Self::TopicsStats,
+            Self::QueuesPurge => Self::TopicsPurge,
+            other => other,
+        }
+    }
+
     /// Returns the rule with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)

@@ -72,7 +72,10 @@ impl Encryption {
             }
         }
         if metadata.encrypts() {
-            let cipher = self.cipher.as_ref().ok_or_else(|| no_key(&format!("queue {} encrypts", queue.name())))?;
+            let cipher = self
+                .cipher
+                .as_ref()
+                .ok_or_else(|| no_key(&format!("{} {} encrypts", queue.name().kind().noun(), queue.name())))?;
             for message in messages.iter_mut().filter(|message| message.body.as_sealed().is_none()) {
                 let encrypted = cipher.encrypt(queue.project(), message.body.as_msgpack());
                 message.body = Body::sealed(&encrypted).expect("no request is as long as that");

@@ -7,8 +7,8 @@
 
 use super::Cipher;
 use super::cipher::Failure;
-use crate::domain::{Body, QueueId};
-use crate::storage::{Driver, Error, QueueListing, StoredBody, UriCipher};
+use crate::domain::{Body, QueueId, QueueName};
+use crate::storage::{Driver, Error, NameRange, QueueListing, StoredBody, UriCipher};
 
 /// Maximum number of passes. More are needed only if a process goes on encrypting with another key.
 const PASSES_MAX: u32 = 10;
@@ -62,14 +62,12 @@ async fn run_pass(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> 
     loop {
         let page = store.list_projects(project.as_ref(), PROJECTS_PER_STEP).await?;
         for (project, _) in page.projects {
-            let mut after: Option<String> = None;
+            let mut after: Option<QueueName> = None;
             loop {
                 let listing = QueueListing {
-                    after: after.as_deref(),
-                    name_prefix: None,
-                    name_part: None,
+                    names: NameRange::after(after.as_ref()),
                     examined_max: QUEUES_PER_STEP,
-                    needs_metadata: false,
+                    ..QueueListing::default()
                 };
                 let queues = store.list_queues(&project, &listing).await?;
                 for (name, _) in queues.queues {

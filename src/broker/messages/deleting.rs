@@ -27,7 +27,7 @@ impl Broker {
     /// Deletes the messages with these ids, as far as they exist.
     ///
     /// The claims are ignored unless the operator has set `message_delete_with_claim_id`. Then each
-    /// message must be under one of them, or nothing is deleted.
+    /// message must be under one of them, or nothing is deleted. Messages of topics have no claims.
     pub async fn delete_messages(
         &self,
         caller: &Caller,
@@ -37,7 +37,7 @@ impl Broker {
     ) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::DeleteMessages, &queue)?;
         let ids = self.parse_ids(&queue, ids)?;
-        let requires_claims = self.limits.message_delete_with_claim_id;
+        let requires_claims = self.limits.message_delete_with_claim_id && queue.name().topic().is_none();
         if requires_claims && claims.is_empty() {
             return Err(Error::Limit(
                 "this server deletes \"ids\" only with \"claim_ids\"; name the claims of the messages".to_owned(),

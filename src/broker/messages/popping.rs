@@ -26,6 +26,11 @@ impl Broker {
         wait_s: Option<i64>,
     ) -> Result<Taken<Undelivered<Vec<Message>>>, Error> {
         let access = self.store.authorize(caller, Action::PopMessages, &queue)?;
+        if queue.name().topic().is_some() {
+            return Err(Error::Limit(
+                "a topic keeps its messages for all observers; list its messages instead of popping them".to_owned(),
+            ));
+        }
         let limit = check_range("pop", count, 1, self.limits.max_messages_per_claim_or_pop)?;
         let wait = self.waiting.check_duration(wait_s)?;
         let pop = |store| {

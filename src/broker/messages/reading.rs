@@ -224,9 +224,9 @@ impl Broker {
 }
 
 fn no_message(queue: &QueueId, ids: &[String]) -> Error {
-    let (name, project) = (queue.name(), queue.project());
+    let (noun, name, project) = (queue.name().kind().noun(), queue.name(), queue.project());
     Error::NoMessage(format!(
-        "No messages with IDs: ['{}'] found in the queue {name} for project {project}.",
+        "No messages with IDs: ['{}'] found in the {noun} {name} for project {project}.",
         ids.join("', '")
     ))
 }

@@ -54,10 +54,10 @@ impl Broker {
         let Some(max) = self.quotas.limit(queue.project(), Quota::Queues).filter(|_| is_limited(caller)) else {
             return Ok(());
         };
-        if store.count_queues(queue.project()).await? < max || store.get_queue(queue).await?.is_some() {
+        if store.count_queues(queue.project(), None).await? < max || store.get_queue(queue).await?.is_some() {
             return Ok(());
         }
-        Err(Error::QuotaExceeded { quota: Quota::Queues, max, advice: "delete queues" })
+        Err(Error::QuotaExceeded { quota: Quota::Queues, max, advice: "delete queues or topics" })
     }
 
     /// Reads the quotas of the store again and again, until all other clones of this broker are

@@ -11,7 +11,7 @@ use crate::auth::Caller;
 use crate::broker::access::{AdmittedStore, require_client};
 use crate::broker::{Action, Broker, Error};
 use crate::domain::quotas::PerQuota;
-use crate::domain::{ProjectId, Quota, QuotaLimits};
+use crate::domain::{ProjectId, QueueName, Quota, QuotaLimits};
 use crate::storage::QueueUsage;
 
 /// How long a request waits for a measurement.
@@ -42,7 +42,7 @@ impl Broker {
         for quota in [Quota::RequestsPerSecond, Quota::PostedBytesPerSecond] {
             usage[quota] = (limits[quota] > 0).then(|| self.quotas.rates.used(project, quota, limits[quota]));
         }
-        usage[Quota::Queues] = Some(store.count_queues(project).await?);
+        usage[Quota::Queues] = Some(store.count_queues(project, None).await?);
         drop(store);
         let measured = self.measured_usage(project).await;
         usage[Quota::Subscriptions] = measured.map(|measured| measured.subscriptions);
@@ -107,10 +107,10 @@ impl Broker {
 
     async fn measure(&self, project: &ProjectId) -> Result<QueueUsage, Error> {
         let access = self.store.authorize(&Caller::System, Action::GetUsage, project)?.in_turn();
-        let (mut usage, mut after) = (QueueUsage::default(), None::<String>);
+        let (mut usage, mut after) = (QueueUsage::default(), None::<QueueName>);
         loop {
             let store: AdmittedStore = access.admit().await?;
-            let measured = store.measure_queues(project, after.as_deref(), QUEUES_PER_STEP).await?;
+            let measured = store.measure_queues(project, after.as_ref(), QUEUES_PER_STEP).await?;
             drop(store);
             usage.add(measured.usage);
             after = measured.reached;

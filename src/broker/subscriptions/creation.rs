@@ -126,7 +126,8 @@ impl Broker {
                 }
                 SubscriptionCreation::TooMany => {
                     return Err(Error::Limit(format!(
-                        "the queue {} has {count_max} subscriptions, which is the maximum; delete one of them first",
+                        "the {} {} has {count_max} subscriptions, which is the maximum; delete one of them first",
+                        queue.name().kind().noun(),
                         queue.name()
                     )));
                 }

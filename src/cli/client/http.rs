@@ -23,6 +23,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const JSON: &str = "application/json";
+const QUEUE: &str = "queue";
+const TOPIC: &str = "topic";
 const CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 const PROJECT_ID: HeaderName = HeaderName::from_static("x-project-id");
 /// Characters that need no encoding in a path or query.
@@ -37,6 +39,8 @@ pub(super) struct Service {
     prefix: String,
     headers: HeaderMap,
     retry: Duration,
+    /// The word for one of the queues that requests are for.
+    noun: &'static str,
     /// Whether any response has arrived. Before that, a refused connection is a wrong URL or a
     /// service that does not run, and is reported at once.
     has_responded: Cell<bool>,
@@ -63,6 +67,7 @@ impl Service {
             prefix: url.path().trim_end_matches('/').to_owned(),
             headers,
             retry: settings.retry,
+            noun: QUEUE,
             has_responded: Cell::new(false),
         })
     }
@@ -71,6 +76,22 @@ impl Service {
     pub(super) fn in_role(mut self, role: &'static str) -> Self {
         self.headers.entry("x-roles").or_insert(HeaderValue::from_static(role));
         self
+    }
+
+    /// Returns the service with requests for topics: the path of a queue means the topic of this name.
+    pub(super) fn of_topics(mut self) -> Self {
+        self.noun = TOPIC;
+        self
+    }
+
+    /// The word for one of the queues that requests are for: `queue` or `topic`.
+    pub(super) fn noun(&self) -> &'static str {
+        self.noun
+    }
+
+    /// The key of the queues in a list of them.
+    pub(super) fn plural(&self) -> &'static str {
+        if self.noun == TOPIC { "topics" } else { "queues" }
     }
 
     /// Whether requests are made with a pre-signed URL, which does not allow to see who holds a
@@ -88,7 +109,11 @@ impl Service {
     pub(super) fn request(&self, method: Method, path: &str) -> Request<'_> {
         // Repeating one of these requests has the same effect as sending it once.
         let is_repeatable = matches!(method, Method::GET | Method::PUT | Method::DELETE);
-        let (path, headers, body) = (path.to_owned(), HeaderMap::new(), Bytes::new());
+        let path = match path.strip_prefix("/v2/queues") {
+            Some(rest) => format!("/v2/{}{rest}", self.plural()),
+            None => path.to_owned(),
+        };
+        let (headers, body) = (HeaderMap::new(), Bytes::new());
         Request { service: self, method, path, headers, body, is_repeatable, wait: Duration::ZERO }
     }
 

@@ -56,12 +56,12 @@ Exit codes: 0 success; 1 failure; 2 an option or the input is wrong; 3 not found
 /// A noun of the command line.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Lists, creates, changes, pauses, moves, purges and deletes queues
+    /// Lists, creates, changes, pauses, moves, purges and deletes queues or topics
     #[command(after_help = EXIT_CODES)]
-    Queue(Noun<queue::Command>),
+    Queue(QueueNoun<queue::Command>),
     /// Posts, lists, follows and deletes messages
     #[command(after_help = EXIT_CODES)]
-    Message(Noun<message::Command>),
+    Message(QueueNoun<message::Command>),
     /// Claims messages, and lists, renews and releases claims
     #[command(after_help = EXIT_CODES)]
     Claim(Noun<claim::Command>),
@@ -70,7 +70,7 @@ pub(super) enum Command {
     Dead(Noun<dead::Command>),
     /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs
     #[command(after_help = EXIT_CODES)]
-    Subscription(Noun<subscription::Command>),
+    Subscription(QueueNoun<subscription::Command>),
     /// Creates, lists and deletes tokens, with which clients authenticate
     #[command(after_help = EXIT_CODES)]
     Token(Noun<token::Command>),
@@ -100,6 +100,24 @@ pub(super) struct Noun<C: Subcommand> {
     command: C,
 }
 
+/// A noun whose commands work with queues, or with topics instead.
+#[derive(Args, Debug)]
+pub(super) struct QueueNoun<C: Subcommand> {
+    #[command(flatten)]
+    flags: Flags,
+    /// Use topics instead of queues
+    #[arg(long, global = true)]
+    topic: bool,
+    #[command(subcommand)]
+    command: C,
+}
+
+impl<C: Subcommand> QueueNoun<C> {
+    fn select(&self, service: Service) -> Service {
+        if self.topic { service.of_topics() } else { service }
+    }
+}
+
 /// Runs a command. The exit code says why it has failed.
 pub(super) fn run(command: &Command) -> ExitCode {
     match run_to_end(command) {
@@ -116,14 +134,14 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
     let mut output = Output::new(flags.json(&environment)?, &environment);
     let service = || Service::new(&flags.settings(&environment)?);
     let outcome = match command {
-        Command::Queue(Noun { command: command @ queue::Command::Move { .. }, .. }) => {
-            queue::run(command, &service()?.in_role("admin"), &mut output).await
+        Command::Queue(noun @ QueueNoun { command: command @ queue::Command::Move { .. }, .. }) => {
+            queue::run(command, &noun.select(service()?).in_role("admin"), &mut output).await
         }
-        Command::Queue(noun) => queue::run(&noun.command, &service()?, &mut output).await,
-        Command::Message(noun) => message::run(&noun.command, &service()?, &mut output).await,
+        Command::Queue(noun) => queue::run(&noun.command, &noun.select(service()?), &mut output).await,
+        Command::Message(noun) => message::run(&noun.command, &noun.select(service()?), &mut output).await,
         Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
         Command::Dead(noun) => dead::run(&noun.command, &service()?, &mut output).await,
-        Command::Subscription(noun) => subscription::run(&noun.command, &service()?, &mut output).await,
+        Command::Subscription(noun) => subscription::run(&noun.command, &noun.select(service()?), &mut output).await,
         Command::Token(Noun { command: token::Command::Generate, .. }) => token::generate(&mut output),
         Command::Token(noun) => token::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,

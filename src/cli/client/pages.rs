@@ -39,7 +39,7 @@ impl<'s> Pages<'s> {
         };
         // An empty page of messages is the end. One of queues may have a link, if the service has
         // examined many names that do not match.
-        if !items.is_empty() || self.key == "queues" {
+        if !items.is_empty() || self.key == self.service.plural() {
             self.next = next_link(&document).filter(|next| *next != path);
         }
         items.truncate(usize::try_from(self.remaining).unwrap_or(usize::MAX));

@@ -114,11 +114,11 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Resume(queues) => change(&Change::RESUME, queues, service, output).await,
         Command::Move { queue, pool } => move_to(queue, pool, service, output).await,
         Command::Purge(deletion) => {
-            deletion.confirm("Delete all messages of")?;
+            deletion.confirm("Delete all messages of", service)?;
             change(&Change::PURGE, &deletion.queues, service, output).await
         }
         Command::Rm(deletion) => {
-            deletion.confirm("Delete")?;
+            deletion.confirm("Delete", service)?;
             change(&Change::DELETE, &deletion.queues, service, output).await
         }
     }
@@ -149,11 +149,11 @@ fn state(stats: &Value) -> Cell {
 async fn create(queue: &str, metadata: &Metadata, service: &Service, output: &mut Output) -> Result<(), Error> {
     let document: Map<String, Value> = metadata.metadata.iter().cloned().collect();
     let request = service.request(Method::PUT, &queue_path(queue, "")).json(&document.into());
-    let is_new = request.send().await?.status == StatusCode::CREATED;
+    let (is_new, noun) = (request.send().await?.status == StatusCode::CREATED, service.noun());
     let sentence = if is_new {
-        format!("created queue {queue}")
+        format!("created {noun} {queue}")
     } else {
-        format!("queue {queue} exists; its metadata is unchanged")
+        format!("{noun} {queue} exists; its metadata is unchanged")
     };
     output.done(&sentence, &json!({ "name": queue, "created": is_new }))
 }
@@ -205,7 +205,7 @@ async fn set(
     // A key that the first request has removed would be missing in a second one.
     let request = if unset.is_empty() { request.repeatable() } else { request };
     let metadata = request.send().await?.json()?;
-    output.done(&format!("changed queue {queue}"), &json!({ "name": queue, "metadata": metadata }))
+    output.done(&format!("changed {} {queue}", service.noun()), &json!({ "name": queue, "metadata": metadata }))
 }
 
 /// A change of a queue that needs nothing but its name.
@@ -228,7 +228,7 @@ async fn change(change: &Change, queues: &Queues, service: &Service, output: &mu
         let request = service.request(change.method.clone(), &queue_path(queue, change.path)).repeatable();
         request.send().await?;
         let document = json!({ "name": queue, change.done: true });
-        output.done(&format!("{} queue {queue}", change.done), &document)?;
+        output.done(&format!("{} {} {queue}", change.done, service.noun()), &document)?;
     }
     Ok(())
 }
@@ -238,17 +238,17 @@ async fn move_to(queue: &str, pool: &str, service: &Service, output: &mut Output
     // The service responds when the move is complete, however long it takes.
     request.repeatable().waits(u64::MAX).send().await?;
     let document = json!({ "name": queue, "pool": pool, "moved": true });
-    output.done(&format!("moved queue {queue} to pool {pool}"), &document)
+    output.done(&format!("moved {} {queue} to pool {pool}", service.noun()), &document)
 }
 
 impl Deletion {
     /// Asks a person at a terminal whether the messages may be lost. Programs are not asked.
-    fn confirm(&self, action: &str) -> Result<(), Error> {
+    fn confirm(&self, action: &str, service: &Service) -> Result<(), Error> {
         if self.yes || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Ok(());
         }
-        let queues = self.queues.queues.join(", ");
-        write!(io::stderr(), "{action} queue {queues}? [y/N] ")?;
+        let (noun, queues) = (service.noun(), self.queues.queues.join(", "));
+        write!(io::stderr(), "{action} {noun} {queues}? [y/N] ")?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer).map_err(Error::input)?;
         let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");

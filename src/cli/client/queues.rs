@@ -26,8 +26,8 @@ impl<'s> QueueList<'s> {
         let path = query([("name_prefix", text.clone()), ("detailed", detailed.clone()), ("with_stats", with_stats)]);
         let fallback = query([("name", text), ("detailed", detailed)]);
         Self {
-            pages: Pages::new(service, "queues", format!("/v2/queues{path}"), limit),
-            fallback: Some(Pages::new(service, "queues", format!("/v2/queues{fallback}"), None)),
+            pages: Pages::new(service, service.plural(), format!("/v2/queues{path}"), limit),
+            fallback: Some(Pages::new(service, service.plural(), format!("/v2/queues{fallback}"), None)),
             prefix: prefix.to_owned(),
             remaining: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
         }
@@ -58,6 +58,6 @@ impl<'s> QueueList<'s> {
         let first = QueueList::new(service, name, true, Some(1)).next().await?.unwrap_or_default().into_iter().next();
         first
             .filter(|queue| queue["name"] == name)
-            .ok_or_else(|| Error::NotFound(format!("there is no queue {}", printable(name))))
+            .ok_or_else(|| Error::NotFound(format!("there is no {} {}", service.noun(), printable(name))))
     }
 }

@@ -14,7 +14,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{Catalogue, Epoch, Error, Place, PlacePage};
+use crate::storage::{Catalogue, Epoch, Error, NameRange, Place, PlacePage};
 
 #[async_trait]
 impl Catalogue for EmbeddedStore {
@@ -54,13 +54,12 @@ impl Catalogue for EmbeddedStore {
     async fn list_places(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         examined_max: usize,
     ) -> Result<PlacePage, Error> {
         let of = keys::queues_prefix(project);
-        let (after, prefix) = (after.map(str::to_owned), prefix.to_owned());
-        self.read(move |view| view.places(&of, after.as_deref(), &prefix, examined_max)).await
+        let names = names.clone();
+        self.read(move |view| view.places(&of, &names, examined_max)).await
     }
 
     async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
@@ -75,9 +74,9 @@ impl<T: Table> View<T> {
         self.registry.get(&*keys::queue(queue))?.map(|row| place_of(row.value())).transpose()
     }
 
-    fn places(&self, of: &[u8], after: Option<&str>, prefix: &str, examined_max: usize) -> Result<PlacePage, Error> {
+    fn places(&self, of: &[u8], names: &NameRange, examined_max: usize) -> Result<PlacePage, Error> {
         let mut page = PlacePage::default();
-        let Some((from, end)) = keys::names_after(of, after, prefix) else {
+        let Some((from, end)) = keys::in_range(of, names) else {
             return Ok(page);
         };
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
@@ -87,7 +86,7 @@ impl<T: Table> View<T> {
             page.queues.push((queue.name().clone(), place_of(row.value())?));
         }
         let last = page.queues.last().filter(|_| page.queues.len() == examined_max);
-        page.reached = last.map(|(name, _)| name.to_string());
+        page.reached = last.map(|(name, _)| name.clone());
         Ok(page)
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::{Buf, BufMut};
 use redb::ReadableTable;
 
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, Revision, Summary};
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, Revision, Summary};
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
@@ -68,22 +68,14 @@ impl QueueStore for EmbeddedStore {
         .await
     }
 
-    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let of = keys::queues_prefix(project);
-        let [after, prefix, part] =
-            [listing.after, listing.name_prefix, listing.name_part].map(|text| text.map(str::to_owned));
-        let QueueListing { examined_max, needs_metadata, .. } = *listing;
-        self.read(move |view| {
-            let (name_prefix, name_part) = (prefix.as_deref(), part.as_deref());
-            let after = after.as_deref();
-            view.list(&of, &QueueListing { after, name_prefix, name_part, examined_max, needs_metadata })
-        })
-        .await
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error> {
+        let (of, listing) = (keys::queues_prefix(project), listing.clone());
+        self.read(move |view| view.list(&of, &listing)).await
     }
 
-    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
+    async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
         let project = project.clone();
-        self.read(move |view| view.count(&project)).await
+        self.read(move |view| view.count(&project, kind)).await
     }
 
     async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
@@ -98,9 +90,9 @@ impl QueueStore for EmbeddedStore {
 
 impl<T: Table> View<T> {
     /// Lists queues of the project whose keys begin with `of`.
-    fn list(&self, of: &[u8], listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+    fn list(&self, of: &[u8], listing: &QueueListing) -> Result<QueuePage, Error> {
         let (mut page, mut examined) = (QueuePage::default(), 0);
-        let Some((from, end)) = keys::names_after(of, listing.after, listing.name_prefix.unwrap_or_default()) else {
+        let Some((from, end)) = keys::in_range(of, &listing.names) else {
             return Ok(page);
         };
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
@@ -111,17 +103,26 @@ impl<T: Table> View<T> {
             let name = queue.name();
             examined += 1;
             if examined == listing.examined_max {
-                page.reached = Some(name.to_string());
+                page.reached = Some(name.clone());
             }
-            if listing.includes(name.as_str()) && !QueueRow::decode(row.value())?.0.is_placed() {
+            if listing.includes(name) && !QueueRow::decode(row.value())?.0.is_placed() {
                 page.queues.push((name.clone(), read_queue(row.value())?));
             }
         }
         Ok(page)
     }
 
-    fn count(&self, project: &ProjectId) -> Result<u64, Error> {
-        match self.registry.get(&*keys::project_count(project))? {
+    fn count(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
+        let (all, topics) = (keys::project_count(project), keys::topic_count(project));
+        Ok(match kind {
+            None => self.stored_count(&all)?,
+            Some(QueueKind::Topic) => self.stored_count(&topics)?,
+            Some(QueueKind::Queue) => self.stored_count(&all)?.saturating_sub(self.stored_count(&topics)?),
+        })
+    }
+
+    fn stored_count(&self, key: &[u8]) -> Result<u64, Error> {
+        match self.registry.get(key)? {
             Some(count) => count.value().try_get_u64().map_err(|_| damaged("the number of queues")),
             None => Ok(0),
         }
@@ -161,19 +162,25 @@ impl WriteTransaction<'_> {
     /// Adds the row of a queue to its project.
     pub(super) fn add_row(&mut self, queue: &QueueId, row: &[u8]) -> Result<(), Error> {
         self.put_registry(&keys::queue(queue), row)?;
-        let count = self.view.count(queue.project())? + 1;
-        self.put_registry(&keys::project_count(queue.project()), &count.to_be_bytes())
+        for key in counts_with(queue) {
+            let count = self.view.stored_count(&key)? + 1;
+            self.put_registry(&key, &count.to_be_bytes())?;
+        }
+        Ok(())
     }
 
     /// Removes the row of a queue from its project.
     pub(super) fn remove_row(&mut self, queue: &QueueId) -> Result<(), Error> {
         self.remove_registry(&keys::queue(queue))?;
-        let (project, count) = (keys::project_count(queue.project()), self.view.count(queue.project())?);
-        if count > 1 {
-            self.put_registry(&project, &(count - 1).to_be_bytes())
-        } else {
-            self.remove_registry(&project).map(drop)
+        for key in counts_with(queue) {
+            let count = self.view.stored_count(&key)?;
+            if count > 1 {
+                self.put_registry(&key, &(count - 1).to_be_bytes())?;
+            } else {
+                self.remove_registry(&key)?;
+            }
         }
+        Ok(())
     }
 
     fn update(
@@ -272,6 +279,12 @@ impl WriteTransaction<'_> {
         self.remove_registry(&keys::expiry(end_us, &key))?;
         Ok(last)
     }
+}
+
+/// Returns the keys of the numbers of queues and of topics that include this queue.
+pub(super) fn counts_with(queue: &QueueId) -> impl Iterator<Item = Vec<u8>> {
+    let topics = queue.name().topic().map(|_| keys::topic_count(queue.project()));
+    [keys::project_count(queue.project())].into_iter().chain(topics)
 }
 
 fn encode_row(number: u64, revision: Revision, metadata: &Metadata) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::domain::{ProjectId, QueueId, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, QueueName, QuotaOverrides};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::keys;
@@ -42,11 +42,11 @@ impl QuotaStore for EmbeddedStore {
     async fn measure_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         let of = keys::queues_prefix(project);
-        let after = [&of, after.unwrap_or_default().as_bytes()].concat();
+        let after = [&of, after.map_or("", QueueName::as_str).as_bytes()].concat();
         self.read(move |view| view.measure(&of, &after, examined_max)).await
     }
 
@@ -89,7 +89,7 @@ impl<T: Table> View<T> {
             examined += 1;
             if examined == examined_max {
                 let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
-                measured.reached = Some(queue.name().to_string());
+                measured.reached = Some(queue.name().clone());
             }
         }
         Ok(measured)

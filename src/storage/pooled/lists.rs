@@ -10,7 +10,7 @@ use super::search::{at, is_same};
 use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
 use crate::storage::quotas::sum_usages;
 use crate::storage::{
-    Driver, Error, MeasuredQueues, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
+    Driver, Error, MeasuredQueues, NameRange, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
 };
 
 /// Maximum number of queues that are read at a time.
@@ -22,11 +22,10 @@ impl PooledStore {
     pub(super) async fn list_placed_queues(
         &self,
         project: &ProjectId,
-        listing: &QueueListing<'_>,
+        listing: &QueueListing,
     ) -> Result<QueuePage, Error> {
-        let prefix = listing.name_prefix.unwrap_or_default();
-        let page = self.0.management.list_places(project, listing.after, prefix, listing.examined_max).await?;
-        let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name.as_str()));
+        let page = self.0.management.list_places(project, &listing.names, listing.examined_max).await?;
+        let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name));
         let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place, listing)).collect();
         let queues: Vec<_> = stream::iter(reads).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
         Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached: page.reached })
@@ -37,7 +36,7 @@ impl PooledStore {
         project: &ProjectId,
         name: QueueName,
         place: Place,
-        listing: &QueueListing<'_>,
+        listing: &QueueListing,
     ) -> Result<Option<(QueueName, Queue)>, Error> {
         let queue = QueueId::new(project.clone(), name.clone())
             .map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
@@ -68,10 +67,10 @@ impl PooledStore {
     pub(super) async fn measure_placed_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
-        let page = self.0.management.list_places(project, after, "", examined_max).await?;
+        let page = self.0.management.list_places(project, &NameRange::after(after), examined_max).await?;
         let queue = |name| QueueId::new(project.clone(), name);
         let queues = page.queues.into_iter().filter_map(|(name, place)| Some((queue(name).ok()?, place.pool)));
         let measurements: Vec<_> = queues.map(|(queue, pool)| self.measure_placed(queue, pool)).collect();

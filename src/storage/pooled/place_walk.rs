@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::domain::{ProjectId, QueueId};
-use crate::storage::{Driver, Error, Place};
+use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::storage::{Driver, Error, NameRange, Place};
 
 /// Number of projects, and of names of a project, that one step reads.
 const PROJECTS_PER_STEP: usize = 100;
@@ -18,7 +18,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Default)]
 pub(super) struct PlaceWalk {
     /// The project that is being read, and the last name that was read in it.
-    current: Option<(ProjectId, Option<String>)>,
+    current: Option<(ProjectId, Option<QueueName>)>,
     /// The next projects.
     projects: VecDeque<ProjectId>,
     /// The last project of which the name was read.
@@ -36,7 +36,7 @@ impl PlaceWalk {
                 if after.is_some() {
                     sleep(STEP_PAUSE).await;
                 }
-                let page = store.list_places(&project, after.as_deref(), "", NAMES_PER_STEP).await?;
+                let page = store.list_places(&project, &NameRange::after(after.as_ref()), NAMES_PER_STEP).await?;
                 let queues = page.queues.into_iter().map(|(name, place)| {
                     let queue = QueueId::new(project.clone(), name);
                     let queue = queue.map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")));

@@ -9,7 +9,9 @@ use tracing::debug;
 
 use super::PooledStore;
 use super::search::{at, at_existing};
-use crate::domain::{Creation, Durability, Metadata, PoolName, ProjectId, Queue, QueueId, Revision, Summary};
+use crate::domain::{
+    Creation, Durability, Metadata, PoolName, ProjectId, Queue, QueueId, QueueKind, Revision, Summary,
+};
 use crate::storage::{
     Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
 };
@@ -82,12 +84,12 @@ impl QueueStore for PooledStore {
         at!(self, queue, store => store.resume_queue(queue))
     }
 
-    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error> {
         self.list_placed_queues(project, listing).await
     }
 
-    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
-        self.0.management.count_queues(project).await
+    async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
+        self.0.management.count_queues(project, kind).await
     }
 
     async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {

@@ -5,10 +5,10 @@ use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::at;
-use crate::domain::{NewToken, PoolName, ProjectId, QueueId, QuotaOverrides, TokenId, TokenRecord};
+use crate::domain::{NewToken, PoolName, ProjectId, QueueId, QueueName, QuotaOverrides, TokenId, TokenRecord};
 use crate::storage::{
-    Catalogue, Epoch, Error, MeasuredQueues, Place, PlacePage, QueueUsage, QuotaList, QuotaStore, QuotaVersion,
-    TokenCreation, TokenStore, TokensMax,
+    Catalogue, Epoch, Error, MeasuredQueues, NameRange, Place, PlacePage, QueueUsage, QuotaList, QuotaStore,
+    QuotaVersion, TokenCreation, TokenStore, TokensMax,
 };
 
 #[async_trait]
@@ -48,7 +48,7 @@ impl QuotaStore for PooledStore {
     async fn measure_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
         self.measure_placed_queues(project, after, examined_max).await
@@ -86,11 +86,10 @@ impl Catalogue for PooledStore {
     async fn list_places(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         examined_max: usize,
     ) -> Result<PlacePage, Error> {
-        self.0.management.list_places(project, after, prefix, examined_max).await
+        self.0.management.list_places(project, names, examined_max).await
     }
 
     async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {

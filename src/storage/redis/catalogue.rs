@@ -9,7 +9,7 @@ use super::keys::{self, QueueKeys};
 use super::registrations::{Mode, Registration, read_pool};
 use super::script::{PLACE_REPLACE, QUEUE_ANNOUNCE};
 use crate::domain::{PoolName, ProjectId, QueueId};
-use crate::storage::{Catalogue, Epoch, Error, Place, PlacePage};
+use crate::storage::{Catalogue, Epoch, Error, NameRange, Place, PlacePage};
 
 #[async_trait]
 impl Catalogue for RedisStore {
@@ -62,12 +62,11 @@ impl Catalogue for RedisStore {
     async fn list_places(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         examined_max: usize,
     ) -> Result<PlacePage, Error> {
-        let found = self.registered_queues(project, after, prefix, examined_max).await?;
-        let reached = found.last().map(|(name, _)| name.to_string()).filter(|_| found.len() == examined_max);
+        let found = self.registered_queues(project, names, examined_max).await?;
+        let reached = found.last().map(|(name, _)| name.clone()).filter(|_| found.len() == examined_max);
         Ok(PlacePage { queues: found.into_iter().map(|(name, found)| (name, place(found))).collect(), reached })
     }
 

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::slot_tags;
-use crate::domain::{ProjectId, QueueId};
+use crate::domain::{ProjectId, QueueId, QueueName};
 
 /// The register of all projects that have queues.
 pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
@@ -260,7 +260,7 @@ pub(super) fn hash_tag(queue: &QueueId) -> String {
 /// Returns the queue with this hash tag.
 pub(super) fn queue_of_hash_tag(tag: &str) -> Option<QueueId> {
     let (project, name) = tag.rsplit_once('/')?;
-    QueueId::new(decode_project(project)?, name.parse().ok()?).ok()
+    QueueId::new(decode_project(project)?, QueueName::from_stored(name).ok()?).ok()
 }
 
 /// Returns the queue whose first key this is.

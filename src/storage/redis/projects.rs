@@ -20,7 +20,7 @@ impl RedisStore {
         let examined = self.projects_after(after, examined_max).await?;
         let projects = examined.iter().map(|found| project_of(&found.name)).collect::<Result<Vec<_>, _>>()?;
         let reached = projects.last().filter(|_| projects.len() == examined_max).cloned();
-        let commands: Vec<_> = projects.iter().map(|project| self.count_queues(project)).collect();
+        let commands: Vec<_> = projects.iter().map(|project| self.count_queues(project, None)).collect();
         let counts: Vec<u64> = stream::iter(commands).buffered(COMMANDS_IN_FLIGHT_MAX).try_collect().await?;
         // The janitor removes projects that have no queue.
         let projects = projects.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect();

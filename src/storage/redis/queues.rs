@@ -18,7 +18,8 @@ use super::keys::{self, QueueKeys};
 use super::registrations::Mode;
 use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
-use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
+use crate::domain::queue_id::TOPIC_MARK;
+use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, QueueName, Revision, Summary};
 use crate::storage::{
     Catalogue, Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
     record,
@@ -102,19 +103,25 @@ impl QueueStore for RedisStore {
         self.run_applying_due(&QUEUE_RESUME, queue, &[]).await.map(|_done| ())
     }
 
-    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing<'_>) -> Result<QueuePage, Error> {
-        let prefix = listing.name_prefix.unwrap_or_default();
-        let names = self.registered_names(project, listing.after, prefix, listing.examined_max).await?;
+    async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error> {
+        let names = self.registered_names(project, &listing.names, listing.examined_max).await?;
         let is_end = names.len() < listing.examined_max;
-        let reached = names.last().map(ToString::to_string).filter(|_| !is_end);
+        let reached = names.last().cloned().filter(|_| !is_end);
         // Metadata is fetched only for matching names, because each takes a command.
-        let matching = names.into_iter().filter(|name| listing.includes(name.as_str()));
+        let matching = names.into_iter().filter(|name| listing.includes(name));
         let queues = try_join_all(matching.map(|name| self.get_named_queue(project, name))).await?;
         Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached })
     }
 
-    async fn count_queues(&self, project: &ProjectId) -> Result<u64, Error> {
-        self.connection.command("ZCARD", &keys::queue_register(project), &[]).await?.number()
+    async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
+        let register = keys::queue_register(project);
+        let (first_topic, before_topics) = (format!("[{TOPIC_MARK}"), format!("({TOPIC_MARK}"));
+        match kind {
+            None => self.connection.command("ZCARD", &register, &[]).await?,
+            Some(QueueKind::Queue) => self.connection.command("ZLEXCOUNT", &register, &["-", &before_topics]).await?,
+            Some(QueueKind::Topic) => self.connection.command("ZLEXCOUNT", &register, &[&first_topic, "+"]).await?,
+        }
+        .number()
     }
 
     async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {

@@ -10,9 +10,9 @@ use super::RedisStore;
 use super::keys::{self, QueueKeys};
 use super::reply::parse_number;
 use super::script::QUOTA_SET;
-use crate::domain::{ProjectId, QueueId, QuotaOverrides};
+use crate::domain::{ProjectId, QueueId, QueueName, QuotaOverrides};
 use crate::storage::quotas::{decode, encode, sum_usages};
-use crate::storage::{Error, MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
+use crate::storage::{Error, MeasuredQueues, NameRange, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 
 /// The field with the version of the list. No project has this id.
 const VERSION: &str = "";
@@ -57,11 +57,11 @@ impl QuotaStore for RedisStore {
     async fn measure_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
+        after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
-        let names = self.registered_names(project, after, "", examined_max).await?;
-        let reached = names.last().map(ToString::to_string).filter(|_| names.len() == examined_max);
+        let names = self.registered_names(project, &NameRange::after(after), examined_max).await?;
+        let reached = names.last().cloned().filter(|_| names.len() == examined_max);
         let queues = names.into_iter().filter_map(|name| QueueId::new(project.clone(), name).ok());
         let queues: Vec<QueueId> = queues.collect();
         let measurements: Vec<_> = queues.iter().map(|queue| self.measure_queue(queue)).collect();

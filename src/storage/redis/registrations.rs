@@ -20,7 +20,7 @@ use super::keys;
 use super::reply;
 use super::script::REGISTER;
 use crate::domain::{PoolName, ProjectId, QueueId, QueueName};
-use crate::storage::{Epoch, Error};
+use crate::storage::{Epoch, Error, NameRange};
 
 /// Separates a name from its version.
 const SEPARATOR: char = '\0';
@@ -187,21 +187,19 @@ impl RedisStore {
 
     /// Returns the registration of the queue.
     pub(super) async fn registration(&self, queue: &QueueId) -> Result<Option<Registration>, Error> {
-        let name = queue.name();
+        let name = queue.name().as_str();
         let (from, to) = (format!("[{name}{SEPARATOR}"), format!("({name}{AFTER_SEPARATOR}"));
         Ok(self.registrations(&keys::queue_register(queue.project()), &from, &to, 1).await?.pop())
     }
 
-    /// Returns up to `limit` registered names of queues that follow `after` and begin with `prefix`,
-    /// whether the queues exist or not.
+    /// Returns up to `limit` registered names of queues in this range, whether the queues exist or not.
     pub(super) async fn registered_names(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         limit: usize,
     ) -> Result<Vec<QueueName>, Error> {
-        let found = self.registered_queues(project, after, prefix, limit).await?;
+        let found = self.registered_queues(project, names, limit).await?;
         Ok(found.into_iter().map(|(name, _registration)| name).collect())
     }
 
@@ -209,17 +207,17 @@ impl RedisStore {
     pub(super) async fn registered_queues(
         &self,
         project: &ProjectId,
-        after: Option<&str>,
-        prefix: &str,
+        names: &NameRange,
         limit: usize,
     ) -> Result<Vec<(QueueName, Registration)>, Error> {
-        let (from, to) = range_of(after, prefix);
+        let (from, to) = range_of(names);
         let found = self.registrations(&keys::queue_register(project), &from, &to, limit).await?;
         let with_name = |registration: Registration| {
             let corrupt = |_| Error::Corrupt(format!("a register has the invalid queue name {:?}", registration.name));
-            Ok((registration.name.parse().map_err(corrupt)?, registration))
+            Ok((QueueName::from_stored(&registration.name).map_err(corrupt)?, registration))
         };
-        found.into_iter().map(with_name).collect()
+        // A zero byte in the prefix is that of the separator in a member.
+        found.into_iter().filter(|found| found.name.starts_with(&names.prefix)).map(with_name).collect()
     }
 
     /// Returns the registration of the next project.
@@ -283,15 +281,16 @@ impl RedisStore {
     }
 }
 
-/// Returns the start and the end of the range of members whose names follow `after` and begin with
-/// `prefix`.
-fn range_of(after: Option<&str>, prefix: &str) -> (String, String) {
+/// Returns the start and the end of the range of members with these names.
+fn range_of(names: &NameRange) -> (String, String) {
+    let NameRange { after, prefix, below } = names;
     let from = match after {
-        Some(after) if text_of_name(after) >= prefix => start_after(Some(after)),
+        Some(after) if text_of_name(after) >= prefix.as_str() => start_after(Some(after)),
         _ => format!("[{prefix}"),
     };
-    let to = if prefix.is_empty() { "+".to_owned() } else { format!("({prefix}{AFTER_NAMES}") };
-    (from, to)
+    let after_prefix = (!prefix.is_empty()).then(|| format!("{prefix}{AFTER_NAMES}"));
+    let end = after_prefix.into_iter().chain(below.map(str::to_owned)).min();
+    (from, end.map_or("+".to_owned(), |end| format!("({end}")))
 }
 
 /// Returns the start of the range of members whose names follow this text.

@@ -9,8 +9,9 @@ use crate::auth::matrix::{Bench, ENVIRONMENT, EndedTokens, ROLES, Row, read_tabl
 use crate::http::{Answer, send};
 use crate::support::redis::RedisServer;
 
-/// The routes that change queues, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the policy.
-const CHANGES: [(&str, &str); 27] = [
+/// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the
+/// policy.
+const CHANGES: [(&str, &str); 40] = [
     ("PUT /v2/quotas", "quotas:set"),
     ("DELETE /v2/quotas", "quotas:set"),
     ("POST /v2/tokens", "tokens:create"),
@@ -38,6 +39,19 @@ const CHANGES: [(&str, &str); 27] = [
     ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
     ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
     ("POST /v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
+    ("PUT /v2/topics/{topic_name}", "topics:create"),
+    ("PATCH /v2/topics/{topic_name}", "topics:update"),
+    ("DELETE /v2/topics/{topic_name}", "topics:delete"),
+    ("POST /v2/topics/{topic_name}/purge", "topics:purge"),
+    ("POST /v2/topics/{topic_name}/move", "queues:move"),
+    ("POST /v2/topics/{topic_name}/share", "queues:share"),
+    ("POST /v2/topics/{topic_name}/subscriptions", "subscription:create"),
+    ("PATCH /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}", "subscription:update"),
+    ("DELETE /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}", "subscription:delete"),
+    ("PUT /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}/confirm", "subscription:confirm"),
+    ("POST /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}/pause", "subscription:pause"),
+    ("POST /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}/resume", "subscription:resume"),
+    ("POST /v2/topics/{topic_name}/subscriptions/{topic_subscription_id}/redeliver", "subscription:redeliver"),
 ];
 
 /// A request that was sent, with the project and the action that its line must have.
@@ -90,9 +104,10 @@ impl Sent {
         let is_known = !["stranger", "elsewhere", "signed-late", "expired", "revoked"].contains(&self.column)
             && self.answer.status != 404
             || outcome == "failed";
-        let has_queue = row.target.starts_with("/v2/queues/{");
+        let queue = [("/v2/queues/{", "q"), ("/v2/topics/{", "~t")];
+        let queue = queue.iter().find(|(path, _)| row.target.starts_with(path)).map(|(_, name)| *name);
         assert_eq!(line["project"], if is_known { json!(self.project) } else { json!(null) }, "{place}");
-        assert_eq!(line["queue"], if is_known && has_queue { json!("q") } else { json!(null) }, "{place}");
+        assert_eq!(line["queue"], json!(queue.filter(|_| is_known)), "{place}");
         if let Some(action) = change {
             assert_eq!(line["action"], if is_known { json!(action) } else { json!(null) }, "{place}");
         }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use sukkal::storage::QueueListing;
+use sukkal::domain::{QueueId, QueueKind, QueueName};
+use sukkal::storage::{NameRange, QueueListing};
 
 use crate::conformance::support::subject::{Subject, fresh_project, metadata, queue_id};
 
@@ -77,16 +78,15 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
     let (mut steps, mut after) = (Vec::new(), Some(String::new()));
     while let Some(from) = after.take() {
         let listing = QueueListing {
-            after: Some(&from),
-            name_prefix: None,
-            name_part: Some("b"),
+            names: NameRange::of_kind(QueueKind::Queue, Some(&from), None),
+            name_part: Some("b".to_owned()),
             examined_max: 2,
             needs_metadata: true,
         };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
         let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
-        after.clone_from(&page.reached);
-        steps.push((names.join(" "), page.reached.unwrap_or_default()));
+        after = page.reached.map(|name| name.to_string());
+        steps.push((names.join(" "), after.clone().unwrap_or_default()));
     }
 
     let expected = [("", "a2"), ("b1", "b1"), ("b2", "")];
@@ -121,9 +121,8 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
         ("+", None, None, &[]),
     ] {
         let listing = QueueListing {
-            after,
-            name_prefix: Some(prefix),
-            name_part: part,
+            names: NameRange::of_kind(QueueKind::Queue, after, Some(prefix)),
+            name_part: part.map(str::to_owned),
             examined_max: names.len(),
             needs_metadata: true,
         };
@@ -137,14 +136,13 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
         );
     }
     let listing = QueueListing {
-        after: None,
-        name_prefix: Some("ab"),
-        name_part: Some("z"),
+        names: NameRange::of_kind(QueueKind::Queue, None, Some("ab")),
+        name_part: Some("z".to_owned()),
         examined_max: 3,
         needs_metadata: true,
     };
     let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
-    assert_eq!((page.queues, page.reached), (vec![], Some("abc".to_owned())));
+    assert_eq!((page.queues, page.reached), (vec![], "abc".parse().ok()));
 }
 
 pub(in crate::conformance) async fn a_list_shows_the_metadata_and_revision_of_each_queue(subject: &Subject) {
@@ -191,9 +189,56 @@ pub(in crate::conformance) async fn lists_and_counts_include_only_their_own_proj
 
     for (number, project) in projects.iter().enumerate() {
         let own: Vec<String> = (0..=number).map(|copy| format!("q{number}-{copy}")).collect();
-        let count = subject.store().count_queues(project).await.expect("the store answers");
+        let count = subject.store().count_queues(project, Some(QueueKind::Queue)).await.expect("the store answers");
 
         assert_eq!(subject.names(project, None, LIMIT).await, own, "{project:?}");
         assert_eq!(count, own.len() as u64);
     }
+}
+
+pub(in crate::conformance) async fn topics_are_listed_and_counted_apart_from_queues(subject: &Subject) {
+    let named = |kind, name| QueueName::of_kind(kind, name).expect("it is legal");
+    let topic = |name| {
+        let project = subject.project().clone();
+        QueueId::new(project, named(QueueKind::Topic, name)).expect("the project is short")
+    };
+    for name in ["a", "aa", "c", "z"] {
+        subject.create(&topic(name)).await;
+    }
+    for name in ["a", "b", "z"] {
+        subject.queue(name).await;
+    }
+    let list = async |kind, after, prefix, examined_max| {
+        let names = NameRange::of_kind(kind, after, prefix);
+        let listing = QueueListing { names, name_part: None, examined_max, needs_metadata: true };
+        let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+        assert!(page.queues.iter().all(|(name, _)| name.kind() == kind), "{page:?}");
+        let names: Vec<_> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
+        (names.join(" "), page.reached.is_some())
+    };
+    let counts = async || {
+        let counts = [Some(QueueKind::Queue), Some(QueueKind::Topic), None]
+            .map(|kind| subject.store().count_queues(subject.project(), kind));
+        futures::future::try_join_all(counts).await.expect("the store answers")
+    };
+
+    // Names of the other kind are not examined.
+    for (kind, after, prefix, examined_max, found, has_more) in [
+        (QueueKind::Queue, None, None, 3, "a b z", true),
+        (QueueKind::Queue, Some("z"), None, 1, "", false),
+        (QueueKind::Queue, Some("~"), None, 9, "", false),
+        (QueueKind::Queue, None, Some("~"), 9, "", false),
+        (QueueKind::Topic, None, None, 2, "a aa", true),
+        (QueueKind::Topic, Some("aa"), None, 3, "c z", false),
+        (QueueKind::Topic, Some("a"), Some("a"), 9, "aa", false),
+    ] {
+        assert_eq!(list(kind, after, prefix, examined_max).await, (found.to_owned(), has_more), "{kind:?} {after:?}");
+    }
+    assert_eq!(counts().await, [3, 4, 7]);
+    subject.delete(&topic("a")).await;
+    subject.delete(&subject.id("b")).await;
+    assert_eq!(counts().await, [2, 3, 5]);
+    assert_eq!(subject.names(subject.project(), None, LIMIT).await, ["a", "z"]);
+    let measured = subject.store().measure_queues(subject.project(), None, 3).await.expect("the store answers");
+    assert_eq!(measured.reached, Some(named(QueueKind::Topic, "aa")), "a measurement covers both kinds");
 }

@@ -81,11 +81,11 @@ pub(in crate::conformance) async fn a_measurement_covers_all_queues_of_a_project
 
     let (mut after, mut reached) = (None, Vec::new());
     loop {
-        let measured = subject.store().measure_queues(subject.project(), after.as_deref(), 2).await.expect(OK);
+        let measured = subject.store().measure_queues(subject.project(), after.as_ref(), 2).await.expect(OK);
         assert_eq!(measured.usage.subscriptions, 0);
         after = measured.reached;
         match &after {
-            Some(name) => reached.push(name.clone()),
+            Some(name) => reached.push(name.to_string()),
             None => break,
         }
     }

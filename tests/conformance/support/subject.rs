@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
     Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
-    QueueLimits, QueueName, Rank, Revision, Stats, Summary,
+    QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
-use sukkal::storage::{Destinations, Driver, Error, Listing, Page, Popped, Post, PostOutcome, QueueListing};
+use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.
@@ -106,8 +106,8 @@ impl Subject {
 
     /// Lists all queues of the project with one call. There must be fewer than `examined_max`.
     pub(in crate::conformance) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
-        let listing =
-            QueueListing { after: None, name_prefix: None, name_part: None, examined_max, needs_metadata: true };
+        let names = NameRange::of_kind(QueueKind::Queue, None, None);
+        let listing = QueueListing { names, name_part: None, examined_max, needs_metadata: true };
         let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
         assert_eq!(page.reached, None, "there are more than {examined_max} queues");
         page.queues
@@ -123,17 +123,12 @@ impl Subject {
         let (mut names, mut after) = (Vec::new(), after.map(str::to_owned));
         while names.len() < limit {
             let examined_max = limit - names.len();
-            let listing = QueueListing {
-                after: after.as_deref(),
-                name_prefix: None,
-                name_part: None,
-                examined_max,
-                needs_metadata: true,
-            };
+            let range = NameRange::of_kind(QueueKind::Queue, after.as_deref(), None);
+            let listing = QueueListing { names: range, name_part: None, examined_max, needs_metadata: true };
             let page = self.store().list_queues(project, &listing).await.expect(OK);
             names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
             match page.reached {
-                Some(reached) => after = Some(reached),
+                Some(reached) => after = Some(reached.to_string()),
                 None => break,
             }
         }
@@ -307,7 +302,7 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn count_queues(&self) -> usize {
-        let count = self.store().count_queues(&self.project).await.expect(OK);
+        let count = self.store().count_queues(&self.project, Some(QueueKind::Queue)).await.expect(OK);
         usize::try_from(count).expect("a count fits")
     }
 

@@ -23,7 +23,7 @@ use crate::auth::signed_url::SignedUrl;
 use crate::auth::{Client, Identity};
 use crate::authentication::Sender;
 use crate::domain::role;
-use crate::domain::{QueueId, Warning};
+use crate::domain::{QueueId, QueueKind, QueueName, Warning};
 
 /// Size in bytes of the colon, the space and the line break of a header.
 const HEADER_FRAME_BYTES: usize = 4;
@@ -125,7 +125,10 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
         None => None,
     };
     let queue = match &segments[..] {
-        [_v2, queues, name, ..] if queues == "queues" => Some(QueueId::new(client.project.clone(), name.parse()?)?),
+        [_v2, plural, name, ..] => match QueueKind::of_plural(plural) {
+            Some(kind) => Some(QueueId::new(client.project.clone(), QueueName::of_kind(kind, name)?)?),
+            None => None,
+        },
         _ => None,
     };
     audit::note_client(&client, &own_project, queue.as_ref());
@@ -146,7 +149,7 @@ fn holder(url: &SignedUrl) -> Identity {
 
 /// Returns whether a request reads the messages of a queue.
 fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
-    matches!(segments, [_v2, queues, _name, messages] if queues == "queues" && messages == "messages")
+    matches!(segments, [_v2, plural, _name, part] if QueueKind::of_plural(plural).is_some() && part == "messages")
         && method == Method::GET
 }
 

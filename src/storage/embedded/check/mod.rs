@@ -7,6 +7,7 @@ use bytes::Buf;
 use crate::storage::embedded::check::findings::Findings;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::queues::counts_with;
 use crate::storage::embedded::rows::keys::{self, DISCARDED, EXPIRIES, QUEUES, kept_until};
 use crate::storage::embedded::rows::queue::{QueueRow, read_queue};
 use crate::storage::embedded::transaction::read::View;
@@ -29,7 +30,9 @@ impl<T: Table> View<T> {
         for (key, row) in self.all_with(&[QUEUES])? {
             let queue = keys::decode_queue(&key).ok_or_else(|| damaged("a queue's name"))?;
             let mut findings = Findings { check: &mut check, subject: queue.to_string() };
-            *projects.entry(keys::project_count(queue.project())).or_default() += 1;
+            for key in counts_with(&queue) {
+                *projects.entry(key).or_default() += 1;
+            }
             if QueueRow::decode(&row).is_ok_and(|(row, _)| row.is_placed()) {
                 continue;
             }
@@ -53,11 +56,9 @@ impl<T: Table> View<T> {
             }
         }
         let mut findings = Findings { check: &mut check, subject: "the registry".to_owned() };
-        let counted: HashMap<Vec<u8>, u64> = self
-            .all_with(&keys::project_counts_prefix())?
-            .into_iter()
-            .map(|(key, count)| (key, (&*count).try_get_u64().unwrap_or(0)))
-            .collect();
+        let counts = [self.all_with(&keys::project_counts_prefix())?, self.all_with(&keys::topic_counts_prefix())?];
+        let counted: HashMap<Vec<u8>, u64> =
+            counts.into_iter().flatten().map(|(key, count)| (key, (&*count).try_get_u64().unwrap_or(0))).collect();
         findings.expect(counted == projects, "the stored numbers of queues are wrong");
         let discarded: HashSet<u64> =
             self.all_with(&[DISCARDED])?.iter().filter_map(|(key, _)| keys::discarded_number(key)).collect();

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `format` | version of this format: see `engine/tables.rs` |
 //! | `n` | last contents number that was assigned |
-//! | `p` project | number of queues in the project |
+//! | `p` project | number of queues and topics in the project |
+//! | `u` project | number of topics in the project; absent if there are none |
 //! | `q` Q | a queue: contents number, revision, the metadata that the store itself applies, metadata; of a queue that is in a pool: 0, epoch, 2 zero bytes, name of the pool |
 //! | `g` Q | tombstone of a deleted queue, for a day: the last rank or fence that it may have assigned |
 //! | `b` Q zero number contents | a message in the outbox of the queue: see `storage/moved_messages.rs` |
@@ -62,6 +63,7 @@
 use std::ops::Bound;
 
 use crate::domain::{MessageId, ProjectId, QueueId, QueueName, TokenId};
+use crate::storage::NameRange;
 use crate::storage::key::KEY_BYTES;
 use crate::storage::key::key_of;
 
@@ -76,6 +78,7 @@ pub(crate) const TOKENS: u8 = b'k';
 pub(crate) const OUTBOX: u8 = b'b';
 pub(crate) const MIGRATION_ID: &[u8] = b"i";
 const PROJECTS: u8 = b'p';
+const TOPICS: u8 = b'u';
 const TOMBSTONES: u8 = b'g';
 const RECEIVED: u8 = b'a';
 const OUTCOMES: u8 = b'o';
@@ -120,26 +123,40 @@ pub(crate) const OUTBOX_NUMBERS_BYTES: usize = 16;
 const TIME_BYTES: usize = 8;
 const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 
-/// Returns the start and the end of the range of queues whose names follow `after` and begin with
-/// `prefix`. The keys of the project's queues begin with `of`. Returns `None` if there can be none.
-pub(crate) fn names_after(of: &[u8], after: Option<&str>, prefix: &str) -> Option<(Bound<Vec<u8>>, Vec<u8>)> {
+/// Returns the start and the end of the range of queues with these names. The keys of the project's
+/// queues begin with `of`. Returns `None` if there can be none.
+pub(crate) fn in_range(of: &[u8], names: &NameRange) -> Option<(Bound<Vec<u8>>, Vec<u8>)> {
     let key = |text: &str| [of, text.as_bytes()].concat();
-    let first = key(prefix);
-    let end = prefix_end(&first);
-    let from = match after.map(key) {
-        Some(after) if after >= end => return None,
+    let first = key(&names.prefix);
+    let end = names.below.map(key).into_iter().chain([prefix_end(&first)]).min()?;
+    let from = match names.after.as_deref().map(key) {
         Some(after) if after >= first => Bound::Excluded(after),
         _ => Bound::Included(first),
     };
+    if let Bound::Excluded(from) | Bound::Included(from) = &from
+        && *from >= end
+    {
+        return None;
+    }
     Some((from, end))
 }
 
-/// Returns the key of the number of queues in a project.
+/// Returns the key of the number of queues and topics in a project.
 pub(crate) fn project_count(project: &ProjectId) -> Vec<u8> {
     [&[PROJECTS], project.as_str().as_bytes()].concat()
 }
 
-/// Returns the project of such a key.
+/// Returns the key of the number of topics in a project. It is missing if there are none.
+pub(crate) fn topic_count(project: &ProjectId) -> Vec<u8> {
+    [&[TOPICS], project.as_str().as_bytes()].concat()
+}
+
+/// Returns the common prefix of the keys of all those numbers.
+pub(crate) fn topic_counts_prefix() -> [u8; 1] {
+    [TOPICS]
+}
+
+/// Returns the project of the key of a number of queues.
 pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
     ProjectId::new(str::from_utf8(key.strip_prefix(&[PROJECTS])?).ok()?)
 }
@@ -314,7 +331,7 @@ fn decode_named(mut rest: &[u8]) -> Option<QueueId> {
                 rest = more;
             }
             [0, 0, name @ ..] => {
-                let name: QueueName = str::from_utf8(name).ok()?.parse().ok()?;
+                let name = QueueName::from_stored(str::from_utf8(name).ok()?).ok()?;
                 let project = ProjectId::new(str::from_utf8(&project).ok()?)?;
                 return QueueId::new(project, name).ok();
             }

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use tracing::warn;
 
 use crate::domain::{ProjectId, QueueId, QueueName};
-use crate::storage::Error;
 use crate::storage::catalogue::MoveState;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::keys::{self, QueueKeys};
+use crate::storage::{Error, NameRange};
 
 const QUEUES_PER_STEP: usize = 16;
 
@@ -69,8 +69,8 @@ impl RedisStore {
             };
             let register = keys::queue_register(&current);
             if !self.is_unreachable(&register, unreachable) {
-                let after = name.as_ref().map(QueueName::as_str);
-                match self.registered_names(&current, after, "", QUEUES_PER_STEP).await {
+                let names = NameRange::after(name.as_ref());
+                match self.registered_names(&current, &names, QUEUES_PER_STEP).await {
                     Ok(names) if !names.is_empty() => {
                         return names.into_iter().map(|name| queue_of(&current, name)).collect();
                     }
