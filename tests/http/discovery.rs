@@ -96,7 +96,7 @@ async fn every_resource_of_the_home_document_exists() {
     for (relation, resource) in home["resources"].as_object().unwrap() {
         let template = text(&resource["href-template"]).split("{?").next().unwrap();
         let path = template.replace("{queue_name}", "q").replace("{message_id}", "m").replace("{claim_id}", "c");
-        let path = path.replace("{subscriptions_id}", "s");
+        let path = path.replace("{subscriptions_id}", "s").replace("{topic_name}", "t");
         let options = answered(api.request(Method::OPTIONS, &path), 200).await;
         for method in resource["hints"]["allow"].as_array().unwrap() {
             let allowed = options.header("allow").unwrap().split(", ").any(|name| name == method);
