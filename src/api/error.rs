@@ -7,7 +7,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, UPGRADE, VARY, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use thiserror::Error;
@@ -66,6 +66,21 @@ pub enum Error {
          origin in cors_origins, unless the operator names strategies in [auth]."
     )]
     ForeignHost,
+    /// The page of a browser has another origin than this service.
+    #[error(
+        "The header Origin names another host than the header Host. The operator can allow this origin in the option \
+         cors_origins."
+    )]
+    ForeignOrigin,
+    /// The request does not open a WebSocket, on a path where that is the only thing to do.
+    #[error(
+        "This path serves WebSockets: send a GET over HTTP/1.1 with Upgrade: websocket, Sec-WebSocket-Version: 13 and a \
+         Sec-WebSocket-Key."
+    )]
+    NoUpgrade,
+    /// There are as many WebSockets as there may be.
+    #[error("This service may have at most {0} WebSockets at the same time. Please try again later.")]
+    TooManySockets(usize),
     /// The path does not accept the method.
     #[error("This path accepts only the methods {allow}.")]
     Method {
@@ -338,6 +353,8 @@ impl Error {
             Self::Broker(
                 Broker::TooManyAtOnce { .. } | Broker::RateExceeded { status: RateLimitStatus::TooManyRequests, .. },
             ) => (StatusCode::TOO_MANY_REQUESTS, "429 Too Many Requests"),
+            Self::ForeignOrigin => (StatusCode::FORBIDDEN, "Foreign origin"),
+            Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, "426 Upgrade Required"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::FORBIDDEN, "Quota exceeded"),
             Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. }) => {
                 (StatusCode::FORBIDDEN, "Not authorized")
@@ -358,6 +375,7 @@ impl Error {
             }
             // A retry may reach a process that has the key, or the operator may set it.
             Self::BodyBudget
+            | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
             | Self::Broker(Broker::Key(_) | Broker::Store(_) | Broker::RateExceeded { .. }) => UNAVAILABLE,
             Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
@@ -384,6 +402,7 @@ impl Error {
         }
         let is_transient = match &self {
             Self::BodyBudget
+            | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
             | Self::Broker(broker::Error::RateExceeded { .. }) => true,
             Self::Broker(broker::Error::Store(error)) => error.is_transient(),
@@ -412,6 +431,8 @@ impl Error {
         let headers = response.headers_mut();
         if let Self::Method { allow } = self {
             headers.extend(HeaderValue::try_from(allow).map(|allow| (ALLOW, allow)));
+        } else if let Self::NoUpgrade = self {
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         } else if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
             let retry_after_s = match self {
                 Self::Broker(broker::Error::RateExceeded { retry_after_s, .. }) => retry_after_s,

@@ -12,13 +12,14 @@ use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::error::Error;
 use super::service::{push, push_config, service};
 use super::store::{open, schedule};
-use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles};
+use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::domain::AuthStrategy;
@@ -49,6 +50,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         Some(bind) => Some(listen(bind, "SUKKAL_OPERATIONS__BIND or bind in [operations] of the file").await?),
         None => None,
     };
+    let websockets = listen_for_websockets(config).await?;
     let opened = open(config)?;
     if let Some(pooled) = &opened.pooled {
         pooled.follow_pools();
@@ -81,6 +83,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
 
     let stopping = broker.clone();
     let (refuse, refused) = oneshot::channel();
+    let stopped = CancellationToken::new();
+    let stop_all = stopped.clone();
     let stop = async move {
         tokio::select! {
             () = stop => {}
@@ -90,15 +94,25 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         }
         service_manager::notify(service_manager::STOPPING);
         stopping.stop_waiting();
+        stop_all.cancel();
     };
     service_manager::notify(service_manager::READY);
     let connections = service.metrics.connections();
+    let websockets = websockets.map(|socket| {
+        let listener = Listener { socket, tls: tls.clone() };
+        serve_websockets(listener, service.clone(), limits, stopped)
+    });
     let listener = Listener { socket: listener, tls };
     let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {
         // A slow request does not keep the delivery leases from being handed over.
-        tokio::join!(unfinished, push.stop());
+        let unfinished_websockets = async {
+            if let Some(websockets) = websockets {
+                let _outcome = websockets.await;
+            }
+        };
+        tokio::join!(unfinished, unfinished_websockets, push.stop());
         broker.drain().await;
     };
     if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
@@ -117,6 +131,30 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         Ok(reason) => Err(Error::Refused(reason)),
         Err(_stopped_by_operator) => Ok(()),
     }
+}
+
+/// Listens for WebSockets, if they have a listener of their own.
+async fn listen_for_websockets(config: &Config) -> Result<Option<TcpListener>, Error> {
+    let Some(bind) = &config.websocket.bind else { return Ok(None) };
+    let listener = listen(bind, "SUKKAL_WEBSOCKET__BIND or bind in [websocket] of the file").await?;
+    check_exposure(config, listener.local_addr()?)?;
+    info!(address = %listener.local_addr()?, "listening for WebSockets");
+    Ok(Some(listener))
+}
+
+/// Serves WebSockets in a task of its own until the token is canceled. The task ends when they are
+/// closed.
+fn serve_websockets(
+    listener: Listener,
+    service: Service,
+    limits: ServerLimits,
+    stopped: CancellationToken,
+) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let connections = service.metrics.connections();
+        let router = http::websocket_router(service);
+        http::serve(listener, router, limits, connections, stopped.cancelled()).await.await;
+    }))
 }
 
 /// Listens on the first of the host's addresses that can be used.

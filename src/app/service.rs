@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::error::Error;
 use super::store::{cipher, redis_tls_files};
-use crate::api::http::{self, Service, Settings};
+use crate::api::http::{self, Service, Settings, WebSocketLimits};
 use crate::api::wire::checksum::Checksums;
 use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
@@ -36,6 +36,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         monitored_queues: config.metrics.queues.clone(),
         quotas: config.quotas.with(&limits),
         pooling: pooling(config),
+        socket_requests_max: Some(config.websocket.max_requests_per_project),
     };
     let broker = Broker::with_options(store, limits, push_config(config), cipher(config), metrics.clone(), options);
     let settings = Settings {
@@ -50,6 +51,12 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: signer(config),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
+        websocket: WebSocketLimits {
+            ping_interval: Duration::from_secs(config.websocket.ping_interval_s),
+            idle_timeout: Duration::from_secs(config.websocket.idle_timeout_s),
+            connections_max: config.websocket.max_connections,
+            echoes: false,
+        },
         stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
         audit: audit_log(config, &metrics)?,
     };

@@ -8,6 +8,7 @@ mod action;
 pub mod cached;
 pub mod claims;
 mod confirmations;
+mod connected;
 pub mod deliveries;
 mod encryption;
 pub mod error;
@@ -54,17 +55,18 @@ pub use error::{Error, StoreError};
 use self::access::{GuardedStore, Resource, require_client};
 use self::cached::Cached;
 use self::confirmations::Confirmations;
+use self::connected::ConnectedSubscriptions;
 use self::encryption::Encryption;
 use self::filter_turns::FilterTurns;
 use self::known_pools::KnownPools;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
 use self::pooling::Pooling;
-use self::quotas::{ConcurrencyLimit, Quotas};
+use self::quotas::{ConcurrencyLimit, ConcurrencyUnit, Quotas};
 use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
-use crate::domain::{ConfirmationRequest, Limits, PushConfig, Queue, QueueId, Quota, QuotaConfig};
+use crate::domain::{ConfirmationRequest, Limits, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
@@ -85,6 +87,8 @@ pub struct Parts {
     /// Creates trusts for subscriptions, if there is a Keystone.
     trusts: OnceLock<Arc<dyn Trusts>>,
     confirmations: Confirmations,
+    /// Subscriptions of WebSocket connections of this process.
+    connected: ConnectedSubscriptions,
     metrics: Arc<Metrics>,
     /// Queues at their last known revisions. A post names the revision that it was prepared for, and
     /// the store rejects it if the queue has changed. An outdated entry therefore does no harm.
@@ -98,6 +102,7 @@ pub struct Parts {
     quotas: Arc<Quotas>,
     streams: ConcurrencyLimit,
     redrives: ConcurrencyLimit,
+    socket_requests: ConcurrencyLimit,
     /// The last probe of the store. Only callers that wait at the same time share it.
     last_probe: Cached<Result<(), storage::Error>>,
     monitor: Monitor,
@@ -117,6 +122,8 @@ pub struct Options {
     pub quotas: QuotaConfig,
     /// How pools are managed; `None` without pooling.
     pub pooling: Option<Pooling>,
+    /// Maximum number of requests over WebSockets that one project has in progress; `None` for no limit.
+    pub socket_requests_max: Option<u32>,
 }
 
 impl fmt::Debug for Broker {
@@ -163,6 +170,10 @@ impl Broker {
             store: GuardedStore::new(store, options.policy, admission_wait_max, metrics.clone()),
             waiting: Waiting::new(&limits, quotas.clone()),
             streams: ConcurrencyLimit::by_quota("event streams", quotas.clone(), Quota::EventStreams),
+            socket_requests: ConcurrencyLimit::fixed(
+                "requests over WebSockets of this process",
+                options.socket_requests_max.unwrap_or(u32::MAX),
+            ),
             redrives: ConcurrencyLimit::fixed("running redrives", limits.max_redrives_per_project),
             quotas,
             limits,
@@ -170,6 +181,7 @@ impl Broker {
             name_check: NameCheck::default(),
             trusts: OnceLock::new(),
             confirmations: Confirmations::default(),
+            connected: ConnectedSubscriptions::default(),
             metrics,
             known_queues: Cache::new(KNOWN_QUEUES_MAX),
             encryption: Encryption::new(cipher),
@@ -198,6 +210,11 @@ impl Broker {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Counts a request over a WebSocket until the returned value is dropped.
+    pub fn begin_socket_request(&self, project: &ProjectId) -> Result<ConcurrencyUnit, Error> {
+        self.socket_requests.acquire(project)
     }
 
     /// Succeeds if the store replies.

@@ -102,9 +102,19 @@ impl Broker {
     /// Returns the queue's metadata with all defaults. A queue that does not exist has the defaults
     /// only.
     pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<Map<String, Value>, Error> {
+        Ok(self.get_metadata(caller, queue).await?.with_defaults(queue.name().kind(), &self.limits))
+    }
+
+    /// Returns the metadata that the owner of the queue has set. A queue that does not exist has none.
+    pub async fn get_metadata(&self, caller: &Caller, queue: &QueueId) -> Result<Metadata, Error> {
         let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
-        let metadata = store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default();
-        Ok(metadata.with_defaults(queue.name().kind(), &self.limits))
+        Ok(store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default())
+    }
+
+    /// Returns whether the queue exists. The caller must be allowed to perform the action.
+    pub async fn queue_exists(&self, caller: &Caller, action: Action, queue: &QueueId) -> Result<bool, Error> {
+        let store = self.store.authorize(caller, action, queue)?.admit().await?;
+        Ok(store.get_queue(queue).await?.is_some())
     }
 
     /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it with
@@ -152,7 +162,13 @@ impl Broker {
     /// Deletes the queue with its messages and claims.
     pub async fn delete_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::DeleteQueue, &queue)?.admit().await?;
-        self.run_to_completion(async move { Ok(store.delete_queue(&queue).await?) }).await
+        let this = self.clone();
+        self.run_to_completion(async move {
+            store.delete_queue(&queue).await?;
+            this.connected.delete_all(&queue);
+            Ok(())
+        })
+        .await
     }
 
     /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded number

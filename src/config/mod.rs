@@ -89,6 +89,8 @@ pub struct Config {
     pub janitor: Janitor,
     /// Monitoring.
     pub operations: Operations,
+    /// WebSockets.
+    pub websocket: WebSocket,
     /// Metrics.
     pub metrics: Metrics,
     /// Traces.
@@ -230,6 +232,24 @@ pub struct Operations {
     /// listener.
     #[serde(deserialize_with = "values::optional_bind")]
     pub bind: Option<Bind>,
+}
+
+/// `[websocket]`: WebSockets.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct WebSocket {
+    /// Address of the separate listener for WebSockets; `None` for no separate listener.
+    #[serde(deserialize_with = "values::optional_bind")]
+    pub bind: Option<Bind>,
+    /// Interval between the pings of a connection, in seconds.
+    #[serde(rename = "ping_interval")]
+    pub ping_interval_s: u64,
+    /// Time after which a connection without requests and subscriptions is closed, in seconds.
+    #[serde(rename = "idle_timeout")]
+    pub idle_timeout_s: u64,
+    /// Maximum number of WebSockets of the process.
+    pub max_connections: usize,
+    /// Maximum number of requests of one project that are in progress.
+    pub max_requests_per_project: u32,
 }
 
 /// `[metrics]`: what the metrics include.

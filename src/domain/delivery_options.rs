@@ -17,6 +17,7 @@ const NOTIFY_QUEUE: &str = "notify_queue";
 const POST_DATA: &str = "post_data";
 const POST_HEADERS: &str = "post_headers";
 const SIGNATURE: &str = "signature";
+const WITH_DELIVERY: &str = "with_delivery";
 
 /// Default and maximum number of notifications in flight.
 const CONCURRENCY_DEFAULT: u32 = 8;
@@ -56,6 +57,8 @@ pub struct DeliveryOptions {
     pub retry_policy: Option<Value>,
     /// The algorithm that signs notifications.
     pub signature: SignatureAlgorithm,
+    /// Whether notifications have the ids of the message and of the subscription.
+    pub with_delivery: bool,
 }
 
 /// Reasons for which options are refused. The errors do not show values of headers, which may be
@@ -122,6 +125,7 @@ impl DeliveryOptions {
         if placeholders > PLACEHOLDERS_MAX {
             return Err(InvalidOptions::Placeholders(placeholders));
         }
+        let with_delivery = parsed(option(WITH_DELIVERY), WITH_DELIVERY, "a boolean", Value::as_bool)?;
         let signature = parsed(option(SIGNATURE), SIGNATURE, "\"v1\" or \"v1a\"", |value| {
             SignatureAlgorithm::of_name(value.as_str()?)
         })?;
@@ -135,6 +139,7 @@ impl DeliveryOptions {
             post_headers: option(POST_HEADERS).map(parse_headers).transpose()?.unwrap_or_default(),
             retry_policy: option(RETRY_POLICY).cloned(),
             signature: signature.unwrap_or(SignatureAlgorithm::HmacSha256),
+            with_delivery: with_delivery.unwrap_or(false),
         })
     }
 }
@@ -271,6 +276,7 @@ mod tests {
             (json!({"dead_letter_queue": "a b"}), "the option dead_letter_queue must be the name of a queue"),
             (json!({"notify_queue": 3}), "the option notify_queue must be the name of a queue"),
             (json!({"post_data": {}}), "the option post_data must be a string"),
+            (json!({"with_delivery": "yes"}), "the option with_delivery must be a boolean"),
             (json!({"signature": "v2"}), "the option signature must be \"v1\" or \"v1a\""),
             (json!({"_retry_policy": 1}), "the option _retry_policy is not valid: the policy must be an object"),
             (json!({"post_headers": []}), "the option post_headers must be an object whose values are strings"),

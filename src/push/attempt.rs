@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{HeaderName, HeaderValue};
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -13,7 +12,7 @@ use super::subscription::{AttemptResult, Delivery, Outcome};
 use super::target::Target;
 use super::{follow_ups, notification};
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Attempt, DeliveryOptions, Message, Subscriber, SubscriptionId};
+use crate::domain::{Attempt, Message, Subscriber, SubscriptionId};
 use crate::storage::ATTEMPT_DURATION_MAX;
 
 /// The status that ends a subscription.
@@ -62,7 +61,7 @@ pub(super) async fn run(
     let message = deliveries.open(&delivery.message).ok()?;
     let _in_flight = context.metrics.push().begin_attempt();
     let (began, at_s) = (Instant::now(), notification::unix_seconds());
-    let body = notification::body(deliveries.queue().name(), &message, &target.options);
+    let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
     let mut headers = notification::headers(&target.options, &target.keys, &message.id.to_string(), at_s, &body);
     notification::add_trace(&mut headers, &message);
     let answer = match (&target.subscriber, token) {
@@ -140,15 +139,6 @@ async fn trust_token(context: &Context, target: &Target) -> Result<Option<Header
     let mut token = HeaderValue::try_from(token.reveal().unwrap_or_default()).map_err(|error| error.to_string())?;
     token.set_sensitive(true);
     Ok(Some(token))
-}
-
-/// Returns whether the subscription wants this message, whose body is open.
-pub(super) fn matches(options: &DeliveryOptions, message: &Message) -> bool {
-    if options.matches.is_empty() {
-        return true;
-    }
-    let body = rmp_serde::from_slice::<Map<String, Value>>(message.body.as_msgpack());
-    body.is_ok_and(|body| options.matches.iter().all(|(key, value)| body.get(key) == Some(value)))
 }
 
 /// Returns the time since the message became visible, by the clock of this machine.

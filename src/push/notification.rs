@@ -3,39 +3,20 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
 
 use super::signature;
-use crate::api::wire::json::JsonBody;
+use crate::api::wire::notification;
 use crate::domain::delivery_options::PLACEHOLDER;
-use crate::domain::{DeliveryOptions, Message, QueueName, SigningKey};
+use crate::domain::{DeliveryOptions, Message, QueueName, SigningKey, SubscriptionId};
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The document of a message for its subscribers.
-#[derive(Serialize)]
-struct NotificationDocument<'a> {
-    ttl: u32,
-    body: JsonBody<'a>,
-    #[serde(rename = "Message_Type")]
-    message_type: &'static str,
-    queue_name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topic_name: Option<&'a str>,
-}
-
 /// Returns the body of the request for a message whose body is open.
-pub(super) fn body(queue: &QueueName, message: &Message, options: &DeliveryOptions) -> Vec<u8> {
-    let document = NotificationDocument {
-        ttl: message.ttl_s,
-        body: JsonBody(&message.body),
-        message_type: "Notification",
-        queue_name: queue.plain(),
-        topic_name: queue.topic(),
-    };
+pub(super) fn body(queue: &QueueName, id: SubscriptionId, message: &Message, options: &DeliveryOptions) -> Vec<u8> {
+    let document = notification::document(queue, id, message, options);
     fill_in(options, serde_json::to_string(&document).expect("a message has a JSON form"))
 }
 

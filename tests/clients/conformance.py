@@ -32,8 +32,14 @@ COMMON = {
 }
 # Environment of a server with pools.
 POOLED = {"SUKKAL_POOLING__ENABLED": "true", "SUKKAL_POOLING__VIRTUAL_POOL": "true"}
-# Additional environment for each profile. The profiles websocket and ws_keystone are missing, because
-# the service has no WebSockets.
+# The suite itself has the Keystone, which accepts any password.
+KEYSTONE = {
+    "SUKKAL_AUTH__STRATEGIES": "keystone",
+    "SUKKAL_KEYSTONE__AUTH_URL": "http://127.0.0.1:{keystone_port}/v3",
+    "SUKKAL_KEYSTONE__USERNAME": "sukkal",
+    "SUKKAL_KEYSTONE__PASSWORD": "any",
+}
+# Additional environment for each profile.
 PROFILES = {
     "default": POOLED,
     "nopool": {},
@@ -44,17 +50,15 @@ PROFILES = {
     "clientid_off": {"SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE": "off"},
     "claim_delete": {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
     "claim_delete_pooled": POOLED | {"SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID": "true"},
-    # The suite itself has the Keystone, which accepts any password.
-    "keystone": {
-        "SUKKAL_AUTH__STRATEGIES": "keystone",
-        "SUKKAL_KEYSTONE__AUTH_URL": "http://127.0.0.1:{keystone_port}/v3",
-        "SUKKAL_KEYSTONE__USERNAME": "sukkal",
-        "SUKKAL_KEYSTONE__PASSWORD": "any",
-    },
+    "keystone": KEYSTONE,
     # Its store is stopped after the server has started.
     "faulty": {},
+    "websocket": {"SUKKAL_WEBSOCKET__BIND": "{websocket_port}"},
+    "ws_keystone": KEYSTONE | {"SUKKAL_SIGNED_URL__SECRET_KEY": "secret"},
 }
-SUITES = ["wsgi", "client", "flow"]
+# The profiles for WebSockets: one on the separate listener, one on the port of the HTTP API.
+WEBSOCKETS = {"websocket": "ws://127.0.0.1:{websocket_port}", "ws_keystone": "{ws_url}/v2/websocket"}
+SUITES = ["wsgi", "client", "flow", "websocket"]
 STORES = ["redis", "embedded", "memory"]
 
 
@@ -173,13 +177,15 @@ def run(suite_folder, sukkal, list_file, flags, kind):
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
         _, pool_uri = start_redis(stack)
-        keystone_port = start_keystone(stack, suite_folder)
+        ports = {"keystone_port": start_keystone(stack, suite_folder), "websocket_port": free_port()}
         urls = {}
         for name, environment in PROFILES.items():
-            environment = {key: value.format(keystone_port=keystone_port) for key, value in environment.items()}
+            environment = {key: value.format(**ports) for key, value in environment.items()}
             # The faulty profile always uses Redis, because other stores cannot be stopped.
             own_redis, own_store = start_redis(stack) if name == "faulty" else (None, store())
-            urls[name] = start_sukkal(stack, sukkal, own_store, COMMON | environment)
+            url = start_sukkal(stack, sukkal, own_store, COMMON | environment)
+            ws_url = url.replace("http://", "ws://")
+            urls[name] = WEBSOCKETS[name].format(ws_url=ws_url, **ports) if name in WEBSOCKETS else url
             if own_redis:
                 own_redis.kill()
         rows = [row for suite in SUITES for row in run_suite(suite_folder, urls, pool_uri, suite)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::api::http::{Settings, routes};
+use sukkal::api::http::{Settings, WebSocketLimits, routes};
 use sukkal::api::wire::checksum::Checksums;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, TokenStrategy};
@@ -52,6 +52,7 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        websocket: WebSocketLimits::default(),
         audit: None,
     };
 

@@ -114,6 +114,7 @@ fn is_header(line: &str) -> bool {
 struct Servers {
     api: Project,
     without_secrets: Project,
+    without_websockets: Project,
     with_another_key: Project,
     with_text_ids: Project,
     with_optional_ids: Project,
@@ -177,6 +178,7 @@ impl Servers {
         let [sealed, damaged] = <[String; 2]>::try_from(sealed).expect("two were posted");
         Self {
             without_secrets: on(&[]),
+            without_websockets: on(&[("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "0")]),
             with_another_key: on(&[(KEY_OPTION, "the second key of these tests")]),
             with_text_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off")]),
             with_optional_ids: on(&[("SUKKAL_TRANSPORT__CLIENT_ID", "optional")]),
@@ -240,6 +242,7 @@ impl Servers {
             "a server without its Keystone" => &self.without_keystone,
             "a server with quotas" => &self.with_quotas,
             "a server with pools" => &self.with_pools,
+            "a server without WebSockets" => &self.without_websockets,
             "a server without its store" => &self.without_store,
             "a server that trusts another proxy" => &self.of_another_proxy,
             _ => panic!("no server {name:?}"),

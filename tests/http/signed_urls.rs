@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use sukkal::api::http::{Settings, routes};
+use sukkal::api::http::{Settings, WebSocketLimits, routes};
 use sukkal::api::wire::checksum::Checksums;
 use sukkal::domain::ClientIdRule;
 
@@ -403,6 +403,7 @@ async fn every_route_checks_the_signature() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        websocket: WebSocketLimits::default(),
         audit: None,
     };
     let all_methods = "DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT";

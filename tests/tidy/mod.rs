@@ -15,11 +15,11 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     ("axum", &["src/api/"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),
-    ("base64", &["src/authentication/", "src/domain/", "src/push/", "src/storage/pools.rs"]),
+    ("base64", &["src/api/http/websocket/", "src/authentication/", "src/domain/", "src/push/", "src/storage/pools.rs"]),
     ("clap", &["src/cli/"]),
     ("clap_complete", &["src/cli/"]),
     ("clap_mangen", &["src/cli/"]),
@@ -31,7 +31,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("maud", &["src/cli/bench/"]),
     ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
-    ("ring", &["src/authentication/", "src/domain/", "src/push/"]),
+    ("ring", &["src/api/http/websocket/", "src/authentication/", "src/domain/", "src/push/"]),
     ("redb", &["src/storage/embedded/"]),
     (
         "rustix",
@@ -50,6 +50,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         "tokio_rustls",
         &["src/api/http/server/", "src/cli/", "src/outbound/", "src/push/client.rs", "src/storage/redis/"],
     ),
+    ("tokio_tungstenite", &["src/api/http/websocket/"]),
     ("webpki", &["src/api/http/server/tls/"]),
 ];
 

@@ -94,7 +94,7 @@ async fn post(
 }
 
 /// Returns the durability that a request requires in its header, which is a list.
-fn durability_of(headers: &HeaderMap) -> Result<Option<Durability>, InvalidDurability> {
+pub(super) fn durability_of(headers: &HeaderMap) -> Result<Option<Durability>, InvalidDurability> {
     let level = |value: &HeaderValue| value.to_str().map_err(|_| InvalidDurability)?.parse();
     let levels: Vec<Durability> = headers.get_all(&DURABILITY).into_iter().map(level).collect::<Result<_, _>>()?;
     Ok(levels.into_iter().reduce(Durability::and))
@@ -228,29 +228,39 @@ async fn pop_or_delete(
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
-    match query.integer("pop")? {
+    if let Some(count) = exactly_one_of(&broker, &ids, &claims, query.integer("pop")?)? {
+        let respond = |popped: &[_]| {
+            let document = ListDocument { messages: messages::popped(popped, view), links: None };
+            response::json(&document, messages::documents_bytes(popped))
+        };
+        let wait_s = query.integer("wait")?;
+        let pop = broker.pop_messages(&caller, queue, count, wait_s);
+        Ok(match while_valid(&headers, &settings, wait_s, pop).await? {
+            Taken::Messages(Undelivered { value: popped, return_guard }) => {
+                with_return_guard(respond(&popped), return_guard, deliveries)
+            }
+            Taken::Nothing => respond(&[]),
+            Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
+        })
+    } else {
+        broker.delete_messages(&caller, queue, &ids, &claims).await?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+/// Returns the number of messages to pop; `None` if messages are to be deleted by their ids.
+pub(super) fn exactly_one_of(
+    broker: &Broker,
+    ids: &[String],
+    claims: &[String],
+    pop: Option<i64>,
+) -> Result<Option<i64>, Error> {
+    match pop {
         Some(_) if broker.limits().message_delete_with_claim_id && !claims.is_empty() => {
             Err(Error::Request("\"claim_ids\" cannot be combined with \"pop\", only with \"ids\".".to_owned()))
         }
-        Some(count) if ids.is_empty() => {
-            let respond = |popped: &[_]| {
-                let document = ListDocument { messages: messages::popped(popped, view), links: None };
-                response::json(&document, messages::documents_bytes(popped))
-            };
-            let wait_s = query.integer("wait")?;
-            let pop = broker.pop_messages(&caller, queue, count, wait_s);
-            Ok(match while_valid(&headers, &settings, wait_s, pop).await? {
-                Taken::Messages(Undelivered { value: popped, return_guard }) => {
-                    with_return_guard(respond(&popped), return_guard, deliveries)
-                }
-                Taken::Nothing => respond(&[]),
-                Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
-            })
-        }
-        None if !ids.is_empty() => {
-            broker.delete_messages(&caller, queue, &ids, &claims).await?;
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
+        Some(count) if ids.is_empty() => Ok(Some(count)),
+        None if !ids.is_empty() => Ok(None),
         _ => Err(Error::Request("Exactly one of \"ids\" and \"pop\" is required.".to_owned())),
     }
 }

@@ -23,6 +23,7 @@ mod subscriptions;
 mod tasks;
 mod tokens;
 mod warnings;
+mod websocket;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use self::middleware::stack::WithMiddleware;
 use self::route::Route;
 pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles, serve};
 pub use self::service::{Service, Settings};
+pub use self::websocket::WebSocketLimits;
 use super::Error;
 use crate::broker::Broker;
 use crate::domain::QueueKind;
@@ -49,14 +51,16 @@ const NAMELESS: [&str; 2] = ["/v2/queues/", "/v2/topics/"];
 /// Creates the state of the HTTP service.
 #[must_use]
 pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer: Option<Tracer>) -> Service {
-    let paths: Vec<&'static str> = all_routes(&settings).iter().map(Route::path).chain(NAMELESS).collect();
-    Service::new(broker, settings, metrics, tracer, paths.into_iter())
+    let routes = all_routes(&settings);
+    let paths = routes.iter().map(Route::path).chain(NAMELESS).chain([websocket::PATH]);
+    Service::new(broker, settings, metrics, tracer, paths)
 }
 
 /// Returns the router of the whole HTTP service.
 pub fn router(service: Service) -> Router {
     let nameless = || any(WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless));
-    let router = router_of(all_routes(&service.settings), Requirement::Sender);
+    let open = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, websocket::open);
+    let router = router_of(all_routes(&service.settings), Requirement::Sender).route(websocket::PATH, any(open));
     NAMELESS.into_iter().fold(router, |router, path| router.route(path, nameless())).with_state(service)
 }
 
@@ -65,13 +69,19 @@ pub fn operations_router(service: Service) -> Router {
     router_of(discovery::operations_routes(), Requirement::Nothing).with_state(service)
 }
 
+/// Returns the router of the listener for WebSockets, which opens one on any path.
+pub fn websocket_router(service: Service) -> Router {
+    let open = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, websocket::open);
+    Router::new().fallback(open).with_state(service)
+}
+
 /// Returns a router of these routes. `requirement` applies to all other paths.
 fn router_of(routes: Vec<Route>, requirement: Requirement) -> Router<Service> {
     let no_route = WithMiddleware::new(requirement, Outage::StoreState, || async { Error::NoRoute });
     routes.into_iter().fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 
-/// Returns each path that is served with its methods.
+/// Returns each path of the API with its methods. The path that opens a WebSocket is not one of them.
 #[must_use]
 pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
     all_routes(settings).iter().map(|route| (route.path(), route.methods())).collect()

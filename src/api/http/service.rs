@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
+use tokio::sync::Semaphore;
 
 use super::middleware::metering::Meters;
+use super::websocket::limits::WebSocketLimits;
 use crate::api::wire::checksum::Checksums;
 use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
@@ -39,6 +41,8 @@ pub struct Service {
     pub(super) request_bodies: MemoryBudget,
     /// Memory for events of streams.
     pub(super) stream_events: MemoryBudget,
+    /// Permits for WebSockets.
+    pub(super) socket_permits: Arc<Semaphore>,
 }
 
 /// Configuration of the API.
@@ -68,6 +72,8 @@ pub struct Settings {
     pub checksums: Checksums,
     /// Time without events after which a stream sends a heartbeat.
     pub stream_heartbeat: Duration,
+    /// Limits of WebSockets.
+    pub websocket: WebSocketLimits,
     /// Records changes and refused requests, if the operator wants it.
     pub audit: Option<AuditLog>,
 }
@@ -89,6 +95,7 @@ impl Service {
         paths: impl Iterator<Item = &'static str>,
     ) -> Self {
         Self {
+            socket_permits: Arc::new(Semaphore::new(settings.websocket.connections_max)),
             broker,
             settings: Arc::new(settings),
             meters: Arc::new(Meters::new(&metrics, paths)),

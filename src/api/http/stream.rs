@@ -81,11 +81,16 @@ async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     // The connection has taken the previous part.
     open.share.release();
     let OpenStream { feed, share, view, heartbeat, credential } = open;
+    let convert = |feed: &Feed, messages: &[Message]| {
+        let events = events(feed, messages, *view)?;
+        let bytes = events.len();
+        Ok((events, bytes))
+    };
     let next = tokio::select! {
         // A reader may not read on, however many messages there are.
         biased;
         () = credential.ended() => return None,
-        next = timeout(*heartbeat, next_events(feed, share, *view)) => next,
+        next = timeout(*heartbeat, next_within_budget(feed, share, FREE_BYTES, convert)) => next,
     };
     let Ok(next) = next else {
         return Some((Bytes::from_static(HEARTBEAT), true));
@@ -93,21 +98,27 @@ async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
 }
 
-/// Returns the next events as soon as there is memory for them, or `None` if the service stops.
-async fn next_events(feed: &mut Feed, share: &mut MemoryShare, view: View) -> Result<Option<Bytes>, Error> {
+/// Returns what `convert` makes of the next messages as soon as there is memory for it, or `None` if
+/// the service stops. `convert` also returns the size of its result in bytes. Up to `free_bytes` need no
+/// share of the budget.
+pub(super) async fn next_within_budget<T>(
+    feed: &mut Feed,
+    share: &MemoryShare,
+    free_bytes: usize,
+    convert: impl Fn(&Feed, &[Message]) -> Result<(T, usize), Error>,
+) -> Result<Option<T>, Error> {
     loop {
         let Some(messages) = feed.next().await? else {
             return Ok(None);
         };
-        let events = events(feed, &messages, view)?;
-        let bytes = events.len();
+        let (converted, bytes) = convert(feed, &messages)?;
         let missing = bytes.saturating_sub(share.bytes());
-        if bytes <= FREE_BYTES || share.take(missing).is_ok() {
-            return Ok(Some(events));
+        if bytes <= free_bytes || share.take(missing).is_ok() {
+            return Ok(Some(converted));
         }
-        // The events are read again when there is memory for them.
+        // The messages are read again when there is memory for them.
         feed.unread();
-        drop((events, messages));
+        drop((converted, messages));
         share.release();
         share.take_when_possible(bytes).await;
     }

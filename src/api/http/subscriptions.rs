@@ -18,14 +18,12 @@ use super::route::{Route, path_of, route};
 use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::query::Query;
-use crate::api::wire::subscriptions::{self, SubscriptionListDocument};
+use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
 use crate::domain::{QueueId, QueueKind};
 
-/// Maximum size in bytes of the body of a request for a subscription.
-const BODY_BYTES_MAX: u64 = 65_536;
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
 const LIST_BYTES: usize = 8_192;
 /// Query parameter that includes how far deliveries have come.

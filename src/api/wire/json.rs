@@ -22,12 +22,16 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 
 /// Parses an object or array into the `MessagePack` of the tree that [`parse`] returns.
 pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let is_document = |msgpack| matches!(Reader::new(msgpack).token(), Some(Token::Object(_) | Token::Array(_)));
+    let msgpack = parse_value_to_msgpack(bytes)?;
+    let is_document = matches!(Reader::new(&msgpack).token(), Some(Token::Object(_) | Token::Array(_)));
+    if is_document { Ok(msgpack) } else { Err(invalid(bytes, None)) }
+}
+
+/// Parses any value into its `MessagePack`.
+pub(super) fn parse_value_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let is_oversized = |suspected: bool| suspected && has_oversized_integer(bytes);
     match msgpack::from_json(bytes) {
-        Ok(Converted { msgpack, may_have_oversized_integers })
-            if is_document(&msgpack) && !is_oversized(may_have_oversized_integers) =>
-        {
+        Ok(Converted { msgpack, may_have_oversized_integers }) if !is_oversized(may_have_oversized_integers) => {
             Ok(msgpack)
         }
         converted => Err(invalid(bytes, converted.err())),

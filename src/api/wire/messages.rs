@@ -42,6 +42,16 @@ pub struct MessageDocument<'a> {
     state: Option<StateDocument<'a>>,
 }
 
+/// The document of a message in a reply over a WebSocket.
+#[derive(Debug, Serialize)]
+pub struct BareMessageDocument<'a> {
+    id: Uuid,
+    claim_id: Option<Uuid>,
+    ttl: u32,
+    age: u64,
+    body: JsonBody<'a>,
+}
+
 /// The document of a popped message. The message is deleted, so it has no path.
 #[derive(Debug, Serialize)]
 pub struct PoppedDocument<'a> {
@@ -95,6 +105,15 @@ impl<'a> MessageDocument<'a> {
     }
 }
 
+impl<'a> BareMessageDocument<'a> {
+    /// Creates the document of a message, which this claim holds.
+    #[must_use]
+    pub fn new(message: &'a Message, claim: Option<ClaimId>) -> Self {
+        let Message { id, ttl_s, age_s, body, .. } = message;
+        Self { id: (*id).into(), claim_id: claim.map(Into::into), ttl: *ttl_s, age: *age_s, body: JsonBody(body) }
+    }
+}
+
 impl<'a> PoppedDocument<'a> {
     fn new(message: &'a Message, claim: Uuid, view: View) -> Self {
         let body = JsonBody(&message.body);
@@ -124,6 +143,12 @@ impl PostedDocument {
 #[must_use]
 pub fn documents<'a>(queue: &'a QueueId, messages: &'a [Message], view: View) -> Vec<MessageDocument<'a>> {
     messages.iter().map(|message| MessageDocument::new(queue, message, view)).collect()
+}
+
+/// Returns the documents of messages in a reply over a WebSocket, which this claim holds.
+#[must_use]
+pub fn bare_documents(messages: &[Message], claim: Option<ClaimId>) -> Vec<BareMessageDocument<'_>> {
+    messages.iter().map(|message| BareMessageDocument::new(message, claim)).collect()
 }
 
 /// Returns the documents of popped messages, with a random claim id that no other messages have.
@@ -192,14 +217,18 @@ pub fn parse_order(text: &str) -> Result<Order, Error> {
 /// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields are
 /// ignored.
 pub fn parse_drafts(json: &[u8]) -> Result<Vec<Draft>, Error> {
-    let document = Bytes::from(json::parse_to_msgpack(json)?);
-    let mut reader = Reader::new(&document);
+    drafts_of(&Bytes::from(json::parse_to_msgpack(json)?))
+}
+
+/// Returns the drafts in a document that was converted from JSON, whose memory their bodies share.
+pub(super) fn drafts_of(document: &Bytes) -> Result<Vec<Draft>, Error> {
+    let mut reader = Reader::new(document);
     match reader.token() {
         Some(Token::Object(length)) if reader.seek(b"messages", length) => {}
         _ => return Err(Error::Request("No messages were found in the request body.".to_owned())),
     }
     match reader.token() {
-        Some(Token::Array(length)) => (0..length).map(|_| read_draft(&document, &mut reader)).collect(),
+        Some(Token::Array(length)) => (0..length).map(|_| read_draft(document, &mut reader)).collect(),
         _ => Err(Error::Body("Document type not supported.".to_owned())),
     }
 }

@@ -18,6 +18,9 @@ use serde_json::de::Read;
 /// 64 signed bits.
 const OVERSIZED_MIN: f64 = 9_223_372_036_854_775_808.0;
 
+/// Maximum nesting of arrays and objects, as in the JSON parser.
+const DEPTH_MAX: usize = 128;
+
 /// Maximum number of keys that are compared pair by pair, which is faster than sorting them.
 const FEW_KEYS: usize = 16;
 
@@ -44,6 +47,31 @@ pub(super) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
     Ok(Converted { msgpack: bytes, may_have_oversized_integers })
 }
 
+/// Converts `MessagePack` that a client has sent to the form that the JSON of the same value would
+/// have, under the same rules. Returns why the bytes are not accepted: they are not one value, are
+/// nested too deeply, or have a value without a JSON form, such as binary data.
+pub(super) fn from_msgpack(msgpack: &[u8]) -> Result<Vec<u8>, String> {
+    let mut writer = Writer { has_other_keys: Some(false), ..Writer::with_capacity(msgpack.len()) };
+    let mut rest = msgpack;
+    let mut parser = rmp_serde::Deserializer::new(&mut rest);
+    parser.set_max_depth(DEPTH_MAX);
+    writer.deserialize(&mut parser).map_err(|error| error.to_string())?;
+    let Writer { mut bytes, has_equal_keys, may_have_oversized_integers, has_other_keys, .. } = writer;
+    if !rest.is_empty() {
+        return Err("another value follows the first one".to_owned());
+    }
+    if may_have_oversized_integers {
+        return Err("a number is too large or not finite".to_owned());
+    }
+    if has_other_keys == Some(true) {
+        return Err("a key is not a text".to_owned());
+    }
+    if has_equal_keys {
+        bytes = without_equal_keys(&bytes);
+    }
+    Ok(bytes)
+}
+
 /// Removes equal keys by building a tree. This is slow, but objects with equal keys are rare.
 fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
     let tree: Value = rmp_serde::from_slice(msgpack).expect("it was just written");
@@ -57,6 +85,8 @@ struct Writer {
     keys: Vec<(usize, usize)>,
     has_equal_keys: bool,
     may_have_oversized_integers: bool,
+    /// Whether a key is not a text, which is possible in `MessagePack`; `None` for JSON.
+    has_other_keys: Option<bool>,
 }
 
 impl Writer {
@@ -66,6 +96,7 @@ impl Writer {
             keys: Vec::with_capacity(FEW_KEYS),
             has_equal_keys: false,
             may_have_oversized_integers: false,
+            has_other_keys: None,
         }
     }
 
@@ -108,6 +139,11 @@ impl Writer {
         };
         self.keys.truncate(outer);
     }
+}
+
+/// Returns whether a value that begins with this byte is a text.
+fn is_text(marker: u8) -> bool {
+    matches!(Marker::from_u8(marker), Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32)
 }
 
 type WriteLength = fn(&mut Vec<u8>, u32) -> Result<Marker, ValueWriteError<io::Error>>;
@@ -153,7 +189,9 @@ impl<'de> Visitor<'de> for &mut Writer {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.may_have_oversized_integers |= value.abs() >= OVERSIZED_MIN;
+        // A float of MessagePack is not a converted integer.
+        self.may_have_oversized_integers |=
+            if self.has_other_keys.is_some() { !value.is_finite() } else { value.abs() >= OVERSIZED_MIN };
         written(encode::write_f64(&mut self.bytes, value));
         Ok(())
     }
@@ -178,6 +216,9 @@ impl<'de> Visitor<'de> for &mut Writer {
         let outer = self.keys.len();
         let mut key = self.bytes.len();
         while object.next_key_seed(&mut *self)?.is_some() {
+            if let Some(has_other_keys) = &mut self.has_other_keys {
+                *has_other_keys |= !is_text(self.bytes[key]);
+            }
             self.keys.push((key, self.bytes.len()));
             object.next_value_seed(&mut *self)?;
             key = self.bytes.len();

@@ -14,6 +14,17 @@ pub enum Kind {
     Subscriptions,
 }
 
+impl Kind {
+    /// Returns the name of the kind in requests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Subscriptions => "subscriptions",
+        }
+    }
+}
+
 /// The kinds that a purge without a body deletes.
 pub const ALL: [Kind; 2] = [Kind::Messages, Kind::Subscriptions];
 
@@ -31,11 +42,8 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Kind>, Error> {
 }
 
 fn parse_kind(kind: &Value) -> Result<Kind, Error> {
-    match kind.as_str() {
-        Some("messages") => Ok(Kind::Messages),
-        Some("subscriptions") => Ok(Kind::Subscriptions),
-        _ => Err(Error::Request(format!(
-            "resource_types contains {kind}; it accepts \"messages\" and \"subscriptions\""
-        ))),
-    }
+    let known = ALL.into_iter().find(|known| kind == known.name());
+    known.ok_or_else(|| {
+        Error::Request(format!("resource_types contains {kind}; it accepts \"messages\" and \"subscriptions\""))
+    })
 }

@@ -23,6 +23,18 @@ pub fn document(queue: &QueueId, stats: &Stats) -> Value {
     document
 }
 
+/// Returns the same without the details, with the ids of messages instead of their paths.
+#[must_use]
+pub fn document_with_ids(stats: &Stats) -> Value {
+    let mut document = json!({ "claimed": stats.claimed, "free": stats.total - stats.claimed, "total": stats.total });
+    for (key, message) in [("newest", &stats.newest), ("oldest", &stats.oldest)] {
+        if let Some(Message { id, age_s, created_s, .. }) = message {
+            document[key] = json!({ "id": id.to_string(), "age": age_s, "created": timestamp(*created_s) });
+        }
+    }
+    json!({ "messages": document })
+}
+
 /// Returns the statistics of a queue in a list of queues.
 #[must_use]
 pub fn summary_document(summary: &Summary) -> Value {

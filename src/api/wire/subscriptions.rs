@@ -8,11 +8,13 @@ use super::paths;
 use super::timestamp::timestamp;
 use super::{json, since};
 use crate::api::Error;
-use crate::broker::messages::Since;
+use crate::broker::messages::{MessageQuery, Since};
 use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
-use crate::domain::{Attempt, MessageId, Progress, QueueId, Subscription, SubscriptionId, SubscriptionState};
+use crate::domain::{Attempt, MessageId, Progress, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState};
 
 const MICROS_IN_SECOND: u64 = 1_000_000;
+/// Maximum size in bytes of the body of a request for a subscription.
+pub const BODY_BYTES_MAX: u64 = 65_536;
 const NOT_AN_OBJECT: &str = "Subscriptions must be a dict.";
 
 /// A page of a list of subscriptions.
@@ -110,6 +112,25 @@ pub fn parse_marker(text: &str) -> Result<SubscriptionId, Error> {
 pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
     let fields =
         body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
+    parse_new_fields(fields)
+}
+
+/// Returns where a subscription of a connection begins: at a time, or after the message with this id.
+/// Without `since`, it begins with the messages after the request.
+pub fn parse_position(since: Option<&str>, queue: &QueueId) -> Result<MessageQuery, Error> {
+    let marker = since.filter(|since| MessageId::parse(since, queue).is_some()).map(str::to_owned);
+    let since = match since {
+        _ if marker.is_some() => None,
+        Some(since) => Some(since::parse(since)?),
+        None => Some(Since::Now),
+    };
+    // Each subscriber gets all messages, as with other transports.
+    let scope = Scope { claimed: true, delayed: false };
+    Ok(MessageQuery { marker, since, echo: true, scope, ..MessageQuery::default() })
+}
+
+/// Parses the fields of a request for a new subscription. The broker checks the others.
+pub fn parse_new_fields(fields: Map<String, Value>) -> Result<SubscriptionRequest, Error> {
     let since = fields.get("since").filter(|value| !value.is_null()).map(parse_since).transpose()?;
     Ok(SubscriptionRequest { fields, since, ..SubscriptionRequest::default() })
 }

@@ -30,6 +30,12 @@ pub struct OriginDocument<'a> {
 }
 
 impl View {
+    /// Returns the view without optional parts.
+    #[must_use]
+    pub fn bare() -> Self {
+        Self { checksums: Checksums::Hidden, origins: false, traces: false, claims: false }
+    }
+
     /// Returns the view of a caller who sees messages that others have claimed. The holder of a
     /// pre-signed URL does not see the ids of their claims.
     #[must_use]

@@ -26,7 +26,7 @@ enum Maximum {
 
 /// One counted thing of a project, until it is dropped.
 #[derive(Debug)]
-pub(in crate::broker) struct ConcurrencyUnit {
+pub struct ConcurrencyUnit {
     limit: ConcurrencyLimit,
     project: ProjectId,
 }

@@ -9,7 +9,8 @@ mod settings;
 mod usage;
 mod usage_cache;
 
-pub(super) use self::concurrency::{ConcurrencyLimit, ConcurrencyUnit};
+pub(super) use self::concurrency::ConcurrencyLimit;
+pub use self::concurrency::ConcurrencyUnit;
 pub(super) use self::limits::Quotas;
 pub(super) use self::post_limits::PostLimits;
 pub use self::settings::QuotaSettings;

@@ -159,9 +159,14 @@ impl Broker {
     ) -> Result<Subscription, Error> {
         let store = access.admit().await?;
         let id = parse_id(&store, id).await?;
+        let this = self.clone();
         self.run_to_completion(async move {
             for _ in 0..ATTEMPTS_MAX {
                 let found = store.get_subscription(&queue, id).await?;
+                if found.is_none() && this.connected.get(&queue, id).is_some() {
+                    let text = "the subscription belongs to a WebSocket, whose client can only delete it";
+                    return Err(Error::Conflict(text.to_owned()));
+                }
                 let (current, progress) = found.ok_or_else(|| no_subscription(&id.to_string()))?;
                 let Changed { settings, ttl_s } = change(&current, &progress)?;
                 if settings == current.settings && ttl_s.is_none() {

@@ -49,9 +49,7 @@ impl Broker {
         let reached = self.reached_subscriptions(queue.project()).await;
         if reached.is_none() {
             let store = access.admit().await?;
-            self.check_queue_quota(caller, &store, &queue).await?;
-            let created = queue.clone();
-            self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+            self.create_subscribed_queue(caller, store, &queue).await?;
         }
 
         let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
@@ -93,6 +91,19 @@ impl Broker {
             outcome
         })
         .await
+    }
+
+    /// Creates the queue of a subscription, if it does not exist.
+    pub(super) async fn create_subscribed_queue(
+        &self,
+        caller: &Caller,
+        store: AdmittedStore,
+        queue: &QueueId,
+    ) -> Result<(), Error> {
+        self.check_queue_quota(caller, &store, queue).await?;
+        let created = queue.clone();
+        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+        Ok(())
     }
 
     /// Stores a subscription, or finds the existing one of its subscriber. `reached` is the quota of

@@ -1,11 +1,13 @@
 //! Operations on subscriptions.
 
 mod change;
+mod connected;
 mod creation;
 mod lookup;
 mod reading;
 mod redelivery;
 mod trust;
 
+pub use self::connected::{ConnectedSubscription, SubscriptionEnd};
 pub use self::creation::{Subscribed, SubscriptionRequest};
 pub use self::redelivery::RedeliveryRequest;

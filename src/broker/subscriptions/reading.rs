@@ -7,7 +7,8 @@ use crate::broker::{Action, Broker, Error};
 use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId};
 
 impl Broker {
-    /// Returns the next subscriptions after `after`, in the order of their ids.
+    /// Returns the next subscriptions after `after`, in the order of their ids. They include those of
+    /// WebSocket connections of this process.
     pub async fn list_subscriptions(
         &self,
         caller: &Caller,
@@ -20,7 +21,15 @@ impl Broker {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_subscriptions_per_page)?,
             None => self.limits.subscriptions_per_page(),
         };
-        Ok(access.admit().await?.list_subscriptions(queue, after, limit as usize).await?)
+        let limit = limit as usize;
+        let mut page = access.admit().await?.list_subscriptions(queue, after, limit).await?;
+        let connected = self.connected.list(queue, after, limit);
+        if !connected.is_empty() {
+            page.extend(connected);
+            page.sort_by_key(|subscription| subscription.id);
+            page.truncate(limit);
+        }
+        Ok(page)
     }
 
     /// Returns the subscription with its progress.
@@ -32,6 +41,9 @@ impl Broker {
     ) -> Result<(Subscription, Progress), Error> {
         let store = self.store.authorize(caller, Action::GetSubscription, queue)?.admit().await?;
         let known = parse_id(&store, id).await?;
+        if let Some(connected) = self.connected.get(queue, known) {
+            return Ok((connected, Progress::default()));
+        }
         store.get_subscription(queue, known).await?.ok_or_else(|| no_subscription(id))
     }
 
@@ -41,6 +53,9 @@ impl Broker {
         let Some(id) = SubscriptionId::parse(id) else {
             return Ok(store.ping().await?);
         };
+        if self.connected.delete(&queue, id) {
+            return Ok(());
+        }
         let trust = match self.trusts.get() {
             Some(_) => store
                 .get_subscription(&queue, id)
@@ -58,7 +73,13 @@ impl Broker {
     /// Deletes all subscriptions of the queue, as a part of a purge.
     pub async fn purge_subscriptions(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PurgeQueue, &queue)?.admit().await?;
-        self.run_to_completion(async move { Ok(store.delete_subscriptions(&queue).await?) }).await
+        let this = self.clone();
+        self.run_to_completion(async move {
+            store.delete_subscriptions(&queue).await?;
+            this.connected.delete_all(&queue);
+            Ok(())
+        })
+        .await
     }
 
     /// Returns the last attempts to notify the subscriber, the newest first.

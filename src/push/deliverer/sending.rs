@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Deliverer, Stop, Subscribers};
+use crate::api::wire::notification::is_wanted;
 use crate::domain::{Message, Rank, SubscriptionId, SubscriptionState};
 use crate::push::attempt::{self, Finished};
 
@@ -68,7 +69,7 @@ impl Deliverer {
                     break;
                 }
                 let next = managed.state.next(now_us, |options, message| {
-                    deliveries.open(message).map(|message| attempt::matches(options, &message))
+                    deliveries.open(message).map(|message| is_wanted(options, &message))
                 });
                 match next {
                     Ok(Some(delivery)) => {

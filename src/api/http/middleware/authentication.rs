@@ -20,13 +20,13 @@ use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
 use crate::domain::{AuthStrategy, role};
 
-static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+pub(in crate::api::http) static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
 /// The scheme of tokens in `Authorization`.
 const BEARER: &[u8] = b"bearer";
 
 /// What says who sends a request.
-pub(super) enum Proof {
+pub(in crate::api::http) enum Proof {
     /// A credential or the connection, which has been verified.
     Sender(Sender),
     /// A signature, which has to be checked with the path of the request.
@@ -35,7 +35,7 @@ pub(super) enum Proof {
 
 /// Returns what says who sends a request. The future borrows no body, so that it can be sent to
 /// another thread.
-pub(super) fn authenticate(
+pub(in crate::api::http) fn authenticate(
     request: &Request,
     settings: &Settings,
 ) -> impl Future<Output = Result<Proof, Error>> + Send {

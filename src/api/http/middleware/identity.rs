@@ -17,17 +17,17 @@ use crate::domain::{ClientId, ProjectId, Warning};
 /// Identifies a request that must take effect only once
 /// (draft-ietf-httpapi-idempotency-key-header).
 pub(in crate::api::http) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
+pub(in crate::api::http) static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 /// The headers that can name the project, in order of precedence.
-static PROJECT_ID: [HeaderName; 3] = [
+pub(in crate::api::http) static PROJECT_ID: [HeaderName; 3] = [
     HeaderName::from_static("x-project-id"),
     HeaderName::from_static("x-tenant-id"),
     HeaderName::from_static("x-tenant"),
 ];
 /// The spelling of these headers in error messages and warnings.
 const PROJECT_ID_SPELLING: [&str; 3] = ["X-Project-ID", "X-Tenant-Id", "X-Tenant"];
-static ROLES: HeaderName = HeaderName::from_static("x-roles");
-static USER_ID: HeaderName = HeaderName::from_static("x-user-id");
+pub(in crate::api::http) static ROLES: HeaderName = HeaderName::from_static("x-roles");
+pub(in crate::api::http) static USER_ID: HeaderName = HeaderName::from_static("x-user-id");
 /// Query parameters for clients that cannot set headers.
 const CLIENT_PARAMETER: &str = "client_id";
 pub(super) const PROJECT_PARAMETER: &str = "project_id";
@@ -99,7 +99,10 @@ fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> Result<String, Error> {
 
 /// Returns the project of a request: the one that the headers name, else the one that the query
 /// names.
-pub(super) fn project(headers: &HeaderMap, query: Option<&str>) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
+pub(in crate::api::http) fn project(
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     if let Some(named) = project_of_headers(headers)? {
         return Ok(Some(named));
     }
@@ -194,6 +197,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::api::http::websocket::WebSocketLimits;
     use crate::api::wire::checksum::Checksums;
     use crate::authentication::Openness;
     use crate::domain::ClientIdRule;
@@ -213,6 +217,7 @@ mod tests {
             signer: None,
             checksums: Checksums::Hidden,
             stream_heartbeat: Duration::MAX,
+            websocket: WebSocketLimits::default(),
             audit: None,
         };
         let call = |project: &[u8], client: &[u8]| {

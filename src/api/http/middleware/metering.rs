@@ -21,6 +21,18 @@ use crate::metrics::{Metrics, RouteMeter};
 /// The route label of requests without a route.
 pub(super) const NO_ROUTE: &str = "none";
 
+/// The path template of a request that did not come through the router, because it came from a
+/// WebSocket.
+#[derive(Clone, Copy)]
+pub(in crate::api::http) struct PathTemplate(pub(in crate::api::http) &'static str);
+
+/// Returns the path template of the route that a request belongs to.
+pub(super) fn path_template(request: &Request) -> Option<&str> {
+    let extensions = request.extensions();
+    let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    matched.or_else(|| extensions.get::<PathTemplate>().map(|template| template.0))
+}
+
 /// The metrics of each route.
 pub(in crate::api::http) struct Meters {
     routes: HashMap<&'static str, RouteMeter>,
@@ -40,8 +52,7 @@ impl Meters {
         body: Option<&RequestBody>,
         handle: impl FnOnce(Request) -> F,
     ) -> Response {
-        let path = request.extensions().get::<MatchedPath>();
-        let meter = path.and_then(|path| self.routes.get(path.as_str())).unwrap_or(&self.no_route);
+        let meter = path_template(&request).and_then(|path| self.routes.get(path)).unwrap_or(&self.no_route);
         let method = label(request.method());
         let is_timed = !may_wait(request.uri().query());
         let start = Instant::now();

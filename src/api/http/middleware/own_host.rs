@@ -35,6 +35,16 @@ pub(super) fn may_be_foreign(headers: &HeaderMap, settings: &Settings) -> bool {
     !(is_own_page || names.origins.is_some_and(|origins| origins.allow(origin.as_bytes())))
 }
 
+/// Refuses a request that a browser sends for a page of another origin, unless the origin may use the
+/// API. A browser asks nobody before it opens a WebSocket for a page.
+pub(in crate::api::http) fn check_origin(headers: &HeaderMap, settings: &Settings) -> Result<(), Error> {
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let page = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, page)| page.as_bytes());
+    let is_own = page.is_some() && page == headers.get(HOST).map(HeaderValue::as_bytes);
+    let is_allowed = || settings.cors_origins.as_ref().is_some_and(|origins| origins.allow(origin.as_bytes()));
+    if is_own || is_allowed() { Ok(()) } else { Err(Error::ForeignOrigin) }
+}
+
 /// The names of this service: `localhost`, every IP address, the name on which it listens, and the
 /// hosts of allowed origins.
 struct OwnNames<'s> {

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use tracing::{debug, error};
@@ -15,7 +15,7 @@ use crate::domain::token::without_tokens;
 use crate::request_id::RequestId;
 use crate::telemetry::{Span, Tracer};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
+pub(in crate::api::http) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// Handles a request and logs its outcome, under an id of its own. With a tracer, records it in a
 /// span. With an audit log, begins its trail.
@@ -55,7 +55,7 @@ pub(super) async fn log<F: Future<Output = Response>>(
 /// Starts the span of a request, which continues the trace that the request belongs to.
 fn request_span(tracer: &Tracer, request: &Request, id: RequestId) -> Span {
     let method = metering::label(request.method());
-    let route = request.extensions().get::<MatchedPath>().map_or(metering::NO_ROUTE, MatchedPath::as_str);
+    let route = metering::path_template(request).unwrap_or(metering::NO_ROUTE);
     // A repeated `traceparent` is ignored, as the recommendation requires.
     let header = |name: &str| {
         let mut values = request.headers().get_all(name).iter();

@@ -26,7 +26,7 @@ static EXPIRY: Part = Part(HeaderName::from_static("url-expires"), "url_expires"
 
 /// The part of a request that has the signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(in crate::api::http) enum Carrier {
     Headers,
     Query,
 }

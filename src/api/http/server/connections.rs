@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,6 +61,8 @@ pub(in crate::api::http) struct Connection {
     event_streams: AtomicUsize,
     /// Whether the connection is closed after its next response.
     closes_after_response: AtomicBool,
+    /// Continues after the response that upgrades the connection.
+    upgraded: Mutex<Option<ServeUpgraded>>,
     close: CancellationToken,
 }
 
@@ -69,7 +72,14 @@ pub(super) enum Protocol {
     Http2,
     /// HTTP without TLS on a port for TLS, where each request is refused.
     RefusedPlainHttp,
+    /// The connection has become a WebSocket.
+    WebSocket,
 }
+
+/// Serves a connection that is not an HTTP connection any more, until it ends. When the token is
+/// canceled, the connection closes.
+pub(in crate::api::http) type ServeUpgraded =
+    Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A response that is a stream and has not ended.
 pub(super) struct EventStream<'c>(&'c Connection);
@@ -125,6 +135,7 @@ impl Connections {
             state: AtomicU64::new(self.open.now_us()),
             event_streams: AtomicUsize::new(0),
             closes_after_response: AtomicBool::new(false),
+            upgraded: Mutex::default(),
             close: close.clone(),
         });
         self.open.lock().insert(number, connection.clone());
@@ -195,8 +206,27 @@ impl Connection {
         self.protocol.get() == Some(&Protocol::Http2)
     }
 
+    fn is_websocket(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::WebSocket)
+    }
+
+    /// Lets the connection become a WebSocket after its next response.
+    pub(in crate::api::http) fn upgrade(&self, serve: ServeUpgraded) {
+        self.set_protocol(Protocol::WebSocket);
+        *self.upgraded.lock().unwrap_or_else(PoisonError::into_inner) = Some(serve);
+    }
+
+    /// Returns what serves the connection from now on, if it was upgraded.
+    pub(super) fn take_upgrade(&self) -> Option<ServeUpgraded> {
+        self.upgraded.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn state(&self) -> u64 {
-        if self.event_streams.load(Ordering::SeqCst) > 0 { STREAMING } else { self.state.load(Ordering::SeqCst) }
+        if self.is_websocket() || self.event_streams.load(Ordering::SeqCst) > 0 {
+            STREAMING
+        } else {
+            self.state.load(Ordering::SeqCst)
+        }
     }
 
     /// Records that a request has arrived.
@@ -207,8 +237,9 @@ impl Connection {
     /// Records that the response to the request is ready to be written. Returns whether the
     /// connection is closed after it, which the response must announce.
     pub(in crate::api::http) fn begin_response(&self, is_stream: bool) -> bool {
-        // Over HTTP/2, other requests may be in progress, and no response announces the end.
-        if self.is_http2() {
+        // Over HTTP/2, other requests may be in progress, and no response announces the end. A WebSocket
+        // has no HTTP responses.
+        if self.is_http2() || self.is_websocket() {
             return false;
         }
         self.state.store(if is_stream { STREAMING } else { RESPONDING }, Ordering::SeqCst);

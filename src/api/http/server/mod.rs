@@ -146,21 +146,25 @@ impl Server {
     ) {
         let connection = stream.connection.clone();
         let service = ConnectionService { service: self.service.clone(), connection: connection.clone(), certificate };
-        let mut http = pin!(self.http1.serve_connection(TokioIo::new(stream), service));
-        let ended = tokio::select! {
-            // The connection is polled first, because a request may have arrived.
-            biased;
-            ended = http.as_mut() => ended,
-            () = close.cancelled() => {
-                if connection.is_idle() {
-                    return;
+        let ended = {
+            let mut http = pin!(self.http1.serve_connection(TokioIo::new(stream), service).with_upgrades());
+            tokio::select! {
+                // The connection is polled first, because a request may have arrived.
+                biased;
+                ended = http.as_mut() => ended,
+                () = close.cancelled() => {
+                    if connection.is_idle() {
+                        return;
+                    }
+                    http.as_mut().graceful_shutdown();
+                    http.await
                 }
-                http.as_mut().graceful_shutdown();
-                http.await
             }
         };
         if let Err(error) = ended {
             debug!(%error, "connection ended early");
+        } else if let Some(serve) = connection.take_upgrade() {
+            serve(close).await;
         }
     }
 

@@ -1,0 +1,180 @@
+//! A row of the table of actions: the name, the fields that it accepts, the equivalent HTTP route, and
+//! its handler.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{FromRequestParts, Request};
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use super::notifications::Subscribed;
+use crate::api::Error;
+use crate::api::http::middleware::outage::Outage;
+use crate::api::http::middleware::request_checks::{RequestContext, Requirement};
+use crate::api::http::middleware::stack::WithMiddleware;
+use crate::api::http::service::Service;
+use crate::api::wire::frame::{FieldType, FrameRequest};
+use crate::broker::quotas::ConcurrencyUnit;
+
+/// The path on the port of the HTTP API. Requests that authenticate count for it too.
+pub(in crate::api::http) const PATH: &str = "/v2/websocket";
+const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
+
+type Handle = Box<dyn Fn(Request, Service) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
+
+/// An action of the API.
+pub(super) struct Action {
+    pub(super) name: &'static str,
+    /// The method of the equivalent HTTP request.
+    pub(super) method: Method,
+    /// The path template of the equivalent HTTP request. A request must have each parameter of the
+    /// path in its body, as a text.
+    pub(super) path: &'static str,
+    /// Whether a signature can allow the action.
+    pub(super) may_be_signed: bool,
+    /// Whether the action authenticates the connection.
+    pub(super) authenticates: bool,
+    /// Further fields that a request must have.
+    required: &'static [(&'static str, FieldType)],
+    /// Fields that a request may have.
+    optional: &'static [(&'static str, FieldType)],
+    handle: Handle,
+}
+
+/// Creates an action. `outage` is the sentence of its `503`.
+pub(super) fn action<T: 'static, H: Handler<T, Service> + Sync>(
+    name: &'static str,
+    method: Method,
+    path: &'static str,
+    outage: &'static str,
+    handler: H,
+) -> Action {
+    let handler = WithMiddleware::new(Requirement::Caller, Outage::from(outage), handler);
+    let handle: Handle = Box::new(move |request, service| handler.clone().call(request, service));
+    Action { name, method, path, may_be_signed: false, authenticates: false, required: &[], optional: &[], handle }
+}
+
+impl Action {
+    pub(super) fn requires(self, required: &'static [(&'static str, FieldType)]) -> Self {
+        Self { required, ..self }
+    }
+
+    pub(super) fn accepts(self, optional: &'static [(&'static str, FieldType)]) -> Self {
+        Self { optional, ..self }
+    }
+
+    /// Lets a signature allow the action.
+    pub(super) fn may_be_signed(self) -> Self {
+        Self { may_be_signed: true, ..self }
+    }
+
+    pub(super) fn authenticates(self) -> Self {
+        Self { authenticates: true, ..self }
+    }
+
+    /// Succeeds if a request has the headers and fields that the action needs. The error says what is
+    /// missing or has the wrong type.
+    pub(super) fn check(&self, frame: &FrameRequest) -> Result<(), String> {
+        if !frame.has_objects() {
+            return Err("\"headers\" must be an object, and \"body\" too unless it is absent".to_owned());
+        }
+        let headers: &[&str] = if self.authenticates { &["X-Project-ID"] } else { &["Client-ID", "X-Project-ID"] };
+        for name in headers {
+            if !frame.header(name).is_some_and(|value| value.is_string()) {
+                return Err(format!("the header {name} must be a text"));
+            }
+        }
+        let parameters = self.parameters().map(|name| (name, FieldType::Text));
+        for (name, expected) in parameters.chain(self.required.iter().copied()) {
+            if frame.field_has_type(name, expected) != Some(true) {
+                return Err(format!("the body must have \"{name}\", which must be {expected}"));
+            }
+        }
+        for (name, expected) in self.optional {
+            if frame.field_has_type(name, *expected) == Some(false) {
+                return Err(format!("\"{name}\" in the body must be {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the parameters of the path.
+    fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    /// Returns the path of the equivalent HTTP request.
+    pub(super) fn path_of(&self, frame: &FrameRequest) -> String {
+        let mut path = String::with_capacity(128);
+        for segment in self.path.split('/').skip(1) {
+            path.push('/');
+            match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
+                // No name and no id has a slash, and none has the character that replaces it here.
+                Some(name) => {
+                    let value = frame.text(name).unwrap_or_default().replace('/', "\u{fffd}");
+                    path.extend(utf8_percent_encode(&value, UNESCAPED));
+                }
+                None => path.push_str(segment),
+            }
+        }
+        path
+    }
+
+    /// Handles the HTTP request of a frame.
+    pub(super) async fn handle(&self, request: Request, service: Service) -> Response {
+        (self.handle)(request, service).await
+    }
+}
+
+/// The request in a frame, as its handler sees it, and the connection.
+#[derive(Clone)]
+pub(super) struct Frame(pub(super) Arc<FrameContext>);
+
+pub(super) struct FrameContext {
+    pub(super) request: FrameRequest,
+    /// Identifies the connection.
+    pub(super) connection: Uuid,
+    /// Where the handler leaves a new subscription of the connection.
+    pub(super) subscribed: Mutex<Option<Subscribed>>,
+    /// Counts the request of its project until it is handled.
+    pub(super) in_progress: OnceLock<ConcurrencyUnit>,
+}
+
+impl FromRequestParts<Service> for Frame {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        let frame: Self = parts.extensions.get().cloned().expect("each request of a WebSocket has its frame");
+        let context: &RequestContext = parts.extensions.get().expect("handlers are called after the checks only");
+        let unit = service.broker.begin_socket_request(&context.client.project)?;
+        let _is_first = frame.0.in_progress.set(unit);
+        Ok(frame)
+    }
+}
+
+impl Frame {
+    pub(super) fn request(&self) -> &FrameRequest {
+        &self.0.request
+    }
+
+    /// Returns a response with this document, in the format of the frame.
+    pub(super) fn respond(&self, status: u16, document: &impl Serialize) -> Result<Response, Error> {
+        let document = self.request().kind.write(document)?;
+        let status = axum::http::StatusCode::from_u16(status).expect("handlers use known statuses");
+        let mut response = (status, document).into_response();
+        response.extensions_mut().insert(IsDocument);
+        Ok(response)
+    }
+}
+
+/// Marks a response whose body is a document in the format of the frame. Other responses are errors.
+#[derive(Clone, Copy)]
+pub(super) struct IsDocument;

@@ -1,0 +1,86 @@
+//! Actions on claims.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::Response;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{CLAIM, CLAIMS};
+use crate::api::Error;
+use crate::api::http::extract::LastSegment;
+use crate::api::http::websocket::action::{Action, Frame, action};
+use crate::api::wire::frame::FieldType::Integer;
+use crate::api::wire::messages;
+use crate::auth::Caller;
+use crate::broker::Broker;
+use crate::broker::claims::{ClaimRequest, TermDraft};
+use crate::broker::undelivered::Undelivered;
+use crate::domain::{QueueId, Taken};
+
+pub(super) fn actions() -> Vec<Action> {
+    vec![
+        action("claim_create", Method::POST, CLAIMS, "Claim could not be created.", create).accepts(&[
+            ("limit", Integer),
+            ("ttl", Integer),
+            ("grace", Integer),
+        ]),
+        action("claim_get", Method::GET, CLAIM, "Claim could not be retrieved.", get),
+        action("claim_update", Method::PATCH, CLAIM, "Claim could not be updated.", renew)
+            .accepts(&[("ttl", Integer), ("grace", Integer)]),
+        action("claim_delete", Method::DELETE, CLAIM, "Claim could not be released.", release),
+    ]
+}
+
+fn term(frame: &Frame) -> TermDraft {
+    TermDraft { ttl_s: frame.request().integer("ttl"), grace_s: frame.request().integer("grace") }
+}
+
+/// Claims messages: `204` with a random id if none is available.
+async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    let limit = frame.request().integer("limit");
+    let request = ClaimRequest { limit, term: term(&frame), wait_s: None, prefer: None };
+    match broker.create_claim(&caller, queue, request).await? {
+        Taken::Messages(Undelivered { value: claim, return_guard }) => {
+            // Only the messages of requests that wait are returned if the client disconnects.
+            return_guard.disarm();
+            let messages = messages::bare_documents(&claim.messages, Some(claim.id));
+            frame.respond(201, &json!({ "claim_id": claim.id.to_string(), "messages": messages }))
+        }
+        Taken::Nothing | Taken::Paused => frame.respond(204, &json!({ "claim_id": Uuid::new_v4().to_string() })),
+    }
+}
+
+async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let claim = broker.get_claim(&caller, &queue, &id).await?;
+    let messages = messages::bare_documents(&claim.messages, Some(claim.id));
+    frame.respond(200, &json!({ "age": claim.age_s, "ttl": claim.ttl_s, "messages": messages }))
+}
+
+async fn renew(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    broker.renew_claim(&caller, queue, &id, term(&frame)).await?;
+    frame.respond(204, &format!("Claim {id} updated."))
+}
+
+async fn release(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    broker.release_claim(&caller, queue, &id).await?;
+    frame.respond(204, &format!("Claim {id} deleted."))
+}

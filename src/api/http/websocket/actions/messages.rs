@@ -1,0 +1,153 @@
+//! Actions on messages.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use serde_json::json;
+
+use super::{MESSAGE, MESSAGES};
+use crate::api::Error;
+use crate::api::http::extract::LastSegment;
+use crate::api::http::messages::{durability_of, exactly_one_of};
+use crate::api::http::middleware::identity::IDEMPOTENCY_KEY;
+use crate::api::http::websocket::action::{Action, Frame, action};
+use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Text};
+use crate::api::wire::messages::{self, BareMessageDocument, ListDocument};
+use crate::api::wire::trace_context;
+use crate::api::wire::view::View;
+use crate::auth::Caller;
+use crate::broker::messages::{Delay, MessageQuery, PostRequest};
+use crate::broker::undelivered::Undelivered;
+use crate::broker::{self, Broker};
+use crate::domain::{IdempotencyKey, QueueId, Scope, Taken};
+
+pub(super) fn actions() -> Vec<Action> {
+    vec![
+        action("message_post", Method::POST, MESSAGES, "Messages could not be enqueued.", post)
+            .requires(&[("messages", List)])
+            .may_be_signed(),
+        action("message_list", Method::GET, MESSAGES, "Messages could not be listed.", list)
+            .accepts(&[
+                ("marker", Text),
+                ("limit", Integer),
+                ("echo", Boolean),
+                ("include_claimed", Boolean),
+                ("include_delayed", Boolean),
+            ])
+            .may_be_signed(),
+        action("message_get", Method::GET, MESSAGE, "Message could not be retrieved.", get).may_be_signed(),
+        action("message_get_many", Method::GET, MESSAGES, "Messages could not be listed.", get_many)
+            .requires(&[("message_ids", List)])
+            .may_be_signed(),
+        action("message_delete", Method::DELETE, MESSAGE, "Message could not be deleted.", delete)
+            .accepts(&[("claim_id", Text)])
+            .may_be_signed(),
+        action("message_delete_many", Method::DELETE, MESSAGES, "Messages could not be deleted.", delete_many)
+            .accepts(&[("message_ids", List), ("claim_ids", List), ("pop", Integer)])
+            .may_be_signed(),
+    ]
+}
+
+/// Posts messages. Their delays are ignored, as upstream does.
+async fn post(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let request = frame.request();
+    let bytes = request.body().len() as u64;
+    let bytes_max = broker.limits().max_messages_post_size;
+    broker.count_announced_bytes(queue.project(), bytes.min(bytes_max))?;
+    request.check_size(bytes_max)?;
+    let key = headers.get(&IDEMPOTENCY_KEY);
+    let idempotency = key.map(|key| IdempotencyKey::new(key.as_bytes(), request.body())).transpose()?;
+    let (trace, durability) = (trace_context::of(&headers), durability_of(&headers)?);
+    let mut drafts = request.drafts()?;
+    for draft in &mut drafts {
+        draft.delay = Delay::Unset;
+    }
+    let post = PostRequest { drafts, bytes, idempotency, trace, durability };
+    let posted = broker.post_messages(&caller, queue, post).await?.value;
+    let ids: Vec<String> = posted.ids.iter().map(ToString::to_string).collect();
+    frame.respond(201, &json!({ "message_ids": ids }))
+}
+
+/// Returns a page of the feed: `404` if the queue does not exist.
+async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    let request = frame.request();
+    let query = MessageQuery {
+        marker: request.text("marker"),
+        limit: request.integer("limit"),
+        echo: request.is_true("echo"),
+        scope: Scope { claimed: request.is_true("include_claimed"), delayed: request.is_true("include_delayed") },
+        ..MessageQuery::default()
+    };
+    let listed = broker.list_messages(&caller, &queue, &query).await?;
+    let found = &listed.page.messages;
+    if found.is_empty() && !broker.queue_exists(&caller, broker::Action::ListMessages, &queue).await? {
+        return Err(broker::Error::NoQueue(queue).into());
+    }
+    frame.respond(200, &ListDocument { messages: messages::bare_documents(found, None), links: None })
+}
+
+async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let message = broker.get_message(&caller, &queue, &id, false).await?;
+    frame.respond(200, &json!({ "messages": BareMessageDocument::new(&message, None) }))
+}
+
+async fn get_many(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let ids = frame.request().texts("message_ids")?;
+    let found = broker.get_messages(&caller, &queue, &ids, false).await?;
+    frame.respond(200, &ListDocument { messages: messages::bare_documents(&found, None), links: None })
+}
+
+async fn delete(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let claim = frame.request().text("claim_id");
+    broker.delete_message(&caller, queue, &id, claim.as_deref()).await?;
+    frame.respond(204, &json!({}))
+}
+
+/// Deletes messages by their ids, or pops some.
+async fn delete_many(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let request = frame.request();
+    let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
+    if let Some(count) = exactly_one_of(&broker, &ids, &claims, request.integer("pop"))? {
+        let popped = match broker.pop_messages(&caller, queue, count, None).await? {
+            Taken::Messages(Undelivered { value, return_guard }) => {
+                // Only the messages of requests that wait are returned if the client disconnects.
+                return_guard.disarm();
+                value
+            }
+            Taken::Nothing | Taken::Paused => Vec::new(),
+        };
+        let view = View::bare();
+        frame.respond(200, &ListDocument { messages: messages::popped(&popped, view), links: None })
+    } else {
+        broker.delete_messages(&caller, queue, &ids, &claims).await?;
+        frame.respond(204, &json!({}))
+    }
+}

@@ -1,0 +1,59 @@
+//! The actions of the API, in one file for each resource.
+
+mod claims;
+mod messages;
+mod queues;
+mod subscriptions;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::{Extension, IntoResponse, Response};
+use serde_json::json;
+
+use super::action::{Action, Frame, PATH, action};
+use crate::api::Error;
+use crate::api::http::service::Service;
+use crate::auth::{Caller, Client};
+
+const QUEUE: &str = "/v2/queues/{queue_name}";
+const MESSAGES: &str = "/v2/queues/{queue_name}/messages";
+const MESSAGE: &str = "/v2/queues/{queue_name}/messages/{message_id}";
+const CLAIMS: &str = "/v2/queues/{queue_name}/claims";
+const CLAIM: &str = "/v2/queues/{queue_name}/claims/{claim_id}";
+const SUBSCRIPTIONS: &str = "/v2/queues/{queue_name}/subscriptions";
+const SUBSCRIPTION: &str = "/v2/queues/{queue_name}/subscriptions/{subscription_id}";
+
+/// The client that has authenticated the connection. It is in the extensions of the response.
+#[derive(Clone)]
+pub(super) struct Proved(pub(super) Client);
+
+/// The actions by name.
+static ACTIONS: LazyLock<HashMap<&'static str, Action>> =
+    LazyLock::new(|| all().into_iter().map(|action| (action.name, action)).collect());
+
+/// Returns the action with this name.
+pub(super) fn find(name: &str) -> Option<&'static Action> {
+    ACTIONS.get(name)
+}
+
+fn all() -> Vec<Action> {
+    let mut all =
+        vec![action("authenticate", Method::POST, PATH, "Authentication failed.", authenticate).authenticates()];
+    all.extend(queues::actions());
+    all.extend(messages::actions());
+    all.extend(claims::actions());
+    all.extend(subscriptions::actions());
+    all
+}
+
+/// Authenticates the connection with the token of the request, which the middleware has verified.
+async fn authenticate(State(_): State<Service>, caller: Caller, frame: Frame) -> Result<Response, Error> {
+    let response = frame.respond(200, &json!({ "message": "Authentified." }))?;
+    Ok(match caller {
+        Caller::Client(client) => (Extension(Proved(client)), response).into_response(),
+        _ => response,
+    })
+}

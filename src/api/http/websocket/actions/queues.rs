@@ -1,0 +1,111 @@
+//! Actions on queues.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::QUEUE;
+use crate::api::Error;
+use crate::api::http::websocket::action::{Action, Frame, action};
+use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
+use crate::api::wire::purge::Kind;
+use crate::api::wire::stats;
+use crate::auth::Caller;
+use crate::broker::queues::{ListedQueue, QueueQuery};
+use crate::broker::{self, Broker};
+use crate::domain::{Creation, QueueId, QueueKind};
+
+pub(super) fn actions() -> Vec<Action> {
+    let stats_path = "/v2/queues/{queue_name}/stats";
+    let purge_path = "/v2/queues/{queue_name}/purge";
+    vec![
+        action("queue_list", Method::GET, "/v2/queues", "Queues could not be listed.", list).accepts(&[
+            ("marker", Text),
+            ("limit", Integer),
+            ("detailed", Boolean),
+        ]),
+        action("queue_create", Method::PUT, QUEUE, "Queue could not be created.", create)
+            .accepts(&[("metadata", Object)]),
+        action("queue_get", Method::GET, QUEUE, "Queue metadata could not be retrieved.", get),
+        action("queue_get_stats", Method::GET, stats_path, "Queue stats could not be read.", get_stats),
+        action("queue_delete", Method::DELETE, QUEUE, "Queue could not be deleted.", delete),
+        action("queue_purge", Method::POST, purge_path, "Queue could not be purged.", purge)
+            .accepts(&[("resource_types", List)]),
+    ]
+}
+
+async fn list(State(broker): State<Broker>, caller: Caller, frame: Frame) -> Result<Response, Error> {
+    let request = frame.request();
+    let detailed = request.is_true("detailed");
+    let query = QueueQuery {
+        kind: QueueKind::Queue,
+        after: request.text("marker"),
+        limit: request.integer("limit"),
+        detailed,
+        name_prefix: None,
+        name: None,
+        metadata: Vec::new(),
+        with_stats: false,
+    };
+    let listed = broker.list_queues(&caller, &query).await?;
+    let document = |queue: &ListedQueue| {
+        let mut document = json!({ "name": queue.name.as_str() });
+        if detailed {
+            document["metadata"] = queue.metadata.keys().clone().into();
+        }
+        document
+    };
+    frame.respond(200, &json!({ "queues": listed.queues.iter().map(document).collect::<Value>() }))
+}
+
+async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    frame.request().check_size(broker.limits().max_queue_metadata)?;
+    let metadata = match frame.request().field("metadata") {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
+    };
+    let text = format!("Queue {} created.", queue.name());
+    let status = match broker.create_queue(&caller, queue, metadata).await?.value {
+        Creation::Created => 201,
+        Creation::Existed => 204,
+    };
+    frame.respond(status, &text)
+}
+
+/// Returns the metadata without the defaults of reserved keys.
+async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    frame.respond(200, broker.get_metadata(&caller, &queue).await?.keys())
+}
+
+/// Returns the statistics of a queue: `404` if it does not exist.
+async fn get_stats(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let found = broker.get_stats(&caller, &queue, false).await?;
+    let exists = found.total > 0 || broker.queue_exists(&caller, broker::Action::GetStats, &queue).await?;
+    frame.respond(if exists { 200 } else { 404 }, &stats::document_with_ids(&found))
+}
+
+async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    let text = format!("Queue {} removed.", queue.name());
+    broker.delete_queue(&caller, queue).await?;
+    frame.respond(204, &text)
+}
+
+/// Purges a queue. Kinds of resources that are not known are ignored.
+async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    let chosen = frame.request().field("resource_types");
+    let chosen = chosen.as_ref().and_then(Value::as_array);
+    let includes = |kind: Kind| chosen.is_none_or(|chosen| chosen.iter().any(|value| *value == kind.name()));
+    if includes(Kind::Messages) {
+        broker.purge_queue(&caller, queue.clone()).await?;
+    }
+    if includes(Kind::Subscriptions) {
+        broker.purge_subscriptions(&caller, queue).await?;
+    }
+    frame.respond(204, &json!({}))
+}

@@ -1,0 +1,102 @@
+//! Actions on subscriptions.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::{SUBSCRIPTION, SUBSCRIPTIONS};
+use crate::api::Error;
+use crate::api::http::extract::LastSegment;
+use crate::api::http::middleware::authentication::presented_token;
+use crate::api::http::service::Service;
+use crate::api::http::websocket::action::{Action, Frame, action};
+use crate::api::http::websocket::notifications::Subscribed;
+use crate::api::wire::frame::FieldType::{Integer, Object, Text};
+use crate::api::wire::subscriptions;
+use crate::auth::Caller;
+use crate::broker::{self, Broker};
+use crate::domain::QueueId;
+
+pub(super) fn actions() -> Vec<Action> {
+    vec![
+        action("subscription_list", Method::GET, SUBSCRIPTIONS, "Subscriptions could not be listed.", list)
+            .accepts(&[("marker", Text), ("limit", Integer)]),
+        action("subscription_create", Method::POST, SUBSCRIPTIONS, "Subscription could not be created.", create)
+            .accepts(&[("subscriber", Text), ("ttl", Integer), ("options", Object), ("since", Text)]),
+        action("subscription_get", Method::GET, SUBSCRIPTION, "Subscription could not be retrieved.", get),
+        action("subscription_delete", Method::DELETE, SUBSCRIPTION, "Subscription could not be deleted.", delete),
+    ]
+}
+
+async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+    let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
+    let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
+    let documents: Value = page.iter().map(|subscription| subscriptions::document(&queue, subscription)).collect();
+    frame.respond(200, &json!({ "subscriptions": documents }))
+}
+
+/// Subscribes a subscriber, or the connection itself if the request names none.
+async fn create(
+    State(Service { broker, settings, .. }): State<Service>,
+    caller: Caller,
+    queue: QueueId,
+    headers: HeaderMap,
+    frame: Frame,
+) -> Result<Response, Error> {
+    frame.request().check_size(subscriptions::BODY_BYTES_MAX)?;
+    let mut fields = frame.request().fields();
+    let subscriber = fields.get("subscriber").and_then(Value::as_str).unwrap_or_default();
+    let created = format!("Subscription {} created.", queue.name());
+    let document = if subscriber.is_empty() {
+        fields.remove("subscriber");
+        let since = fields.get("since").and_then(Value::as_str);
+        let from = subscriptions::parse_position(since, &queue)?;
+        match broker.subscribe_connection(&caller, &queue, frame.0.connection, &fields, from).await {
+            Ok(subscription) => {
+                let id = subscription.end.id().to_string();
+                *frame.0.subscribed.lock().await = Some(Subscribed { subscription });
+                Some(json!({ "subscription_id": id }))
+            }
+            Err(broker::Error::Conflict(_)) => None,
+            Err(error) => return Err(error.into()),
+        }
+    } else {
+        let mut request = subscriptions::parse_new_fields(fields)?;
+        let token = presented_token(&headers, &settings.authenticator);
+        request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
+        match broker.create_subscription(&caller, queue.clone(), request).await? {
+            broker::subscriptions::Subscribed::Unconfirmed(_) => None,
+            other => subscriptions::subscribed_document(&other),
+        }
+    };
+    match document {
+        Some(mut document) => {
+            document["message"] = created.into();
+            frame.respond(201, &document)
+        }
+        None => frame.respond(409, &format!("Subscription {} not created.", queue.name())),
+    }
+}
+
+async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    let (subscription, _progress) = broker.get_subscription(&caller, &queue, &id).await?;
+    frame.respond(200, &subscriptions::document(&queue, &subscription))
+}
+
+async fn delete(
+    State(broker): State<Broker>,
+    caller: Caller,
+    queue: QueueId,
+    LastSegment(id): LastSegment,
+    frame: Frame,
+) -> Result<Response, Error> {
+    broker.delete_subscription(&caller, queue, &id).await?;
+    frame.respond(204, &format!("Subscription {id} removed."))
+}

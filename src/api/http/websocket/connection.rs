@@ -1,0 +1,330 @@
+//! Serves one connection: requests in frames, each after the one before it, and notifications.
+//!
+//! Nothing is read while a request is handled or a reply is written, so a client that does not read
+//! its replies cannot send more requests. At most one page of notifications is held for a client.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as WsError, error::ProtocolError};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use uuid::Uuid;
+
+use super::action::{Frame, FrameContext};
+use super::actions::{self, Proved};
+use super::counted::CountedStream;
+use super::notifications::{Notifications, Part};
+use super::reply::Outcome;
+use super::session::Session;
+use crate::api::Error;
+use crate::api::http::service::Service;
+use crate::api::wire::frame::{FrameRequest, Kind};
+use crate::domain::Limits;
+
+/// Size in bytes of the buffer into which a connection reads.
+const READ_BUFFER_BYTES: usize = 4 << 10;
+/// Number of bytes that are collected before they are written.
+const WRITE_BUFFER_BYTES: usize = 8 << 10;
+/// Maximum size in bytes of a request besides its messages or its metadata.
+const ENVELOPE_BYTES_MAX: u64 = 64 << 10;
+/// Time for the client to answer that the connection closes.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of bytes that are read and dropped after the connection has been closed because of
+/// them. A client that is still sending would otherwise not read why.
+const DROPPED_BYTES_MAX: usize = 4 << 20;
+/// Close code for a credential that has ended, as in Zaqar.
+const EXPIRED: u16 = 4003;
+
+type Socket = WebSocketStream<CountedStream>;
+
+/// A connection that is open.
+struct Connection {
+    id: Uuid,
+    socket: Socket,
+    session: Session,
+    service: Service,
+    notifications: Notifications,
+    /// Whether notifications are binary frames: as the last request was that has subscribed.
+    are_binary: Arc<AtomicBool>,
+    /// When the last request arrived.
+    last_request: Instant,
+    next_ping: Instant,
+    /// Whether nothing has arrived since the last ping.
+    awaits_pong: bool,
+}
+
+/// Why a connection ends.
+enum End {
+    /// The service closes it, with a code and a reason.
+    Close(CloseCode, &'static str),
+    /// The client has closed it, or it is broken.
+    Gone,
+}
+
+/// What happens next on a connection.
+enum Event {
+    End(End),
+    Tick,
+    Received(Option<Result<Message, WsError>>),
+    Notifications(Box<Part>),
+}
+
+/// Serves a connection until it ends. When `close` is canceled, the connection is closed.
+pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: Service, close: CancellationToken) {
+    let config = configuration(service.broker.limits());
+    let stream = CountedStream::new(stream, service.request_bodies.share(&session.project_or_none()));
+    let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
+    let are_binary = Arc::new(AtomicBool::new(false));
+    let connection = Connection {
+        id: Uuid::new_v4(),
+        socket,
+        session,
+        notifications: Notifications::new(service.stream_events.clone(), are_binary.clone()),
+        service,
+        are_binary,
+        last_request: Instant::now(),
+        next_ping: Instant::now(),
+        awaits_pong: false,
+    };
+    connection.run(close).await;
+}
+
+/// Returns the limits of frames. A request that is a little too large for its action gets a reply with
+/// the reason, and JSON may need more bytes than the `MessagePack` whose size counts.
+fn configuration(limits: &Limits) -> WebSocketConfig {
+    let bytes_max = 2 * limits.max_messages_post_size.max(limits.max_queue_metadata) + ENVELOPE_BYTES_MAX;
+    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(Some(bytes_max))
+        .max_frame_size(Some(bytes_max))
+}
+
+impl Connection {
+    async fn run(mut self, close: CancellationToken) {
+        let tick = {
+            let settings = &self.service.settings;
+            settings.websocket.ping_interval.min(settings.websocket.idle_timeout).min(settings.client_timeout)
+        };
+        let mut next_tick = Instant::now() + tick;
+        self.next_ping = Instant::now() + self.service.settings.websocket.ping_interval;
+        loop {
+            let event = self.next_event(&close, next_tick).await;
+            let outcome = match event {
+                Event::End(end) => Err(end),
+                Event::Tick => {
+                    next_tick = Instant::now() + tick;
+                    self.tick().await
+                }
+                Event::Received(message) => self.receive(message).await,
+                Event::Notifications(part) => self.notify(*part).await,
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(End::Gone) => return,
+                Err(End::Close(code, reason)) => return self.close(code, reason).await,
+            }
+        }
+    }
+
+    async fn next_event(&mut self, close: &CancellationToken, next_tick: Instant) -> Event {
+        let Self { socket, session, notifications, .. } = self;
+        tokio::select! {
+            biased;
+            () = close.cancelled() => Event::End(End::Close(CloseCode::Away, "The service stops.")),
+            () = session.ended() => Event::End(End::Close(CloseCode::from(EXPIRED), "Authentication expired.")),
+            () = sleep_until(next_tick) => Event::Tick,
+            event = async {
+                // Neither requests nor notifications wait for all of the others.
+                tokio::select! {
+                    message = socket.next() => Event::Received(message),
+                    part = notifications.next() => Event::Notifications(Box::new(part)),
+                }
+            } => event,
+        }
+    }
+
+    /// Sends a ping if one is due, or ends the connection: if the last ping was not answered, if no
+    /// request has arrived for too long, or if the client does not authenticate.
+    async fn tick(&mut self) -> Result<(), End> {
+        let limits = &self.service.settings.websocket;
+        // A client must authenticate in the time for the head of a request.
+        let idle_max =
+            if self.session.is_unknown() { self.service.settings.client_timeout } else { limits.idle_timeout };
+        if self.notifications.is_empty() && self.last_request.elapsed() >= idle_max {
+            return Err(End::Close(CloseCode::Normal, "No request has arrived for too long."));
+        }
+        if Instant::now() < self.next_ping {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.awaits_pong, true) {
+            debug!("a WebSocket does not answer");
+            return Err(End::Gone);
+        }
+        self.next_ping = Instant::now() + limits.ping_interval;
+        self.send([Message::Ping(Bytes::new())]).await
+    }
+
+    async fn receive(&mut self, message: Option<Result<Message, WsError>>) -> Result<(), End> {
+        self.awaits_pong = false;
+        let (kind, payload) = match message {
+            None => return Err(End::Gone),
+            Some(Err(error)) => return Err(end_after(&error)),
+            Some(Ok(Message::Text(text))) => (Kind::Text, Bytes::from(text)),
+            Some(Ok(Message::Binary(bytes))) => (Kind::Binary, bytes),
+            // The library answers pings and closes.
+            Some(Ok(_)) => return Ok(()),
+        };
+        self.socket.get_mut().end_request();
+        self.last_request = Instant::now();
+        if self.service.settings.websocket.echoes {
+            return self.send([message_of(kind, payload.into())]).await;
+        }
+        let reply = self
+            .reply_to(kind, payload)
+            .await
+            .map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?;
+        self.send([message_of(kind, reply)]).await
+    }
+
+    /// Handles a request and returns the reply.
+    async fn reply_to(&mut self, kind: Kind, payload: Bytes) -> Result<Vec<u8>, Error> {
+        let request = match FrameRequest::parse(kind, &payload) {
+            Ok(request) => request,
+            Err(reason) => return Outcome::error_text(400, &reason).write(kind, None),
+        };
+        drop(payload);
+        let service = self.service.clone();
+        let name = request.action();
+        let verifies_tokens = service.settings.authenticator.verifies_tokens();
+        let action = match actions::find(&name) {
+            Some(action) if action.authenticates && !verifies_tokens => None,
+            found => found,
+        };
+        let Some(action) = action else {
+            return Outcome::error_text(400, &format!("{name} is not a valid action")).write(kind, Some(&request));
+        };
+        if let Err(reason) = action.check(&request) {
+            return Outcome::schema_violation(&reason).write(kind, Some(&request));
+        }
+        let mut http_request = match self.session.http_request(action, &request) {
+            Ok(http_request) => http_request,
+            Err(outcome) => return outcome.write(kind, Some(&request)),
+        };
+        let context = Arc::new(FrameContext {
+            request,
+            connection: self.id,
+            subscribed: Mutex::default(),
+            in_progress: OnceLock::new(),
+        });
+        http_request.extensions_mut().insert(Frame(context.clone()));
+        let response = action.handle(http_request, service).await;
+        let request = &context.request;
+        if let Some(Proved(client)) = response.extensions().get()
+            && let Some(identity) = &client.identity
+            && self.session.authenticated(request, identity, &self.service.settings)
+        {
+            // The subscriptions are those of another project.
+            self.notifications.clear();
+            let share = self.service.request_bodies.share(&self.session.project_or_none());
+            self.socket.get_mut().charge_to(share);
+        }
+        if let Some(subscribed) = context.subscribed.lock().await.take() {
+            self.are_binary.store(kind == Kind::Binary, Ordering::Relaxed);
+            self.notifications.add(subscribed);
+        }
+        let outcome = Outcome::of(response, action.authenticates, self.session.is_proved()).await;
+        let shown = if action.authenticates { &request.without_contents() } else { request };
+        outcome.write(kind, Some(shown))
+    }
+
+    async fn notify(&mut self, part: Part) -> Result<(), End> {
+        let kind = if self.are_binary.load(Ordering::Relaxed) { Kind::Binary } else { Kind::Text };
+        self.send(part.documents.into_iter().map(|document| message_of(kind, document))).await?;
+        self.notifications.resume(part.subscribed);
+        Ok(())
+    }
+
+    /// Writes messages. Ends the connection if the client does not read for too long, or if its
+    /// credential ends meanwhile.
+    async fn send(&mut self, messages: impl IntoIterator<Item = Message>) -> Result<(), End> {
+        let Self { socket, session, service, .. } = self;
+        for message in messages {
+            let sent = timeout(service.settings.client_timeout, socket.feed(message));
+            tokio::select! {
+                sent = sent => match sent {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return Err(End::Gone),
+                },
+                () = session.ended() => return Err(End::Gone),
+            }
+        }
+        let flushed = timeout(service.settings.client_timeout, socket.flush());
+        tokio::select! {
+            flushed = flushed => match flushed {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) | Err(_) => Err(End::Gone),
+            },
+            () = session.ended() => Err(End::Gone),
+        }
+    }
+
+    /// Tells the client why the connection closes, and waits a moment for its answer.
+    async fn close(mut self, code: CloseCode, reason: &'static str) {
+        // The subscriptions end at once.
+        self.notifications.clear();
+        let frame = CloseFrame { code, reason: reason.into() };
+        let closed = async {
+            if self.socket.close(Some(frame)).await.is_err() {
+                return;
+            }
+            while let Some(Ok(_)) = self.socket.next().await {}
+            let mut stream = self.socket.into_inner();
+            let _is_broken = stream.shutdown().await;
+            let (mut buffer, mut dropped) = ([0; READ_BUFFER_BYTES], 0);
+            while dropped < DROPPED_BYTES_MAX {
+                match stream.read(&mut buffer).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(bytes) => dropped += bytes,
+                }
+            }
+        };
+        let _is_late = timeout(CLOSE_TIMEOUT, closed).await;
+    }
+}
+
+/// Returns how a connection ends after an error of the client or of the connection.
+fn end_after(error: &WsError) -> End {
+    match error {
+        WsError::Capacity(_) => End::Close(CloseCode::Size, "The message is too large."),
+        WsError::Utf8(_) => End::Close(CloseCode::Invalid, "The text is not UTF-8."),
+        WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
+        WsError::Protocol(_) => End::Close(CloseCode::Protocol, "Protocol error."),
+        WsError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            End::Close(CloseCode::Again, "Other requests use all the memory. Try again in a few seconds.")
+        }
+        _ => End::Gone,
+    }
+}
+
+/// Returns the frame with a document, which was written in the format of this kind.
+fn message_of(kind: Kind, document: Vec<u8>) -> Message {
+    match kind {
+        Kind::Binary => Message::Binary(document.into()),
+        Kind::Text => Message::Text(String::from_utf8(document).unwrap_or_default().into()),
+    }
+}

@@ -1,0 +1,95 @@
+//! The outcome of a request in a frame, and the reply with it.
+
+use axum::body::to_bytes;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::action::IsDocument;
+use crate::api::Error;
+use crate::api::error::Refusal;
+use crate::api::http::middleware::request_log::REQUEST_ID;
+use crate::api::wire::frame::{FrameRequest, Kind};
+
+/// The outcome of a request.
+pub(super) struct Outcome {
+    status: u16,
+    body: Body,
+    /// Further headers of the reply.
+    headers: Vec<(&'static str, String)>,
+}
+
+enum Body {
+    /// A document in the format of the frame.
+    Written(Vec<u8>),
+    Value(Value),
+}
+
+impl Outcome {
+    /// Returns an outcome whose document has only this error.
+    pub(super) fn error_text(status: u16, error: &str) -> Self {
+        Self::new(status, json!({ "error": error }))
+    }
+
+    /// Returns the outcome of a request that does not match the schema of its action.
+    pub(super) fn schema_violation(reason: &str) -> Self {
+        Self::new(400, json!({ "error": "Schema validation failed.", "exception": reason }))
+    }
+
+    /// Returns the outcome of a request whose header has a value that no header can have.
+    pub(super) fn bad_header(name: &str) -> Self {
+        Self::schema_violation(&format!("the header {name} must be a text without control characters"))
+    }
+
+    /// Returns the outcome of a request without a credential.
+    pub(super) fn not_authenticated() -> Self {
+        Self::error_text(403, "Not authentified.")
+    }
+
+    fn new(status: u16, body: Value) -> Self {
+        Self { status, body: Body::Value(body), headers: Vec::new() }
+    }
+
+    /// Converts the response of a handler. `authenticates` says whether the request authenticates the
+    /// connection, and `is_proved` whether the connection has a credential.
+    pub(super) async fn of(response: Response, authenticates: bool, is_proved: bool) -> Self {
+        let (parts, body) = response.into_parts();
+        let is_refusal = parts.extensions.get::<Refusal>().is_some();
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let status = parts.status.as_u16();
+        if parts.extensions.get::<IsDocument>().is_some() {
+            return Self { status, body: Body::Written(body.into()), headers: Vec::new() };
+        }
+        let is_unknown_sender = parts.status == StatusCode::UNAUTHORIZED
+            // A signature that does not allow the request.
+            || (parts.status == StatusCode::NOT_FOUND && is_refusal);
+        let mut outcome = if authenticates && [401, 403, 503].contains(&status) {
+            Self::error_text(status, "Authentication failed.")
+        } else if is_unknown_sender && !is_proved {
+            Self::not_authenticated()
+        } else {
+            let document: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let error = parts.status.is_server_error().then(|| document["title"].clone());
+            Self::new(status, json!({ "exception": document["description"], "error": error }))
+        };
+        let shown = [(RETRY_AFTER, "Retry-After", true), (REQUEST_ID, "X-OpenStack-Request-ID", status >= 500)];
+        for (name, spelling, _) in shown.into_iter().filter(|(_, _, is_shown)| *is_shown) {
+            if let Some(value) = parts.headers.get(name).and_then(|value| value.to_str().ok()) {
+                outcome.headers.push((spelling, value.to_owned()));
+            }
+        }
+        outcome
+    }
+
+    /// Writes the reply to a request; `None` if the request could not be decoded.
+    pub(super) fn write(self, kind: Kind, request: Option<&FrameRequest>) -> Result<Vec<u8>, Error> {
+        let body = match self.body {
+            Body::Written(document) => document,
+            Body::Value(value) => kind.write(&value)?,
+        };
+        let mut headers: Map<String, Value> = Map::from_iter([("status".to_owned(), self.status.into())]);
+        headers.extend(self.headers.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        kind.write_reply(request, &body, &kind.write(&headers)?)
+    }
+}

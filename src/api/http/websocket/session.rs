@@ -1,0 +1,234 @@
+//! What a connection has proved, and the HTTP requests that its frames become.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::action::Action;
+use super::reply::Outcome;
+use crate::api::Error;
+use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, presented_token};
+use crate::api::http::middleware::identity::{self, CLIENT_ID, IDEMPOTENCY_KEY, PROJECT_ID, ROLES, USER_ID};
+use crate::api::http::middleware::metering::PathTemplate;
+use crate::api::http::server::connections::Connection;
+use crate::api::http::service::Settings;
+use crate::api::http::stream_credential::StreamCredential;
+use crate::api::wire::frame::FrameRequest;
+use crate::auth::{ClientCertificate, Identity};
+use crate::authentication::Sender;
+use crate::domain::ProjectId;
+
+const URL_SIGNATURE: &str = "URL-Signature";
+/// The headers of a request in a frame that become those of the HTTP request, as clients spell them.
+const HEADERS: [(&str, HeaderName); 3] = [
+    ("Durability", HeaderName::from_static("durability")),
+    ("traceparent", HeaderName::from_static("traceparent")),
+    ("tracestate", HeaderName::from_static("tracestate")),
+];
+/// The headers of a signature. Two of them may be lists.
+const SIGNATURE_HEADERS: [(&str, HeaderName); 4] = [
+    (URL_SIGNATURE, HeaderName::from_static("url-signature")),
+    ("URL-Paths", HeaderName::from_static("url-paths")),
+    ("URL-Methods", HeaderName::from_static("url-methods")),
+    ("URL-Expires", HeaderName::from_static("url-expires")),
+];
+
+/// A connection and what is known about its client.
+pub(super) struct Session {
+    connection: Arc<Connection>,
+    certificate: Option<ClientCertificate>,
+    /// The headers of the upgrade that all requests have: the host and the origin, and the identity of
+    /// the client if a proxy states it.
+    headers: HeaderMap,
+    /// Whether a trusted proxy states who the client is. Then the headers in frames, which come from
+    /// the client itself, are not believed.
+    is_proxied: bool,
+    /// Whether a request needs a credential that the connection does not have yet.
+    is_unknown: bool,
+    /// The project of all requests; `None` if each request names its own.
+    project: Option<ProjectId>,
+    /// The token that the connection has proved, with its header.
+    token: Option<(HeaderName, HeaderValue)>,
+    /// The credential of the token.
+    credential: Option<StreamCredential>,
+}
+
+impl Session {
+    /// Begins the session of a connection, with the credential of the request that opens it.
+    pub(super) fn begin(
+        request: &Request,
+        proof: Result<Proof, Error>,
+        connection: Arc<Connection>,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let given = request.headers();
+        let mut headers = HeaderMap::new();
+        let mut copy = |names: &[HeaderName]| {
+            for name in names {
+                headers.extend(given.get_all(name).iter().map(|value| (name.clone(), value.clone())));
+            }
+        };
+        copy(&[HOST, ORIGIN]);
+        let proof = match proof {
+            Ok(proof) => Some(proof),
+            // The client authenticates later.
+            Err(Error::Unauthenticated { .. }) if presented_token(given, &settings.authenticator).is_none() => None,
+            Err(error) => return Err(error),
+        };
+        let certificate = request.extensions().get().cloned();
+        let is_unknown = proof.is_none();
+        let is_proxied = matches!(proof, Some(Proof::Sender(Sender::ProxyClient(_))));
+        let mut project = None;
+        if is_proxied {
+            copy(&PROJECT_ID);
+            copy(&[ROLES.clone(), USER_ID.clone()]);
+            project = identity::project(given, None)?.map(|(project, _warning)| project);
+        }
+        let mut session =
+            Self { connection, certificate, headers, is_proxied, is_unknown, project, token: None, credential: None };
+        match proof {
+            // A signature is for one request, and this one has no signed path.
+            Some(Proof::Signature(_)) => return Err(Error::NotSigned),
+            Some(Proof::Sender(Sender::Identified(identity))) => {
+                let names = [AUTH_TOKEN.clone(), AUTHORIZATION];
+                let token = names.into_iter().find_map(|name| Some((name.clone(), given.get(&name)?.clone())));
+                session.prove(token, &identity, settings);
+            }
+            _ => {}
+        }
+        Ok(session)
+    }
+
+    /// Records that the client has proved who it is, with this token.
+    fn prove(&mut self, token: Option<(HeaderName, HeaderValue)>, identity: &Identity, settings: &Settings) {
+        let headers = HeaderMap::from_iter(token.clone());
+        let expiry = identity.expires_at.and_then(instant_of);
+        self.credential = Some(StreamCredential::of(&headers, settings, expiry));
+        (self.token, self.project, self.is_unknown) = (token, identity.project.clone(), false);
+    }
+
+    /// Records that a request has authenticated the connection. Returns whether its project has
+    /// changed.
+    pub(super) fn authenticated(&mut self, request: &FrameRequest, identity: &Identity, settings: &Settings) -> bool {
+        let before = self.project.clone();
+        self.prove(token_of(request), identity, settings);
+        self.project != before
+    }
+
+    /// Returns whether a request needs a credential that the connection does not have yet.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.is_unknown
+    }
+
+    /// Returns the project of the connection, or one that stands for all connections without a project.
+    pub(super) fn project_or_none(&self) -> ProjectId {
+        self.project.clone().unwrap_or_else(|| ProjectId::new("-").expect("it is not empty"))
+    }
+
+    /// Returns whether the client has proved who it is.
+    pub(super) fn is_proved(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Completes when the credential has expired or is not valid any more.
+    pub(super) async fn ended(&mut self) {
+        match &mut self.credential {
+            Some(credential) => credential.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the HTTP request that is equivalent to a request in a frame, or why it is refused.
+    pub(super) fn http_request(&self, action: &Action, frame: &FrameRequest) -> Result<Request, Outcome> {
+        let mut headers = self.headers.clone();
+        let mut add = |name: HeaderName, spelling: &str, value: Option<Value>| {
+            let Some(value) = value else { return Ok(()) };
+            let value = text_of(&value).and_then(|text| HeaderValue::try_from(text).ok());
+            headers.insert(name, value.ok_or_else(|| Outcome::bad_header(spelling))?);
+            Ok::<_, Outcome>(())
+        };
+        for (spelling, name) in HEADERS {
+            add(name, spelling, frame.header(spelling))?;
+        }
+        add(IDEMPOTENCY_KEY.clone(), "Idempotency-Key", frame.header("Idempotency-Key"))?;
+        let random = || action.authenticates.then(|| Uuid::new_v4().to_string().into());
+        add(CLIENT_ID.clone(), "Client-ID", frame.header("Client-ID").or_else(random))?;
+        let project = frame.header("X-Project-ID");
+        if action.authenticates {
+            let (name, value) = token_of(frame).ok_or_else(|| Outcome::bad_header("X-Auth-Token"))?;
+            headers.insert(name, value);
+            return self.build(action, frame, headers);
+        }
+        if !self.is_proxied {
+            add(ROLES.clone(), "X-Roles", frame.header("X-Roles"))?;
+        }
+        if let Some(own) = &self.project
+            && project.as_ref().and_then(Value::as_str) != Some(own.as_str())
+        {
+            return Err(Outcome::error_text(403, "Not authenticated."));
+        }
+        if !self.is_proxied || self.is_proved() {
+            add(PROJECT_ID[0].clone(), "X-Project-ID", project)?;
+        }
+        if let Some((name, value)) = &self.token {
+            headers.insert(name.clone(), value.clone());
+        } else if frame.header(URL_SIGNATURE).is_some() {
+            if !action.may_be_signed {
+                return Err(Outcome::not_authenticated());
+            }
+            for (spelling, name) in SIGNATURE_HEADERS {
+                add(name, spelling, frame.header(spelling))?;
+            }
+        }
+        self.build(action, frame, headers)
+    }
+
+    fn build(&self, action: &Action, frame: &FrameRequest, headers: HeaderMap) -> Result<Request, Outcome> {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = action.method.clone();
+        let path = action.path_of(frame);
+        *request.uri_mut() = path.try_into().map_err(|_| Outcome::error_text(400, "The request is too large."))?;
+        *request.headers_mut() = headers;
+        let extensions = request.extensions_mut();
+        extensions.insert(PathTemplate(action.path));
+        extensions.insert(self.connection.clone());
+        if let Some(certificate) = &self.certificate {
+            extensions.insert(certificate.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Returns the token in a request that authenticates, with its header.
+fn token_of(frame: &FrameRequest) -> Option<(HeaderName, HeaderValue)> {
+    [("X-Auth-Token", AUTH_TOKEN.clone()), ("Authorization", AUTHORIZATION)].into_iter().find_map(|(spelling, name)| {
+        let token = frame.header(spelling)?;
+        let mut value = HeaderValue::try_from(token.as_str()?).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    })
+}
+
+/// Returns the text of a header. A list of texts is separated by commas.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            Some(texts?.join(","))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the time of this machine's clock as an instant. The distant future has none.
+fn instant_of(time: SystemTime) -> Option<Instant> {
+    Instant::now().checked_add(time.duration_since(SystemTime::now()).unwrap_or_default())
+}

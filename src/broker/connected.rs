@@ -1,0 +1,104 @@
+//! The subscriptions of the WebSocket connections of this process. They end with their connections, and
+//! no store knows them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Error;
+use crate::domain::{QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState};
+
+/// The subscriptions of all connections of this process.
+#[derive(Clone, Default)]
+pub(super) struct ConnectedSubscriptions(Arc<Mutex<HashMap<QueueId, OfQueue>>>);
+
+type OfQueue = BTreeMap<SubscriptionId, Registration>;
+
+/// A subscription of a connection, as other requests see it.
+pub(super) struct Registration {
+    pub(super) connection: Uuid,
+    pub(super) ttl_s: u64,
+    pub(super) created: Instant,
+    pub(super) options: Map<String, Value>,
+    pub(super) deleted: CancellationToken,
+}
+
+impl ConnectedSubscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, OfQueue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the subscriptions of the queue after `after`, in the order of their ids.
+    pub(super) fn list(&self, queue: &QueueId, after: Option<SubscriptionId>, limit: usize) -> Vec<Subscription> {
+        let all = self.lock();
+        let Some(of_queue) = all.get(queue) else { return Vec::new() };
+        let is_after = |id: &SubscriptionId| after.is_none_or(|after| *id > after);
+        let chosen = of_queue.iter().filter(|(id, _)| is_after(id)).take(limit);
+        chosen.map(|(id, registration)| registration.subscription(*id)).collect()
+    }
+
+    pub(super) fn get(&self, queue: &QueueId, id: SubscriptionId) -> Option<Subscription> {
+        Some(self.lock().get(queue)?.get(&id)?.subscription(id))
+    }
+
+    /// Ends a subscription. Returns whether it existed.
+    pub(super) fn delete(&self, queue: &QueueId, id: SubscriptionId) -> bool {
+        let mut all = self.lock();
+        let Some(of_queue) = all.get_mut(queue) else { return false };
+        let removed = of_queue.remove(&id);
+        if of_queue.is_empty() {
+            all.remove(queue);
+        }
+        removed.is_some_and(|removed| {
+            removed.deleted.cancel();
+            true
+        })
+    }
+
+    /// Ends all subscriptions of a queue.
+    pub(super) fn delete_all(&self, queue: &QueueId) {
+        for (_, removed) in self.lock().remove(queue).unwrap_or_default() {
+            removed.deleted.cancel();
+        }
+    }
+
+    /// Adds a subscription, unless the connection has one of the queue, or the queue has `max`.
+    pub(super) fn add(&self, queue: &QueueId, id: SubscriptionId, new: Registration, max: u64) -> Result<(), Error> {
+        let mut all = self.lock();
+        let count = all.get(queue).map_or(0, BTreeMap::len);
+        if all.get(queue).is_some_and(|known| known.values().any(|known| known.connection == new.connection)) {
+            return Err(Error::subscriber_taken());
+        }
+        if count as u64 >= max {
+            return Err(Error::Limit(format!(
+                "the queue {} has {max} subscriptions of connections to this process, which is the maximum",
+                queue.name()
+            )));
+        }
+        all.entry(queue.clone()).or_default().insert(id, new);
+        Ok(())
+    }
+}
+
+impl Registration {
+    fn subscription(&self, id: SubscriptionId) -> Subscription {
+        Subscription {
+            id,
+            revision: Revision(0),
+            ttl_s: self.ttl_s,
+            age_s: self.created.elapsed().as_secs(),
+            settings: SubscriptionSettings {
+                subscriber: format!("websocket:{}", self.connection),
+                options: self.options.clone(),
+                confirmed: false,
+                keys: Vec::new(),
+                state: SubscriptionState::Active,
+                requests: Vec::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Subscriptions of WebSocket connections.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::lookup::now_s;
+use crate::auth::Caller;
+use crate::broker::connected::{ConnectedSubscriptions, Registration};
+use crate::broker::feed::Feed;
+use crate::broker::messages::MessageQuery;
+use crate::broker::{Action, Broker, Error};
+use crate::domain::subscription_draft::InvalidSubscription;
+use crate::domain::{DeliveryOptions, QueueId, SubscriptionDraft, SubscriptionId};
+
+/// A subscription of a connection. It ends when `end` is dropped, or before.
+pub struct ConnectedSubscription {
+    /// The messages.
+    pub feed: Feed,
+    /// How the messages are delivered.
+    pub options: DeliveryOptions,
+    /// The end of the subscription.
+    pub end: SubscriptionEnd,
+}
+
+/// The end of a subscription of a connection. Dropping it ends the subscription.
+pub struct SubscriptionEnd {
+    all: ConnectedSubscriptions,
+    queue: QueueId,
+    id: SubscriptionId,
+    expires_at: Option<Instant>,
+    deleted: CancellationToken,
+}
+
+impl Broker {
+    /// Subscribes a connection to the queue from the position of the query. Creates the queue if it
+    /// does not exist. A connection has at most one subscription of a queue.
+    pub async fn subscribe_connection(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        connection: Uuid,
+        fields: &Map<String, Value>,
+        from: MessageQuery,
+    ) -> Result<ConnectedSubscription, Error> {
+        let access = self.store.authorize(caller, Action::CreateSubscription, queue)?;
+        let store = access.admit().await?;
+        self.create_subscribed_queue(caller, store, queue).await?;
+
+        let draft = SubscriptionDraft::parse_change(fields, &self.push.addresses, now_s())?;
+        let given = draft.options.unwrap_or_default();
+        let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;
+        options.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+        let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
+        let (id, created, deleted) = (SubscriptionId::random(), Instant::now(), CancellationToken::new());
+        let new = Registration { connection, ttl_s, created, options: given, deleted: deleted.clone() };
+        self.connected.add(queue, id, new, self.push.max_subscriptions_per_queue.into())?;
+        let expires_at = created.checked_add(Duration::from_secs(ttl_s));
+        let end = SubscriptionEnd { all: self.connected.clone(), queue: queue.clone(), id, expires_at, deleted };
+        let feed = self.follow(caller, queue.clone(), &from).await?;
+        Ok(ConnectedSubscription { feed, options, end })
+    }
+}
+
+impl SubscriptionEnd {
+    /// Returns the id of the subscription.
+    #[must_use]
+    pub fn id(&self) -> SubscriptionId {
+        self.id
+    }
+
+    /// Completes when the subscription expires or is deleted.
+    pub async fn reached(&self) {
+        let expired = async {
+            match self.expires_at {
+                Some(expires_at) => sleep_until(expires_at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = expired => {}
+            () = self.deleted.cancelled() => {}
+        }
+    }
+}
+
+impl Drop for SubscriptionEnd {
+    fn drop(&mut self) {
+        self.all.delete(&self.queue, self.id);
+    }
+}
