@@ -73,6 +73,7 @@ soak: redis
 	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
 	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
 	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wake_ups --nocapture --test-threads 1
+	SUKKAL_SOCKETS=50000 cargo test --release $(TEST_FEATURES) --test main -- websocket::campaign --nocapture --test-threads 1
 	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resharding --nocapture --test-threads 1
 	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::disconnected_waiters --nocapture --test-threads 1
 	SUKKAL_REDRIVEN=100000 cargo test --release $(TEST_FEATURES) --test main -- faults::redrive --nocapture --test-threads 1

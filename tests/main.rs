@@ -25,4 +25,5 @@ mod resharding;
 mod tidy;
 mod tls;
 mod wake_ups;
+mod websocket;
 mod wire;

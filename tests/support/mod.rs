@@ -14,6 +14,7 @@ pub(crate) mod python;
 pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod secrets;
+pub(crate) mod socket;
 pub(crate) mod sukkal;
 #[cfg(feature = "movable-clock")]
 pub(crate) mod test_bed;

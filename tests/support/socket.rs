@@ -1,0 +1,136 @@
+//! A client of WebSockets.
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::sukkal::CLIENT;
+
+/// Maximum time for a message to arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An open WebSocket of one project.
+pub(crate) struct Socket {
+    pub(crate) stream: WebSocketStream<TcpStream>,
+    project: String,
+    /// Whether requests are binary frames.
+    pub(crate) is_binary: bool,
+}
+
+/// What a client receives.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Received {
+    Text(Value),
+    Binary(Value),
+    /// The code and the reason; `None` if the connection broke.
+    Closed(Option<(u16, String)>),
+}
+
+impl Socket {
+    /// Opens a WebSocket at `http://HOST:PORT/PATH`, with these headers.
+    pub(crate) async fn try_open(url: &str, project: &str, headers: &[(&str, &str)]) -> Result<Self, Error> {
+        let url = url.replace("http://", "ws://");
+        let address = url.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
+        let mut request = url.into_client_request().unwrap();
+        for (name, value) in headers {
+            let name: reqwest::header::HeaderName = name.parse().unwrap();
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        let (stream, _response) = client_async(request, stream).await?;
+        Ok(Self { stream, project: project.to_owned(), is_binary: false })
+    }
+
+    pub(crate) async fn open(url: &str, project: &str) -> Self {
+        Self::try_open(url, project, &[]).await.unwrap()
+    }
+
+    /// Returns the same socket with requests of this kind.
+    pub(crate) fn of_kind(self, is_binary: bool) -> Self {
+        Self { is_binary, ..self }
+    }
+
+    /// Sends a document as it is.
+    pub(crate) async fn send(&mut self, document: &Value) {
+        let message = if self.is_binary {
+            Message::Binary(rmp_serde::to_vec(document).unwrap().into())
+        } else {
+            Message::Text(document.to_string().into())
+        };
+        self.stream.send(message).await.unwrap();
+    }
+
+    /// Sends a request with the usual headers.
+    pub(crate) async fn request(&mut self, action: &str, body: &Value) {
+        let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": self.project });
+        self.send(&json!({ "action": action, "body": body, "headers": headers })).await;
+    }
+
+    /// Returns what arrives next, besides pings.
+    pub(crate) async fn receive(&mut self) -> Received {
+        timeout(PATIENCE, self.receive_at_last()).await.expect("a message arrives")
+    }
+
+    async fn receive_at_last(&mut self) -> Received {
+        loop {
+            match self.stream.next().await {
+                Some(Ok(Message::Text(text))) => return Received::Text(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Binary(bytes))) => return Received::Binary(rmp_serde::from_slice(&bytes).unwrap()),
+                Some(Ok(Message::Close(frame))) => {
+                    let closed = frame.map(|CloseFrame { code, reason }| (code.into(), reason.to_string()));
+                    return Received::Closed(closed);
+                }
+                Some(Ok(_)) => {}
+                None | Some(Err(_)) => return Received::Closed(None),
+            }
+        }
+    }
+
+    /// Returns the next document, which has the kind of the requests.
+    pub(crate) async fn document(&mut self) -> Value {
+        match (self.receive().await, self.is_binary) {
+            (Received::Text(document), false) | (Received::Binary(document), true) => document,
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends a request and returns the status and the body of the reply.
+    pub(crate) async fn ask(&mut self, action: &str, body: Value) -> (u64, Value) {
+        self.request(action, &body).await;
+        status_and_body(self.document().await)
+    }
+
+    /// The same with these headers instead of the usual ones.
+    pub(crate) async fn ask_with(&mut self, action: &str, body: Value, headers: Value) -> (u64, Value) {
+        self.send(&json!({ "action": action, "body": body, "headers": headers })).await;
+        status_and_body(self.document().await)
+    }
+
+    /// Subscribes the connection and returns the id of the subscription.
+    pub(crate) async fn subscribe(&mut self, body: Value) -> String {
+        let (status, body) = self.ask("subscription_create", body).await;
+        assert_eq!(status, 201, "{body}");
+        body["subscription_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the code with which the service closes the connection.
+    pub(crate) async fn close_code(&mut self) -> Option<u16> {
+        loop {
+            if let Received::Closed(closed) = self.receive().await {
+                return closed.map(|(code, _)| code);
+            }
+        }
+    }
+}
+
+fn status_and_body(mut reply: Value) -> (u64, Value) {
+    (reply["headers"]["status"].as_u64().unwrap(), reply["body"].take())
+}

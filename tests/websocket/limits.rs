@@ -1,0 +1,153 @@
+//! Limits of connections, and clients that are silent, do not read or send too much.
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::{PATH, notification, open, post, start};
+use crate::http::answered;
+use crate::support::socket::Socket;
+
+/// Time after which something that should have happened has not.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_client_that_answers_no_ping_is_disconnected() {
+    let sukkal = start(&[("SUKKAL_WEBSOCKET__PING_INTERVAL", "1")]);
+    let mut answering = open(&sukkal).await;
+    answering.subscribe(json!({ "queue_name": "q" })).await;
+    let silent = open(&sukkal).await;
+
+    // A stream whose bytes are read but not interpreted answers no ping.
+    let mut raw = silent.stream.into_inner();
+    let mut received = Vec::new();
+    let ended = async { raw.read_to_end(&mut received).await };
+    let waiting = async { answering.document().await };
+    tokio::select! {
+        ended = timeout(PATIENCE, ended) => { let _broken = ended.expect("the silent client is disconnected"); }
+        document = waiting => panic!("{document}"),
+    }
+    assert_eq!(received, [0x89, 0], "one ping");
+    assert_eq!(answering.ask("queue_get", json!({ "queue_name": "q" })).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_and_subscriptions_is_closed() {
+    let sukkal = start(&[("SUKKAL_WEBSOCKET__IDLE_TIMEOUT", "1")]);
+    let mut subscribed = open(&sukkal).await;
+    subscribed.subscribe(json!({ "queue_name": "q" })).await;
+    let mut idle = open(&sukkal).await;
+
+    assert_eq!(idle.close_code().await, Some(1000));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(subscribed.ask("queue_list", json!({})).await.0, 200);
+}
+
+#[tokio::test]
+async fn no_more_connections_are_opened_than_the_limit() {
+    let sukkal = start(&[("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "2")]);
+    let mut first = open(&sukkal).await;
+    let second = open(&sukkal).await;
+    match Socket::try_open(&sukkal.url(PATH), "p", &[]).await {
+        Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 503),
+        other => panic!("{:?}", other.map(|_| "a socket")),
+    }
+    assert_eq!(first.ask("queue_list", json!({})).await.0, 200);
+    drop(second);
+    let opened = async { while Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_err() {} };
+    timeout(PATIENCE, opened).await.expect("a place becomes free");
+}
+
+#[tokio::test]
+async fn subscriptions_of_connections_count_as_event_streams() {
+    let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "1")]);
+    let mut socket = open(&sukkal).await;
+    let id = socket.subscribe(json!({ "queue_name": "q" })).await;
+
+    let (status, body) = socket.ask("subscription_create", json!({ "queue_name": "other" })).await;
+    assert_eq!(status, 429, "{body}");
+    assert_eq!(socket.ask("subscription_delete", json!({ "queue_name": "q", "subscription_id": id })).await.0, 204);
+    let again = async {
+        while socket.ask("subscription_create", json!({ "queue_name": "other" })).await.0 != 201 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, again).await.expect("the first subscription has ended");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_little_and_is_disconnected() {
+    let sukkal = start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
+    let api = sukkal.project("p");
+    let mut slow = open(&sukkal).await;
+    slow.subscribe(json!({ "queue_name": "q" })).await;
+    let mut others = Vec::new();
+    for _ in 0..20 {
+        let mut other = open(&sukkal).await;
+        other.subscribe(json!({ "queue_name": "q" })).await;
+        others.push(other);
+    }
+    let before = resident_kilobytes(sukkal.id());
+    let body = "x".repeat(10_000);
+    let messages: Vec<Value> = (0..10).map(|_| json!({ "body": body, "ttl": 60 })).collect();
+    for _ in 0..200 {
+        answered(api.post("/v2/queues/q/messages", &json!({ "messages": messages })), 201).await;
+        for other in &mut others[..1] {
+            for _ in 0..10 {
+                assert_eq!(other.document().await, notification("q", &json!(body)));
+            }
+        }
+    }
+    // The store holds 20 MB. The clients that do not read would hold 400 MB, if they were not bounded.
+    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    assert!(grown < 100_000, "the process has grown by {grown} kB");
+
+    // The last bytes that were sent arrive, then the connection ends.
+    let ended = async { while slow.stream.next().await.is_some_and(|message| message.is_ok()) {} };
+    sleep(Duration::from_secs(4)).await;
+    timeout(PATIENCE, ended).await.expect("the slow client is disconnected");
+}
+
+/// Returns the memory of a process in kilobytes.
+fn resident_kilobytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_sends_without_reading_replies_is_not_read() {
+    let sukkal = start(&[("SUKKAL_CLIENT_TIMEOUT", "2")]);
+    let mut socket = open(&sukkal).await;
+    post(&mut socket, "q", &(0..10).map(|_| json!("x".repeat(20_000))).collect::<Vec<_>>()).await;
+    let headers = json!({ "Client-ID": crate::support::sukkal::CLIENT, "X-Project-ID": "p" });
+    let request = json!({ "action": "message_list", "headers": headers, "body": { "queue_name": "q", "echo": true } });
+    let message = Message::text(request.to_string());
+
+    // Each reply has 200 kB, and nobody reads them.
+    let start = Instant::now();
+    let mut sent = 0_u64;
+    while start.elapsed() < PATIENCE {
+        match timeout(Duration::from_secs(5), socket.stream.send(message.clone())).await {
+            Ok(Ok(())) => sent += 1,
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    assert!(start.elapsed() < PATIENCE, "{sent} requests were accepted");
+}
+
+#[tokio::test]
+async fn the_service_closes_connections_when_it_stops() {
+    let mut sukkal = start(&[]);
+    let mut idle = open(&sukkal).await;
+    let mut subscribed = open(&sukkal).await;
+    subscribed.subscribe(json!({ "queue_name": "q" })).await;
+
+    sukkal.terminate();
+    assert_eq!((idle.close_code().await, subscribed.close_code().await), (Some(1001), Some(1001)));
+    assert!(sukkal.wait().success());
+}

@@ -1,0 +1,164 @@
+//! Section 13.4: subscriptions of connections.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::{notification, open, post, start};
+use crate::http::answered;
+
+async fn listed(api: &crate::support::sukkal::Api) -> Vec<Value> {
+    let page = answered(api.get("/v2/queues/q/subscriptions"), 200).await.json();
+    page["subscriptions"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_subscribed_connection_gets_the_messages_in_the_format_of_its_request() {
+    let sukkal = start(&[]);
+    let mut poster = open(&sukkal).await;
+    for is_binary in [false, true] {
+        let queue = format!("q{is_binary}");
+        let mut socket = open(&sukkal).await.of_kind(is_binary);
+        socket.subscribe(json!({ "queue_name": queue })).await;
+        let bodies: Vec<Value> = (0..30).map(Value::from).collect();
+        for body in &bodies {
+            post(&mut poster, &queue, &[body.clone(), json!({ "n": body })]).await;
+        }
+        for body in &bodies {
+            assert_eq!(socket.document().await, notification(&queue, body));
+            assert_eq!(socket.document().await, notification(&queue, &json!({ "n": body })));
+        }
+        // A request of the other kind does not change the format.
+        socket.is_binary = !is_binary;
+        assert_eq!(socket.ask("queue_get", json!({ "queue_name": queue })).await.0, 200);
+        socket.is_binary = is_binary;
+        post(&mut poster, &queue, &[json!("last")]).await;
+        assert_eq!(socket.document().await, notification(&queue, &json!("last")));
+    }
+}
+
+#[tokio::test]
+async fn the_options_of_a_subscription_choose_and_mark_messages() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let options = json!({ "match": { "kind": "a" }, "with_delivery": true });
+    let id = socket.subscribe(json!({ "queue_name": "q", "options": options })).await;
+
+    let mut poster = open(&sukkal).await;
+    let ids = post(&mut poster, "q", &[json!({ "kind": "b" }), json!(1), json!({ "kind": "a", "n": 1 })]).await;
+
+    let mut expected = notification("q", &json!({ "kind": "a", "n": 1 }));
+    expected["delivery"] = json!({ "message_id": ids[2], "subscription_id": id });
+    assert_eq!(socket.document().await, expected);
+    let invalid = json!({ "queue_name": "x", "options": { "match": 1 } });
+    assert_eq!(socket.ask("subscription_create", invalid).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_subscription_begins_at_a_time_or_after_a_message() {
+    let sukkal = start(&[]);
+    let mut poster = open(&sukkal).await;
+    let ids = post(&mut poster, "q", &[json!(0), json!(1), json!(2)]).await;
+    // A claimed message is delivered too.
+    assert_eq!(poster.ask("claim_create", json!({ "queue_name": "q", "limit": 3 })).await.0, 201);
+    for (since, first) in [
+        (Some("1970-01-01T00:00:00Z"), 0),
+        (Some(ids[0].as_str()), 1),
+        (Some(ids[2].as_str()), 3),
+        (Some("now"), 3),
+        (None, 3),
+    ] {
+        let mut socket = open(&sukkal).await;
+        let mut body = json!({ "queue_name": "q" });
+        if let Some(since) = since {
+            body["since"] = json!(since);
+        }
+        socket.subscribe(body).await;
+        for number in first..3 {
+            assert_eq!(socket.document().await["body"], number, "{since:?}");
+        }
+        let (_, reply) =
+            socket.ask("message_post", json!({ "queue_name": "q", "messages": [{ "body": 3, "ttl": 60 }] })).await;
+        assert_eq!(socket.document().await, notification("q", &json!(3)), "{since:?}");
+        let id = &reply["message_ids"][0];
+        assert_eq!(poster.ask("message_delete", json!({ "queue_name": "q", "message_id": id })).await.0, 204);
+    }
+}
+
+#[tokio::test]
+async fn other_requests_see_and_end_the_subscription_of_a_connection() {
+    let sukkal = start(&[("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"), ("SUKKAL_PUSH__ALLOWED_PORTS", "1-65535")]);
+    let api = sukkal.project("p");
+    let mut socket = open(&sukkal).await;
+    let id = socket.subscribe(json!({ "queue_name": "q", "ttl": 600, "options": { "a": 1 } })).await;
+    let path = format!("/v2/queues/q/subscriptions/{id}");
+
+    let shown = answered(api.get(&path), 200).await.json();
+    assert!(shown["subscriber"].as_str().unwrap().starts_with("websocket:"), "{shown}");
+    assert_eq!((&shown["id"], &shown["ttl"], &shown["options"]), (&json!(id), &json!(600), &json!({ "a": 1 })));
+    assert_eq!(answered(api.get("/v2/queues/other/subscriptions"), 200).await.json()["subscriptions"], json!([]));
+    let (status, text) = socket.ask("subscription_create", json!({ "queue_name": "q" })).await;
+    assert_eq!((status, text), (409, json!("Subscription q not created.")));
+    let patch = api.request(reqwest::Method::PATCH, &path).json(&json!({ "ttl": 60 }));
+    answered(patch, 409).await;
+
+    // A page has those of connections and those of the store, by id.
+    for port in 1..4 {
+        let body = json!({ "subscriber": format!("http://127.0.0.1:{port}/") });
+        answered(api.post("/v2/queues/q/subscriptions", &body), 201).await;
+    }
+    let mut all = Vec::new();
+    let mut marker = String::new();
+    loop {
+        let page = answered(api.get(&format!("/v2/queues/q/subscriptions?limit=1{marker}")), 200).await.json();
+        let Some(found) = page["subscriptions"].get(0) else { break };
+        all.push(found["id"].as_str().unwrap().to_owned());
+        marker = format!("&marker={}", all.last().unwrap());
+    }
+    assert!(all.is_sorted() && all.len() == 4 && all.contains(&id), "{all:?}");
+
+    answered(api.delete(&path), 204).await;
+    answered(api.get(&path), 404).await;
+    socket.subscribe(json!({ "queue_name": "q" })).await;
+    answered(api.delete("/v2/queues/q"), 204).await;
+    assert_eq!(listed(&api).await, [Value::Null; 0]);
+    post(&mut socket, "q", &[json!(1)]).await;
+    assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "an ended subscription sends nothing");
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_its_connection() {
+    let sukkal = start(&[]);
+    let api = sukkal.project("p");
+    let mut socket = open(&sukkal).await;
+    socket.subscribe(json!({ "queue_name": "q" })).await;
+    assert_eq!(listed(&api).await.len(), 1);
+
+    drop(socket);
+    let ended = async {
+        while !listed(&api).await.is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), ended).await.expect("the subscription ends");
+}
+
+#[tokio::test]
+async fn an_unreadable_message_ends_the_subscription_with_a_reason() {
+    let key = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
+    let redis = crate::support::redis::RedisServer::start();
+    let writer = crate::support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "a key for tests")]);
+    let reader = crate::support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "another key for tests")]);
+    let mut poster = open(&writer).await;
+    let metadata = json!({ "_enable_encrypt_messages": true });
+    assert_eq!(poster.ask("queue_create", json!({ "queue_name": "q", "metadata": metadata })).await.0, 201);
+    let mut socket = open(&reader).await;
+    socket.subscribe(json!({ "queue_name": "q" })).await;
+    post(&mut poster, "q", &[json!(1)]).await;
+
+    let failure = socket.document().await;
+    assert_eq!(failure["Message_Type"], "SubscriptionFailure", "{failure}");
+    assert_eq!((&failure["queue_name"], failure["exception"].is_string()), (&json!("q"), true), "{failure}");
+    assert_eq!(socket.ask("subscription_list", json!({ "queue_name": "q" })).await.1, json!({ "subscriptions": [] }));
+}
