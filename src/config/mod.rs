@@ -18,6 +18,7 @@ mod tls;
 mod unencrypted;
 mod values;
 mod warnings;
+mod websocket;
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,7 @@ pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
 pub use self::quotas::Quotas;
 pub use self::tls::{ClientCertificate, Tls};
+pub use self::websocket::WebSocket;
 use crate::auth::policy::Policy;
 use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{
@@ -232,24 +234,6 @@ pub struct Operations {
     /// listener.
     #[serde(deserialize_with = "values::optional_bind")]
     pub bind: Option<Bind>,
-}
-
-/// `[websocket]`: WebSockets.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct WebSocket {
-    /// Address of the separate listener for WebSockets; `None` for no separate listener.
-    #[serde(deserialize_with = "values::optional_bind")]
-    pub bind: Option<Bind>,
-    /// Interval between the pings of a connection, in seconds.
-    #[serde(rename = "ping_interval")]
-    pub ping_interval_s: u64,
-    /// Time after which a connection without requests and subscriptions is closed, in seconds.
-    #[serde(rename = "idle_timeout")]
-    pub idle_timeout_s: u64,
-    /// Maximum number of WebSockets of the process.
-    pub max_connections: usize,
-    /// Maximum number of requests of one project that are in progress.
-    pub max_requests_per_project: u32,
 }
 
 /// `[metrics]`: what the metrics include.
