@@ -133,6 +133,6 @@ async fn fan_out(redis: &RedisServer, rate: u32, is_socket: bool) {
     delays_us.sort_unstable();
     let at = |share: usize| delays_us[(delays_us.len() - 1) * share / 100] as f64 / 1e3;
     let kind = if is_socket { "WebSockets" } else { "event streams" };
-    let cpu_us = (processes::cpu_s(&[sukkal.id()]) - cpu_s) * 1e6 / events as f64;
-    println!("| {kind} | {rate} | {:.0} | {:.1} | {:.1} | {cpu_us:.1} |", events as f64 / took_s, at(50), at(99));
+    let each_us = (processes::cpu_s(&[sukkal.id()]) - cpu_s) * 1e6 / events as f64;
+    println!("| {kind} | {rate} | {:.0} | {:.1} | {:.1} | {each_us:.1} |", events as f64 / took_s, at(50), at(99));
 }
