@@ -24,7 +24,7 @@ fn frame(head: u8, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         length @ ..126 => frame.push(0x80 | u8::try_from(length).unwrap()),
         length => {
-            frame.push(0x80 | 126);
+            frame.push(0x80 | 0x7e);
             frame.extend(u16::try_from(length).unwrap().to_be_bytes());
         }
     }
@@ -109,12 +109,12 @@ async fn violations_of_the_protocol_close_the_connection_with_their_code() {
         assert_eq!(close_code_after(&sukkal, &frames).await, Some(1007), "{name}");
     }
     // A large message is refused by the head of its frame, or by the sum of its fragments.
-    let mut large = vec![FINAL | BINARY, 0x80 | 127];
+    let mut large = vec![FINAL | BINARY, 0x80 | 0x7f];
     large.extend((2_u64 << 20).to_be_bytes());
     large.extend([0; 4]);
     assert_eq!(close_code_after(&sukkal, &[large]).await, Some(1009), "a large frame");
     let fragments: Vec<Vec<u8>> =
-        (0..40).map(|index| frame(if index == 0 { TEXT } else { CONTINUATION }, &[b' '; 60_000])).collect();
+        (0..40).map(|index| frame(if index == 0 { TEXT } else { CONTINUATION }, &vec![b' '; 60_000])).collect();
     assert_eq!(close_code_after(&sukkal, &fragments).await, Some(1009), "many fragments");
 }
 

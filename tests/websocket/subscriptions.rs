@@ -100,8 +100,8 @@ async fn other_requests_see_and_end_the_subscription_of_a_connection() {
     assert_eq!(answered(api.get("/v2/queues/other/subscriptions"), 200).await.json()["subscriptions"], json!([]));
     let (status, text) = socket.ask("subscription_create", json!({ "queue_name": "q" })).await;
     assert_eq!((status, text), (409, json!("Subscription q not created.")));
-    let patch = api.request(reqwest::Method::PATCH, &path).json(&json!({ "ttl": 60 }));
-    answered(patch, 409).await;
+    let change = api.request(reqwest::Method::PATCH, &path).json(&json!({ "ttl": 60 }));
+    answered(change, 409).await;
 
     // A page has those of connections and those of the store, by id.
     for port in 1..4 {
