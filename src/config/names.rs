@@ -29,8 +29,10 @@ pub(super) fn option_of(variable: &str, value: &str) -> Option<String> {
 /// `sukkal`.
 fn is_service_discovery(name: &str, value: &str) -> bool {
     let has_address = value.starts_with("tcp://") || value.starts_with("udp://");
+    // An option named port follows the separator of its section, before which no service name ends.
+    let is_option = name.ends_with("__PORT") && !has_address;
     let is_port = name == "PORT"
-        || name.ends_with("_PORT")
+        || name.ends_with("_PORT") && !is_option
         || name.split_once("PORT_").is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     let is_address = name.ends_with("SERVICE_HOST") || name.contains("SERVICE_PORT");
     is_address || is_port || has_address
@@ -56,6 +58,7 @@ mod tests {
     fn a_variable_is_named_after_its_option() {
         assert_eq!(variable_of("transport.max_wait"), "SUKKAL_TRANSPORT__MAX_WAIT");
         assert_eq!(option_of("SUKKAL_TRANSPORT__MAX_WAIT", "30").as_deref(), Some("transport.max_wait"));
+        assert_eq!(option_of("SUKKAL_MAIL__PORT", "587").as_deref(), Some("mail.port"));
         assert_eq!(option_of("HOME", "/"), None);
     }
 
