@@ -69,6 +69,9 @@ pub enum Error {
     /// The token of the admin cannot be read.
     #[error("admin_token_file in [tokens]: {0}")]
     AdminToken(String),
+    /// The password for the mail server cannot be read.
+    #[error("password_file in [mail]: {0}")]
+    MailPassword(String),
     /// The file of the audit log cannot be used.
     #[error("file in [audit]: cannot open {0}")]
     AuditLog(String),

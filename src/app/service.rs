@@ -19,7 +19,8 @@ use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
 use crate::broker::pooling::Pooling;
 use crate::broker::{self, Broker};
 use crate::config::{Auth, Config};
-use crate::domain::{AuthStrategy, PushConfig, Token};
+use crate::domain::mailto::MAILTO;
+use crate::domain::{AuthStrategy, MailConfig, PushConfig, Secret, Token};
 use crate::metrics::Metrics;
 use crate::push::client::Resolver;
 use crate::push::{self, Push};
@@ -37,6 +38,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         quotas: config.quotas.with(&limits),
         pooling: pooling(config),
         socket_requests_max: Some(config.websocket.max_requests_per_project),
+        mail: config.mail.rules(),
     };
     let broker = Broker::with_options(store, limits, push_config(config), cipher(config), metrics.clone(), options);
     let settings = Settings {
@@ -134,17 +136,32 @@ fn signer(config: &Config) -> Option<Signer> {
 }
 
 /// Starts to deliver messages to subscribers, whose names this resolver resolves.
-pub fn push(config: &Config, service: &Service, resolver: Arc<dyn Resolver>) -> Result<Push, broker::Error> {
-    let options = push::Options { config: config.push.clone(), resolver, signer: signer(config) };
-    Push::start(service.broker.clone(), service.metrics.clone(), options)
+pub fn push(config: &Config, service: &Service, resolver: Arc<dyn Resolver>) -> Result<Push, Error> {
+    let (push, mail) = (push_config(config), mail_config(config)?);
+    let options = push::Options { config: push, mail, resolver, signer: signer(config) };
+    Ok(Push::start(service.broker.clone(), service.metrics.clone(), options)?)
 }
 
-/// Returns the options of push. Confirmations are not required if they cannot be signed.
+/// Returns the options of push. Confirmations are not required if they cannot be signed. Mail
+/// addresses can be subscribed if there is a mail server.
 pub(super) fn push_config(config: &Config) -> PushConfig {
+    let addresses = config.push.addresses.clone();
     PushConfig {
         require_confirmation: config.push.require_confirmation && signer(config).is_some(),
+        addresses: if config.mail.rules().is_some() { addresses.with_scheme(MAILTO) } else { addresses },
         ..config.push.clone()
     }
+}
+
+/// Returns the options of mail, with the password from its file.
+fn mail_config(config: &Config) -> Result<MailConfig, Error> {
+    let (mut mail, file) = (config.mail.clone(), &config.mail.password_file);
+    if file.is_empty() || mail.rules().is_none() {
+        return Ok(mail);
+    }
+    let text = fs::read_to_string(file).map_err(|error| Error::MailPassword(format!("cannot read {file}: {error}")))?;
+    mail.password = Secret::new(Zeroizing::new(text).trim());
+    Ok(mail)
 }
 
 /// Starts to send traces if the operator has named a collector.

@@ -94,6 +94,12 @@ impl SignedUrl {
             && !lists_claims(method, segments)
     }
 
+    /// Returns whether the URL is for exactly one path, which has these segments.
+    #[must_use]
+    pub fn is_for(&self, segments: &[impl AsRef<str>]) -> bool {
+        matches!(&self.paths[..], [path] if covers(path, segments) && path.split('/').skip(1).count() == segments.len())
+    }
+
     /// Returns the paths, sorted.
     #[must_use]
     pub fn paths(&self) -> &[String] {
@@ -270,6 +276,20 @@ mod tests {
 
     fn signer(secret: &str) -> Signer {
         Signer::new(&Secret::new(secret)).unwrap()
+    }
+
+    #[test]
+    fn a_url_is_for_a_path_if_it_has_no_other_one_and_none_above_it() {
+        for (paths, path, expected) in [
+            ("/v2/queues/q/confirm", "/v2/queues/q/confirm", true),
+            ("/v2/queues/q", "/v2/queues/q/confirm", false),
+            ("/", "/v2/queues/q/confirm", false),
+            ("/v2/queues/q/confirm/x", "/v2/queues/q/confirm", false),
+            ("/v2/queues/q/confirm,/v2/queues/q", "/v2/queues/q/confirm", false),
+        ] {
+            let segments: Vec<&str> = path.split('/').skip(1).collect();
+            assert_eq!(url(paths, "PUT", "p1", EXPIRES).unwrap().is_for(&segments), expected, "{paths}");
+        }
     }
 
     /// Row 9-11.

@@ -66,7 +66,9 @@ use self::quotas::{ConcurrencyLimit, ConcurrencyUnit, Quotas};
 use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
-use crate::domain::{ConfirmationRequest, Limits, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig};
+use crate::domain::{
+    ConfirmationRequest, Limits, MailRules, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
+};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
@@ -83,6 +85,8 @@ pub struct Parts {
     store: GuardedStore,
     limits: Limits,
     push: PushConfig,
+    /// The rules for mails; `None` if no mail is sent.
+    mail: Option<MailRules>,
     name_check: NameCheck,
     /// Creates trusts for subscriptions, if there is a Keystone.
     trusts: OnceLock<Arc<dyn Trusts>>,
@@ -124,6 +128,8 @@ pub struct Options {
     pub pooling: Option<Pooling>,
     /// Maximum number of requests over WebSockets that one project has in progress; `None` for no limit.
     pub socket_requests_max: Option<u32>,
+    /// The rules for mails to subscribers; `None` if no mail is sent.
+    pub mail: Option<MailRules>,
 }
 
 impl fmt::Debug for Broker {
@@ -178,6 +184,7 @@ impl Broker {
             quotas,
             limits,
             push,
+            mail: options.mail,
             name_check: NameCheck::default(),
             trusts: OnceLock::new(),
             confirmations: Confirmations::default(),

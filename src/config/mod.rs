@@ -9,6 +9,7 @@ mod bind;
 mod cors;
 mod error;
 mod file;
+mod mail;
 mod names;
 mod options;
 mod policy;
@@ -34,7 +35,8 @@ pub use self::websocket::WebSocket;
 use crate::auth::policy::Policy;
 use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{
-    AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, ProjectId, PushConfig, QueueId, Secret, WebOrigins,
+    AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, MailConfig, ProjectId, PushConfig, QueueId, Secret,
+    WebOrigins,
 };
 use crate::storage::StoreUri;
 
@@ -77,6 +79,8 @@ pub struct Config {
     pub tokens: Tokens,
     /// Deliveries to subscribers.
     pub push: PushConfig,
+    /// Mail to subscribers.
+    pub mail: MailConfig,
     /// JSON Web Tokens.
     pub jwt: JwtConfig,
     /// Tokens of Keystone.
@@ -304,6 +308,7 @@ impl Config {
         let config = Self::deserialize(options.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
+        mail::check(&config.mail, &config.signed_url).map_err(Error::Invalid)?;
         warnings.extend(config.useless_options());
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);

@@ -8,6 +8,8 @@ use super::bind::Bind;
 use super::{cors, policy, quotas};
 use crate::domain::address_rules::PortRange;
 use crate::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use crate::domain::mail_address::AddressPattern;
+use crate::domain::mail_config::parse_mailbox;
 use crate::domain::network::Network;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::quotas::QUOTA_MAX;
@@ -55,6 +57,14 @@ pub(super) enum ValueRule {
     PolicyRules,
     /// A list of some of the given words.
     SomeOf(&'static [&'static str]),
+    /// The name or address of a server, or an empty text.
+    OptionalHost,
+    /// The sender of mails, or an empty text.
+    OptionalMailbox,
+    /// A list of mail addresses and domains.
+    MailAddresses,
+    /// The text of a mail with a link.
+    TextWithLink,
     /// Any text.
     Text,
     /// A text that is not empty.
@@ -190,6 +200,21 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("push.max_connections", CONNECTIONS),
     ("push.max_connections_per_host", CONNECTIONS),
     ("push.disable_after", ValueRule::Integer(60, YEAR_S, "seconds")),
+    ("mail.host", ValueRule::OptionalHost),
+    ("mail.port", ValueRule::Integer(0, 65_535, "")),
+    ("mail.encryption", ValueRule::OneOf(&["none", "starttls", "tls"])),
+    ("mail.username", ValueRule::Text),
+    ("mail.password", ValueRule::Password),
+    ("mail.password_file", ValueRule::OptionalFile),
+    ("mail.sender", ValueRule::OptionalMailbox),
+    ("mail.allowed_senders", ValueRule::MailAddresses),
+    ("mail.trusted_recipients", ValueRule::MailAddresses),
+    ("mail.hello_name", ValueRule::OptionalHost),
+    ("mail.max_connections", CONNECTIONS),
+    ("mail.api_url", ValueRule::OptionalWebUrl),
+    ("mail.external_confirmation_url", ValueRule::OptionalWebUrl),
+    ("mail.confirmation_text", ValueRule::TextWithLink),
+    ("mail.unsubscription_text", ValueRule::TextWithLink),
     ("jwt.issuer", ValueRule::TextWithoutUser),
     ("jwt.jwks", ValueRule::TextWithoutUser),
     ("jwt.audience", ValueRule::Names),
@@ -255,6 +280,7 @@ impl ValueRule {
             | Self::Strategies
             | Self::PolicyRules
             | Self::SomeOf(_)
+            | Self::MailAddresses
             | Self::Names => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
@@ -270,6 +296,9 @@ impl ValueRule {
             | Self::OptionalProject
             | Self::OptionalUrl
             | Self::OptionalWebUrl
+            | Self::OptionalHost
+            | Self::OptionalMailbox
+            | Self::TextWithLink
             | Self::Text
             | Self::TextWithoutUser
             | Self::Name
@@ -294,6 +323,10 @@ impl ValueRule {
             | (Self::Secret | Self::Password | Self::Text | Self::OptionalFile, Value::String(_)) => true,
             (Self::TextWithoutUser, Value::String(text)) => !has_user(text),
             (Self::Name, Value::String(text)) => !text.is_empty(),
+            (Self::OptionalHost, Value::String(text)) => text.is_empty() || is_host(text),
+            (Self::OptionalMailbox, Value::String(text)) => text.is_empty() || parse_mailbox(text).is_some(),
+            (Self::MailAddresses, Value::Array(items)) => all(items, |text| text.parse::<AddressPattern>().is_ok()),
+            (Self::TextWithLink, Value::String(text)) => text.contains("{link}"),
             (Self::Names, Value::Array(names)) => all(names, |text| !text.is_empty()),
             (Self::SomeOf(words), Value::Array(items)) => all(items, |text| words.contains(&text)),
             (Self::OptionalWebUrl, Value::String(text)) => text.is_empty() || is_web_url(text),
@@ -365,6 +398,14 @@ impl ValueRule {
             }
             Self::Name => "a text that is not empty".to_owned(),
             Self::Names => "a list of texts that are not empty".to_owned(),
+            Self::OptionalHost => "the name or address of a server, or empty".to_owned(),
+            Self::OptionalMailbox => {
+                "a mail address such as \"q@example.com\" or \"Queues <q@example.com>\", or empty".to_owned()
+            }
+            Self::MailAddresses => {
+                "a list of mail addresses, domains such as \"@example.com\", and \"*\" for all".to_owned()
+            }
+            Self::TextWithLink => "text in quotes that contains {link}".to_owned(),
             Self::OptionalWebUrl => {
                 "the URL of a server without a user and a query, such as \"https://keystone.example.com/v3\", or empty"
                     .to_owned()
@@ -412,6 +453,12 @@ fn is_web_url(text: &str) -> bool {
     let is_plain = |url: &Uri| url.host().is_some() && url.query().is_none() && !text.contains(['@', '#', '"']);
     let has_scheme = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https"));
     text.parse::<Uri>().is_ok_and(|url| has_scheme(&url) && is_plain(&url))
+}
+
+/// Returns whether a text is the name or the address of a host.
+fn is_host(text: &str) -> bool {
+    let is_name = text.chars().all(|character| character.is_ascii_alphanumeric() || "-._".contains(character));
+    is_name || text.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// Returns whether a text is a URL with a user, a password, or both.

@@ -1,10 +1,12 @@
-//! Warns about servers that decide who callers are, and that are reached without TLS. Everybody on
-//! the way to them could act as any caller.
+//! Warns about servers that decide who callers are or that get a password, and that are reached
+//! without TLS. Everybody on the way to them could act as any caller, or learn the password.
+
+use std::borrow::Cow;
 
 use url::{Host, Url};
 
 use super::Config;
-use crate::domain::AuthStrategy;
+use crate::domain::{AuthStrategy, MailEncryption};
 
 /// Returns a warning for each such server of a strategy that is on, unless it is on this machine.
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
@@ -17,14 +19,29 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
     let unsafe_servers = servers
         .into_iter()
         .filter(|(strategy, (_, url))| config.auth.strategies.contains(strategy) && is_unencrypted(url));
-    unsafe_servers.map(|(_, (option, url))| {
+    let unsafe_servers = unsafe_servers.map(|(_, (option, url))| {
         // The query may contain a key.
         let url = url.split('?').next().unwrap_or_default();
         format!(
             "{option} is {url}, which is not encrypted: everybody between Sukkal and this server can act as any \
              caller, so use https"
         )
-    })
+    });
+    let mail = &config.mail;
+    let tells_password = mail.encryption == MailEncryption::None
+        && !mail.username.is_empty()
+        && is_unencrypted(&format!("http://{}", bracketed(&mail.host)));
+    let of_mail = tells_password.then(|| {
+        "mail.encryption is \"none\": everybody between Sukkal and the mail server can read the password, so use \
+         \"starttls\" or \"tls\""
+            .to_owned()
+    });
+    unsafe_servers.chain(of_mail)
+}
+
+/// Returns a host as URLs have it.
+fn bracketed(host: &str) -> Cow<'_, str> {
+    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
 /// Returns whether the text is the URL of a server on another machine that is reached without TLS.

@@ -27,6 +27,10 @@ impl Config {
                 "transport.message_decryption_keys has no effect, because transport.message_encryption_key is empty",
             ),
             (
+                self.mail.host.is_empty() && (self.mail.sender.is_some() || !self.mail.username.is_empty()),
+                "the options in [mail] have no effect, because mail.host is empty",
+            ),
+            (
                 has_roles && self.policy == Policy::default(),
                 "auth.strategies has \"tokens\" or \"jwt\", but policy.preset is \"zaqar\", in which roles hardly restrict \
                  clients; with policy.preset = \"roles\", each role may do what it is for",

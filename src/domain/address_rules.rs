@@ -108,6 +108,13 @@ impl AddressRules {
         Self { networks, ports, schemes }
     }
 
+    /// Returns rules that also allow this scheme, which is in lower case.
+    #[must_use]
+    pub fn with_scheme(mut self, scheme: &str) -> Self {
+        self.schemes.push(scheme.to_owned());
+        self
+    }
+
     /// Succeeds if notifications may be sent to this address.
     pub fn permits(&self, address: IpAddr) -> Result<(), Refusal> {
         let is_listed = |address: IpAddr| self.networks.iter().any(|network| network.contains(address));

@@ -18,6 +18,8 @@ const POST_DATA: &str = "post_data";
 const POST_HEADERS: &str = "post_headers";
 const SIGNATURE: &str = "signature";
 const WITH_DELIVERY: &str = "with_delivery";
+const FROM: &str = "from";
+const SUBJECT: &str = "subject";
 
 /// Default and maximum number of notifications in flight.
 const CONCURRENCY_DEFAULT: u32 = 8;
@@ -59,6 +61,10 @@ pub struct DeliveryOptions {
     pub signature: SignatureAlgorithm,
     /// Whether notifications have the ids of the message and of the subscription.
     pub with_delivery: bool,
+    /// The sender of mails. `MailRules` checks it, because it has no effect for other subscribers.
+    pub from: Option<Value>,
+    /// The subject of mails, to which the same applies.
+    pub subject: Option<Value>,
 }
 
 /// Reasons for which options are refused. The errors do not show values of headers, which may be
@@ -140,6 +146,8 @@ impl DeliveryOptions {
             retry_policy: option(RETRY_POLICY).cloned(),
             signature: signature.unwrap_or(SignatureAlgorithm::HmacSha256),
             with_delivery: with_delivery.unwrap_or(false),
+            from: option(FROM).cloned(),
+            subject: option(SUBJECT).cloned(),
         })
     }
 }

@@ -8,12 +8,11 @@ use url::{Host, Url};
 
 use super::AddressRules;
 use super::address_rules::Refusal;
+use super::dns_name::is_dns_name;
+use super::mailto::{InvalidMailTo, MAILTO, MailTo};
 
 /// Maximum length of a URI, in bytes.
 const URI_BYTES_MAX: usize = 2_048;
-/// Maximum length of a DNS name and of a label in it, in bytes.
-const NAME_BYTES_MAX: usize = 254;
-const LABEL_BYTES_MAX: usize = 63;
 /// The start of the schemes `trust+http` and `trust+https`, which are known from Zaqar: the request
 /// to the subscriber has a token of the user who has created the subscription.
 const TRUST: &str = "trust+";
@@ -23,8 +22,16 @@ const TRUST: &str = "trust+";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Subscriber {
     text: String,
+    receiver: Receiver,
+}
+
+/// What receives the notifications of a subscriber.
+#[derive(Clone, PartialEq, Eq)]
+enum Receiver {
     /// The URL that is called.
-    url: Url,
+    Url(Url),
+    /// Mail addresses.
+    Mail(MailTo),
 }
 
 /// Reasons for which a URI is refused. The errors do not show the URI, which may contain secrets.
@@ -46,6 +53,9 @@ pub enum InvalidSubscriber {
         "subscriber has a scheme with trust+, which only a request with a token of Keystone can use; use http or https"
     )]
     Keystone,
+    /// The `mailto` URI is not accepted.
+    #[error(transparent)]
+    MailTo(#[from] InvalidMailTo),
     /// The text is not a URI.
     #[error("subscriber is not a URI: {0}")]
     Syntax(&'static str),
@@ -86,6 +96,10 @@ impl Subscriber {
         if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
             return Err(InvalidSubscriber::Syntax("it contains a space or a control character"));
         }
+        if let Some(addresses) = MailTo::of_uri(text) {
+            let receiver = Receiver::Mail(MailTo::parse(addresses)?);
+            return Ok(Self { text: text.to_owned(), receiver });
+        }
         let called = if Self::is_text_for_trust(text) { &text[TRUST.len()..] } else { text };
         let url = Url::parse(called).map_err(|error| InvalidSubscriber::Syntax(reason(error)))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -94,14 +108,13 @@ impl Subscriber {
         if !url.domain().is_none_or(is_dns_name) {
             return Err(InvalidSubscriber::Syntax("its host is not a DNS name or an IP address"));
         }
-        let subscriber = Self { text: text.to_owned(), url };
-        let port = subscriber.port();
+        let port = port_of(&url);
         if !rules.port_is_allowed(port) {
             let allowed = rules.ports().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             return Err(InvalidSubscriber::Port { port, allowed });
         }
-        subscriber.address().map_or(Ok(()), |address| rules.permits(address)).map_err(InvalidSubscriber::Address)?;
-        Ok(subscriber)
+        address_of(&url).map_or(Ok(()), |address| rules.permits(address)).map_err(InvalidSubscriber::Address)?;
+        Ok(Self { text: text.to_owned(), receiver: Receiver::Url(url) })
     }
 
     /// Returns the URI as its owner has written it.
@@ -122,42 +135,48 @@ impl Subscriber {
         text.get(..TRUST.len()).is_some_and(|start| start.eq_ignore_ascii_case(TRUST))
     }
 
-    /// Returns the URL that is called.
+    /// Returns the URL that is called, if one is.
     #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Returns the name of the host, unless the URI has an address.
-    #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        self.url.domain()
-    }
-
-    /// Returns the address of the host, unless the URI has a name.
-    #[must_use]
-    pub fn address(&self) -> Option<IpAddr> {
-        match self.url.host()? {
-            Host::Ipv4(address) => Some(address.into()),
-            Host::Ipv6(address) => Some(address.into()),
-            Host::Domain(_) => None,
+    pub fn url(&self) -> Option<&Url> {
+        match &self.receiver {
+            Receiver::Url(url) => Some(url),
+            Receiver::Mail(_) => None,
         }
     }
 
-    /// Returns the port, which may be that of the scheme.
+    /// Returns the addresses that mails are sent to, if they are.
+    #[must_use]
+    pub fn mail(&self) -> Option<&MailTo> {
+        match &self.receiver {
+            Receiver::Url(_) => None,
+            Receiver::Mail(mailto) => Some(mailto),
+        }
+    }
+
+    /// Returns the name of the host that is called, unless the URI has an address.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.url()?.domain()
+    }
+
+    /// Returns the port that is called, which may be that of the scheme.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.url.port_or_known_default().unwrap_or_default()
+        self.url().map(port_of).unwrap_or_default()
     }
 }
 
-/// Returns whether a name can be looked up: RFC 1035, section 2.3.4, with underscores.
-fn is_dns_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=LABEL_BYTES_MAX).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
-    name.len() <= NAME_BYTES_MAX && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
+fn port_of(url: &Url) -> u16 {
+    url.port_or_known_default().unwrap_or_default()
+}
+
+/// Returns the address of the host, unless the URL has a name.
+fn address_of(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(address) => Some(address.into()),
+        Host::Ipv6(address) => Some(address.into()),
+        Host::Domain(_) => None,
+    }
 }
 
 fn check_scheme(text: &str, rules: &AddressRules) -> Result<(), InvalidSubscriber> {
@@ -166,8 +185,12 @@ fn check_scheme(text: &str, rules: &AddressRules) -> Result<(), InvalidSubscribe
             && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
     };
     let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).filter(|text| is_scheme(text));
+    let is_allowed = |scheme: &str| match scheme.strip_prefix(TRUST) {
+        Some(bare) => bare != MAILTO && rules.scheme_is_allowed(bare),
+        None => rules.scheme_is_allowed(scheme),
+    };
     match scheme {
-        Some(scheme) if rules.scheme_is_allowed(scheme.strip_prefix(TRUST).unwrap_or(&scheme)) => Ok(()),
+        Some(scheme) if is_allowed(&scheme) => Ok(()),
         scheme => Err(InvalidSubscriber::Scheme { scheme, allowed: rules.schemes().to_vec() }),
     }
 }
@@ -185,7 +208,10 @@ fn reason(error: url::ParseError) -> &'static str {
 /// Shows the URI without its path and query, which may contain secrets.
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subscriber({})", self.url.origin().ascii_serialization())
+        match &self.receiver {
+            Receiver::Url(url) => write!(f, "Subscriber({})", url.origin().ascii_serialization()),
+            Receiver::Mail(_) => f.write_str("Subscriber(mailto)"),
+        }
     }
 }
 
@@ -217,7 +243,7 @@ mod tests {
             assert_eq!((subscriber.name(), subscriber.port(), subscriber.as_str()), (Some(name), port, text));
         }
         let literal = Subscriber::parse("http://[2606:4700::1]:8080/secret", &rules()).unwrap();
-        assert_eq!(literal.address(), Some("2606:4700::1".parse().unwrap()));
+        assert_eq!(literal.url().and_then(address_of), Some("2606:4700::1".parse().unwrap()));
         assert!(!format!("{literal:?}").contains("secret"));
     }
 
@@ -233,12 +259,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_mailto_uri_is_accepted_only_if_the_operator_allows_the_scheme() {
+        let rules = rules().with_scheme(MAILTO);
+        let subscriber = Subscriber::parse("MailTo:a@b.example", &rules).unwrap();
+        assert_eq!((subscriber.mail().unwrap().recipients.len(), subscriber.name(), subscriber.url()), (1, None, None));
+        for text in ["trust+mailto:a@b.example", "mailto+x:a@b.example"] {
+            let error = Subscriber::parse(text, &rules).unwrap_err().to_string();
+            assert!(error.ends_with("supported in the list [\"http\", \"https\", \"mailto\"]"), "{error}");
+        }
+        for text in ["mailto:a@b.example\r\nBcc: c@d.example", "mailto:a@b.example ", "mailto:a@b.example\0", "mailto:"]
+        {
+            assert!(Subscriber::parse(text, &rules).is_err(), "{text:?}");
+        }
+    }
+
     /// Row 8.7-2.
     #[test]
     fn a_uri_with_trust_names_the_url_that_is_called() {
         for (text, url) in [("trust+http://a:8080/b", "http://a:8080/b"), ("TRUST+HTTPS://a/b", "https://a/b")] {
             let subscriber = Subscriber::parse(text, &rules()).unwrap();
-            assert_eq!((subscriber.url().as_str(), subscriber.as_str()), (url, text));
+            assert_eq!((subscriber.url().unwrap().as_str(), subscriber.as_str()), (url, text));
             assert!(subscriber.needs_trust());
         }
         assert!(!Subscriber::parse("http://trust+http", &rules()).is_ok_and(|subscriber| subscriber.needs_trust()));

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::delivery_options::InvalidOptions;
 use super::integer::integer;
+use super::mail_rules::InvalidMail;
 use super::signing_key::InvalidSecret;
 use super::subscriber::InvalidSubscriber;
 use super::{AddressRules, DeliveryOptions, SignatureAlgorithm, SigningKey, Subscriber};
@@ -71,6 +72,9 @@ pub enum InvalidSubscription {
     /// A subscription with a trust changes, or one without it gets a subscriber that needs one.
     #[error("a subscription with a trust+ subscriber cannot be changed; delete it and create another one")]
     TrustChange,
+    /// Mails of the subscription are not accepted.
+    #[error(transparent)]
+    Mail(#[from] InvalidMail),
     /// The secret is not a key for the algorithm.
     #[error(transparent)]
     Secret(#[from] InvalidSecret),

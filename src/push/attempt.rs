@@ -6,13 +6,13 @@ use hyper::header::{HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::client::Failure;
+use super::client::{Failure, Response};
 use super::context::Context;
 use super::subscription::{AttemptResult, Delivery, Outcome};
 use super::target::Target;
 use super::{follow_ups, notification};
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Attempt, Message, Subscriber, SubscriptionId};
+use crate::domain::{Attempt, MailTo, Message, MessageId, Subscriber, SubscriptionId};
 use crate::storage::ATTEMPT_DURATION_MAX;
 
 /// The status that ends a subscription.
@@ -62,15 +62,19 @@ pub(super) async fn run(
     let _in_flight = context.metrics.push().begin_attempt();
     let (began, at_s) = (Instant::now(), notification::unix_seconds());
     let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
-    let mut headers = notification::headers(&target.options, &target.keys, &message.id.to_string(), at_s, &body);
-    notification::add_trace(&mut headers, &message);
     let answer = match (&target.subscriber, token) {
-        (Ok(subscriber), Ok(token)) => {
-            if let Some(token) = token {
-                headers.insert(AUTH_TOKEN, token);
+        (Ok(subscriber), Ok(token)) => match subscriber.mail() {
+            Some(mailto) => send_mail(context, deliveries, target, (id, message.id), mailto, body).await,
+            None => {
+                let message_id = message.id.to_string();
+                let mut headers = notification::headers(&target.options, &target.keys, &message_id, at_s, &body);
+                notification::add_trace(&mut headers, &message);
+                if let Some(token) = token {
+                    headers.insert(AUTH_TOKEN, token);
+                }
+                context.client.post(deliveries.queue().project(), subscriber, headers, body).await
             }
-            context.client.post(deliveries.queue().project(), subscriber, headers, body).await
-        }
+        },
         (Err(reason), _) => Err(Failure::Refused(reason.clone())),
         (_, Err(reason)) => Err(Failure::Refused(reason)),
     };
@@ -96,9 +100,12 @@ pub(super) async fn run(
             } else {
                 attempt.response = response.start;
             }
+            attempt.error = response.note;
             match response.status {
                 200..=299 => AttemptResult::Delivered,
-                GONE => AttemptResult::Gone,
+                GONE if target.subscriber.as_ref().is_ok_and(|subscriber| subscriber.mail().is_none()) => {
+                    AttemptResult::Gone
+                }
                 status => {
                     attempt.error = Some(format!("the subscriber has answered {status}"));
                     AttemptResult::Failed { retry_after: response.retry_after, is_given_up: false }
@@ -126,6 +133,21 @@ pub(super) async fn run(
         AttemptResult::Gone | AttemptResult::Failed { .. } => context.metrics.push().count_failed(),
     }
     Some(Outcome { message: message.id, subscriber: target.text.clone(), attempt, result })
+}
+
+/// Sends a message by mail.
+async fn send_mail(
+    context: &Context,
+    deliveries: &QueueDeliveries,
+    target: &Target,
+    ids: (SubscriptionId, MessageId),
+    mailto: &MailTo,
+    body: Vec<u8>,
+) -> Result<Response, Failure> {
+    let no_mail = || Failure::Refused("this process sends no mails".to_owned());
+    let mailer = context.mailer.as_ref().ok_or_else(no_mail)?;
+    let mail = mailer.notification(deliveries.queue().name(), ids, mailto, &target.options, body)?;
+    mailer.send(&mail).await
 }
 
 /// Returns the token for a subscriber that needs one, or why there is none.

@@ -75,7 +75,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// The response of a subscriber.
+/// The response of a subscriber, or of the mail server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -83,6 +83,8 @@ pub(super) struct Response {
     pub(super) retry_after: Option<Duration>,
     /// The first bytes of its body.
     pub(super) start: String,
+    /// What is worth knowing although the notification was accepted.
+    pub(super) note: Option<String>,
 }
 
 /// Why a subscriber could not be called.
@@ -111,6 +113,8 @@ pub(super) struct SubscriberClient {
     open: OpenConnections,
     kept_max: usize,
     hosts: Bounds<String>,
+    /// The connections to the mail server.
+    mail: Arc<Admission>,
     projects: Bounds<ProjectId>,
 }
 
@@ -147,7 +151,8 @@ pub(super) struct ConnectionPermit {
 }
 
 impl SubscriberClient {
-    pub(super) fn new(config: &PushConfig, resolver: Arc<dyn Resolver>) -> Self {
+    /// Creates a client. `mail_connections_max` bounds the connections to the mail server.
+    pub(super) fn new(config: &PushConfig, mail_connections_max: usize, resolver: Arc<dyn Resolver>) -> Self {
         let checked = CheckedResolver {
             rules: Arc::new(config.addresses.clone()),
             resolver,
@@ -172,14 +177,18 @@ impl SubscriberClient {
             .build(connector);
         let connections = Admission::new(config.max_connections);
         let hosts = Bounds::new(config.max_connections_per_host);
+        let mail = Admission::new(mail_connections_max);
         let projects = Bounds::new(config.max_connections.div_ceil(SHARE_OF_PROJECT));
-        Self { http, connections, open, kept_max: config.max_connections, hosts, projects }
+        Self { http, connections, open, kept_max: config.max_connections, hosts, mail, projects }
     }
 
     /// Waits for a connection to this host in the turn of the project.
     pub(super) async fn permit(&self, project: &ProjectId, subscriber: &Subscriber) -> ConnectionPermit {
-        let key = format!("{}:{}", subscriber.url().host_str().unwrap_or_default(), subscriber.port());
-        let host = turn(&self.hosts.of(key), project).await;
+        let host = match subscriber.url() {
+            Some(url) => self.hosts.of(format!("{}:{}", url.host_str().unwrap_or_default(), subscriber.port())),
+            None => self.mail.clone(),
+        };
+        let host = turn(&host, project).await;
         let own = turn(&self.projects.of(project.clone()), project).await;
         ConnectionPermit { _project: own, _host: host, _connection: turn(&self.connections, project).await }
     }
@@ -192,7 +201,8 @@ impl SubscriberClient {
         mut headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<Response, Failure> {
-        let uri: Uri = subscriber.url().as_str().parse().map_err(|_| Failure::Uri)?;
+        let url = subscriber.url().ok_or(Failure::Uri)?;
+        let uri: Uri = url.as_str().parse().map_err(|_| Failure::Uri)?;
         headers.entry(USER_AGENT).or_insert(OWN_NAME);
         if self.open.count() >= self.kept_max {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -216,7 +226,7 @@ impl SubscriberClient {
                 read += chunk.len();
             }
             let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
-            Ok(Response { status, retry_after, start: printable(&start) })
+            Ok(Response { status, retry_after, start: printable(&start), note: None })
         };
         timeout(ATTEMPT_DURATION_MAX, PROJECT.scope(project.clone(), exchange)).await.unwrap_or(Err(Failure::Timeout))
     }
@@ -275,10 +285,10 @@ impl Service<Name> for CheckedResolver {
     }
 }
 
-/// Returns the certificates that subscribers are checked with.
-fn trusted_certificates() -> RootCertStore {
+/// Returns the certificates that subscribers and the mail server are checked with.
+pub(super) fn trusted_certificates() -> RootCertStore {
     outbound::trusted_certificates().unwrap_or_else(|error| {
-        warn!(%error, "subscribers with https cannot be called");
+        warn!(%error, "subscribers with https cannot be called, and mails cannot be sent with TLS");
         RootCertStore::empty()
     })
 }
@@ -295,9 +305,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-/// Returns bytes as text without control characters, which could confuse a terminal.
-fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+/// Returns the bytes of a response that are kept, as text without control characters, which could
+/// confuse a terminal.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(RESPONSE_BYTES_KEPT)])
+        .chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
 }
 
 #[cfg(test)]
@@ -339,7 +353,7 @@ mod tests {
     }
 
     fn client() -> SubscriberClient {
-        SubscriberClient::new(&config(), Arc::new(LocalResolver))
+        SubscriberClient::new(&config(), 1, Arc::new(LocalResolver))
     }
 
     /// Posts to a server that sends the start of an answer at once, and then a byte per second.
@@ -456,7 +470,7 @@ mod tests {
     #[tokio::test]
     async fn a_project_leaves_connections_for_the_others() {
         let config = PushConfig { max_connections: 4, max_connections_per_host: 4, ..config() };
-        let client = SubscriberClient::new(&config, Arc::new(LocalResolver));
+        let client = SubscriberClient::new(&config, 1, Arc::new(LocalResolver));
         let subscriber = Subscriber::parse("http://a.example:80/", &rules()).unwrap();
 
         let _greedy = client.permit(&project(), &subscriber).await;

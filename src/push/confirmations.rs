@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lettre::Message;
+use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
@@ -13,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
+use super::client::{Failure, Response};
 use super::context::Context;
 use super::notification;
 use crate::api::wire::confirmation::confirmation_document;
@@ -67,18 +70,64 @@ async fn send(context: &Context, signer: &Signer, request: &ConfirmationRequest)
         Ok(document) => document,
         Err(reason) => return warn!(%queue, %subscription, %reason, "a confirmation cannot be signed"),
     };
-    let Ok(options) = DeliveryOptions::parse(&request.options) else { return };
-    let body = notification::fill_in(&options, document.to_string());
     let id = Uuid::new_v4().to_string();
+    let confirmation = match prepare(context, request, &document, &subscriber, &id) {
+        Ok(confirmation) => confirmation,
+        Err(reason) => return warn!(%queue, %subscription, %reason, "a confirmation was not sent"),
+    };
     for pause in PAUSES {
         sleep(pause).await;
         let _permit = context.client.permit(queue.project(), &subscriber).await;
-        let headers = notification::headers(&options, &request.keys, &id, notification::unix_seconds(), &body);
-        match context.client.post(queue.project(), &subscriber, headers, body.clone()).await {
+        match confirmation.send(context, request, &subscriber, &id).await {
             Ok(response) if (200..300).contains(&response.status) => return,
             Ok(response) => debug!(%queue, %subscription, response.status, "a confirmation was refused"),
             Err(reason) => debug!(%queue, %subscription, %reason, "a confirmation did not arrive"),
         }
     }
     warn!(%queue, %subscription, "a confirmation was not sent; the subscription can be posted again");
+}
+
+/// A confirmation that can be sent several times.
+enum Confirmation {
+    Request(DeliveryOptions, Vec<u8>),
+    Mail(Message),
+}
+
+/// Returns the confirmation of a subscriber.
+fn prepare(
+    context: &Context,
+    request: &ConfirmationRequest,
+    document: &Value,
+    subscriber: &Subscriber,
+    id: &str,
+) -> Result<Confirmation, Failure> {
+    let refused = |reason: String| Failure::Refused(reason);
+    if let Some(mailto) = subscriber.mail() {
+        let mailer = context.mailer.as_ref().ok_or_else(|| refused("this process sends no mails".to_owned()))?;
+        return mailer.confirmation(request, document, mailto, id).map(Confirmation::Mail);
+    }
+    let options = DeliveryOptions::parse(&request.options).map_err(|reason| refused(reason.to_string()))?;
+    let body = notification::fill_in(&options, document.to_string());
+    Ok(Confirmation::Request(options, body))
+}
+
+impl Confirmation {
+    async fn send(
+        &self,
+        context: &Context,
+        request: &ConfirmationRequest,
+        subscriber: &Subscriber,
+        id: &str,
+    ) -> Result<Response, Failure> {
+        match self {
+            Self::Request(options, body) => {
+                let headers = notification::headers(options, &request.keys, id, notification::unix_seconds(), body);
+                context.client.post(request.queue.project(), subscriber, headers, body.clone()).await
+            }
+            Self::Mail(mail) => match &context.mailer {
+                Some(mailer) => mailer.send(mail).await,
+                None => Err(Failure::Refused("this process sends no mails".to_owned())),
+            },
+        }
+    }
 }

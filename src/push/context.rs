@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::client::SubscriberClient;
+use super::mail::Mailer;
 use crate::auth::Trusts;
 use crate::domain::AddressRules;
 use crate::memory_budget::MemoryBudget;
@@ -14,6 +15,8 @@ use crate::metrics::Metrics;
 /// The client, the options and the metrics of all deliveries.
 pub(super) struct Context {
     pub(super) client: SubscriberClient,
+    /// Sends mails, if the operator wants some.
+    pub(super) mailer: Option<Mailer>,
     pub(super) rules: AddressRules,
     /// Returns tokens for subscribers that need a trust.
     pub(super) trusts: Option<Arc<dyn Trusts>>,
@@ -21,7 +24,7 @@ pub(super) struct Context {
     pub(super) memory: MemoryBudget,
     /// Time after which a subscription is disabled if every attempt has failed.
     pub(super) disable_after: Duration,
-    /// Whether subscribers must confirm before they are notified.
+    /// Whether all subscribers must confirm before they are notified.
     pub(super) requires_confirmation: bool,
     pub(super) metrics: Arc<Metrics>,
     /// Canceled when the process stops.
@@ -29,6 +32,12 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Returns whether this subscriber must confirm before it is notified.
+    pub(super) fn requires_confirmation(&self, subscriber: &str) -> bool {
+        let must_confirm = |mailer: &Mailer| mailer.rules().recipients_must_confirm(subscriber);
+        self.requires_confirmation || self.mailer.as_ref().is_some_and(must_confirm)
+    }
+
     /// Returns whether the process stops, so that no attempt begins any more.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()

@@ -3,7 +3,7 @@
 //! A subscription is a durable observer. Its position in the feed is stored, and delivering means
 //! reading after it, as every observer does. `deliverer` does the work of one queue, while it holds
 //! the delivery lease of the queue. `subscription` decides for one subscription what is sent next,
-//! and `attempt` sends it with the `client`. docs/push.md says what subscribers can rely on, and
+//! and `attempt` sends it with the `client` or by `mail`. docs/push.md says what subscribers can rely on, and
 //! docs/decisions/0027-push.md why it is built like this.
 
 mod attempt;
@@ -13,6 +13,7 @@ mod connections;
 mod context;
 mod deliverer;
 mod follow_ups;
+mod mail;
 mod notification;
 mod signature;
 mod subscription;
@@ -33,10 +34,11 @@ use tracing::{error, warn};
 use self::client::{Resolver, SubscriberClient};
 use self::context::Context;
 use self::deliverer::Deliverer;
+use self::mail::Mailer;
 use self::wake::Wake;
 use crate::auth::signed_url::Signer;
 use crate::broker::{self, Broker};
-use crate::domain::{PushConfig, QueueId};
+use crate::domain::{MailConfig, PushConfig, QueueId};
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 
@@ -53,6 +55,8 @@ const REMINDER_MAX: Duration = Duration::from_secs(60);
 pub struct Options {
     /// The options of the operator.
     pub config: PushConfig,
+    /// The options of mail.
+    pub mail: MailConfig,
     /// Resolves the names of subscribers.
     pub resolver: Arc<dyn Resolver>,
     /// Signs the URLs in confirmations, if the operator has set a key.
@@ -94,12 +98,13 @@ impl Drop for Registration {
 impl Push {
     /// Starts to deliver. Call this in the runtime of the service.
     pub fn start(broker: Broker, metrics: Arc<Metrics>, options: Options) -> Result<Self, broker::Error> {
-        let Options { config, resolver, signer } = options;
-        let client = SubscriberClient::new(&config, resolver);
+        let Options { config, mail, resolver, signer } = options;
+        let client = SubscriberClient::new(&config, mail.max_connections, resolver);
         let mut signals = broker.delivery_signals()?;
         let confirmations = signer.zip(broker.take_confirmations());
         let context = Arc::new(Context {
             client,
+            mailer: Mailer::new(&mail),
             requires_confirmation: config.require_confirmation && confirmations.is_some(),
             disable_after: Duration::from_secs(config.disable_after_s),
             rules: config.addresses,
@@ -124,6 +129,12 @@ impl Push {
                         Err(RecvError::Closed) => return,
                     }
                 }
+            }
+        });
+        let with_mailer = context.clone();
+        dispatcher.tasks.spawn(async move {
+            if let Some(mailer) = &with_mailer.mailer {
+                mailer.maintain(&with_mailer.stopping).await;
             }
         });
         if let Some((signer, requests)) = confirmations {

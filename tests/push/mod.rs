@@ -5,6 +5,7 @@ mod confirmation;
 mod deliveries;
 mod encryption;
 pub(crate) mod endpoint;
+mod mail;
 mod owners;
 mod refused_addresses;
 mod retries;

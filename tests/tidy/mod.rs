@@ -28,6 +28,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("hyper_rustls", &["src/outbound/", "src/push/client.rs"]),
     ("httpdate", &["src/api/http/server/http2/", "src/push/client.rs"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
+    ("lettre", &["src/domain/", "src/push/"]),
     ("maud", &["src/cli/bench/"]),
     ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
@@ -48,7 +49,14 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("rustls_native_certs", &["src/outbound/"]),
     (
         "tokio_rustls",
-        &["src/api/http/server/", "src/cli/", "src/outbound/", "src/push/client.rs", "src/storage/redis/"],
+        &[
+            "src/api/http/server/",
+            "src/cli/",
+            "src/outbound/",
+            "src/push/client.rs",
+            "src/push/mail/",
+            "src/storage/redis/",
+        ],
     ),
     ("tokio_tungstenite", &["src/api/http/websocket/"]),
     ("webpki", &["src/api/http/server/tls/"]),

@@ -21,6 +21,9 @@ pub(super) const INCLUDE_TRACE: &str = "include_trace";
 /// Whether a request uses a pre-signed URL.
 pub(super) struct IsSigned(pub(super) bool);
 
+/// Whether a request uses a URL that is pre-signed for its path alone.
+pub(super) struct IsSignedForPath(pub(super) bool);
+
 /// The id at the end of a path, as the client wrote it.
 pub(super) struct LastSegment(pub(super) String);
 
@@ -83,6 +86,14 @@ impl<S: Sync> FromRequestParts<S> for IsSigned {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         Ok(Self(context_of(parts).is_signed))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for IsSignedForPath {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        Ok(Self(context_of(parts).is_signed_for_path))
     }
 }
 

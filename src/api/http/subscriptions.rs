@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::extract::{LastSegment, SecondToLastSegment};
+use super::extract::{IsSignedForPath, LastSegment, SecondToLastSegment};
 use super::middleware::authentication::presented_token;
 use super::response;
 use super::route::{Route, path_of, route};
@@ -21,6 +21,7 @@ use crate::api::wire::query::Query;
 use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
+use crate::broker::subscriptions::ConfirmedBy;
 use crate::broker::{self, Broker};
 use crate::domain::{QueueId, QueueKind};
 
@@ -143,12 +144,14 @@ async fn confirm(
     caller: Caller,
     queue: QueueId,
     SecondToLastSegment(id): SecondToLastSegment,
+    IsSignedForPath(is_signed): IsSignedForPath,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
+    let by = if is_signed { ConfirmedBy::Subscriber } else { ConfirmedBy::Client };
     let confirmed = subscriptions::parse_confirmation(read(&headers, body).await?.as_deref())?;
-    broker.confirm_subscription(&caller, queue, &id, confirmed).await?;
+    broker.confirm_subscription(&caller, queue, &id, confirmed, by).await?;
     Ok(changed(&uri))
 }
 

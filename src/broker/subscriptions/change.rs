@@ -4,9 +4,11 @@
 use serde_json::{Map, Value};
 
 use super::lookup::{ATTEMPTS_MAX, no_subscription, now_s, parse_id};
+use super::mail;
 use crate::auth::Caller;
 use crate::broker::access::Access;
 use crate::broker::{Action, Broker, Error};
+use crate::domain::mail_rules::InvalidMail;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
     ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
@@ -20,6 +22,15 @@ const ROTATION_S: u64 = 24 * 3600;
 const KEYS_MAX: usize = 2;
 /// Maximum number of requests that the deliverer has not carried out yet.
 const REQUESTS_MAX: usize = 16;
+
+/// Who says that a subscriber wants its subscription or does not want it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmedBy {
+    /// A client of the project, such as the owner of the subscription.
+    Client,
+    /// The holder of a pre-signed URL for this confirmation alone, which was sent to the subscriber.
+    Subscriber,
+}
 
 /// The part of a subscription that a change replaces.
 pub(super) struct Changed {
@@ -61,7 +72,7 @@ impl Broker {
             self.name_check.check(subscriber, &self.push.addresses).await?;
         }
         let (requires_confirmation, ttl_s) = (self.push.require_confirmation, draft.ttl_s);
-        let has_subscriber = draft.subscriber.is_some();
+        let (has_subscriber, mail_rules) = (draft.subscriber.is_some(), self.mail.clone());
         let change = move |current: &Subscription, progress: &Progress| {
             let mut settings = current.settings.clone();
             // The owner of the trust has chosen whom the service calls with it, and how.
@@ -69,6 +80,7 @@ impl Broker {
                 return Err(InvalidSubscription::TrustChange.into());
             }
             if let Some(subscriber) = &draft.subscriber {
+                mail::check_change(&settings.subscriber, subscriber)?;
                 if subscriber.as_str() != settings.subscriber {
                     add_request(&mut settings, progress, DeliveryRequest::Restart)?;
                 }
@@ -77,6 +89,8 @@ impl Broker {
             }
             if let Some(options) = &draft.options {
                 settings.options.clone_from(options);
+                let parsed = DeliveryOptions::parse(options).map_err(InvalidSubscription::from)?;
+                mail::check(mail_rules.as_ref(), &settings.subscriber, &parsed)?;
             }
             match draft.key(&settings.options)? {
                 Some(key) => rotate(&mut settings.keys, key, now_s),
@@ -93,7 +107,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Stores whether the subscriber has confirmed the subscription. If confirmations are required,
+    /// Stores whether the subscriber has confirmed the subscription. If the subscriber must confirm,
     /// only messages after the confirmation are delivered.
     pub async fn confirm_subscription(
         &self,
@@ -101,13 +115,22 @@ impl Broker {
         queue: QueueId,
         id: &str,
         confirmed: bool,
+        by: ConfirmedBy,
     ) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ConfirmSubscription, &queue)?;
-        let begins = confirmed && self.push.require_confirmation;
-        let now = if begins { Some(access.admit().await?.queue_status(&queue).await?.position()) } else { None };
+        let may_begin = confirmed && (self.push.require_confirmation || self.mail.is_some());
+        let now = if may_begin { Some(access.admit().await?.queue_status(&queue).await?.position()) } else { None };
+        let this = self.clone();
         let change = move |current: &Subscription, progress: &Progress| {
             let mut settings = current.settings.clone();
-            if let Some(now) = now.filter(|_| !settings.confirmed) {
+            let begins = confirmed && !settings.confirmed;
+            if begins
+                && by != ConfirmedBy::Subscriber
+                && mail::recipients_must_confirm(this.mail.as_ref(), &settings.subscriber)
+            {
+                return Err(InvalidSubscription::from(InvalidMail::ConfirmedByOther).into());
+            }
+            if let Some(now) = now.filter(|_| begins && this.requires_confirmation(&settings.subscriber)) {
                 add_request(&mut settings, progress, DeliveryRequest::Seek(now.micros()))?;
             }
             settings.confirmed = confirmed;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::lookup::{ATTEMPTS_MAX, now_s};
+use super::mail;
 use crate::auth::Caller;
 use crate::broker::access::AdmittedStore;
 use crate::broker::messages::Since;
@@ -58,6 +59,7 @@ impl Broker {
         let mut options = draft.options.clone().unwrap_or_default();
         let parsed = DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?;
         parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+        mail::check(self.mail.as_ref(), subscriber.as_str(), &parsed)?;
         let key = draft.key(&options)?.unwrap_or_else(|| SigningKey::random(parsed.signature));
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let trust = self.create_trust(caller, &request.user_token, subscriber, &mut options, ttl_s).await?;
@@ -159,6 +161,7 @@ mod tests {
 
     use super::*;
     use crate::auth::Client;
+    use crate::broker::subscriptions::ConfirmedBy;
     use crate::broker::test_options::{limits, push_config};
     use crate::domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
     use crate::metrics::Metrics;
@@ -197,7 +200,8 @@ mod tests {
     }
 
     async fn confirm(broker: &Broker, id: SubscriptionId, confirmed: bool) {
-        broker.confirm_subscription(&caller(), queue(), &id.to_string(), confirmed).await.unwrap();
+        let by = ConfirmedBy::Client;
+        broker.confirm_subscription(&caller(), queue(), &id.to_string(), confirmed, by).await.unwrap();
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::domain::{ConfirmationKind, ConfirmationRequest, QueueId, Subscription
 pub(super) const ATTEMPTS_MAX: usize = 32;
 
 impl Broker {
-    /// Asks the deliverer to send a confirmation, if confirmations are required.
+    /// Asks the deliverer to send a confirmation, if the subscriber must confirm.
     pub(super) fn request_confirmation(
         &self,
         queue: &QueueId,
@@ -20,7 +20,7 @@ impl Broker {
         valid_s: u64,
         kind: ConfirmationKind,
     ) {
-        if self.push.require_confirmation {
+        if self.requires_confirmation(&settings.subscriber) {
             self.confirmations.request(ConfirmationRequest {
                 queue: queue.clone(),
                 subscription,

@@ -4,10 +4,12 @@ mod change;
 mod connected;
 mod creation;
 mod lookup;
+mod mail;
 mod reading;
 mod redelivery;
 mod trust;
 
 pub use self::connected::{ConnectedSubscription, SubscriptionEnd};
+pub use self::change::ConfirmedBy;
 pub use self::creation::{Subscribed, SubscriptionRequest};
 pub use self::redelivery::RedeliveryRequest;

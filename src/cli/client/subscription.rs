@@ -44,7 +44,7 @@ pub(in crate::cli) enum Command {
 pub(in crate::cli) struct New {
     #[arg(value_parser = segment)]
     queue: String,
-    /// URL that receives the messages
+    /// URL that receives the messages, or mailto:ADDRESS
     #[arg(value_name = "URL")]
     subscriber: String,
     /// How long the subscription lasts [default: as the service is configured, usually 3600]

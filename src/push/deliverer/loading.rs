@@ -76,7 +76,8 @@ impl Deliverer {
             }
         } else {
             let target = target();
-            let (requires_confirmation, now) = (self.context.requires_confirmation, Instant::now());
+            let requires_confirmation = self.context.requires_confirmation(&subscription.settings.subscriber);
+            let now = Instant::now();
             let state =
                 SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);
             self.subscribers.insert(id, Managed { state, target });

@@ -55,6 +55,8 @@ pub(in crate::api::http) struct RequestContext {
     pub(in crate::api::http) queue: Option<QueueId>,
     /// Whether the request uses a pre-signed URL.
     pub(in crate::api::http) is_signed: bool,
+    /// Whether that URL is signed for this path alone, and not for one above it.
+    pub(in crate::api::http) is_signed_for_path: bool,
 }
 
 /// Calls the handler of a request that meets [`Requirement::Caller`].
@@ -102,10 +104,12 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
     let query_counts = is_stream || matches!(proof, Proof::Signature(Carrier::Query));
     let identifying_query = query_counts.then(|| query.unwrap_or_default());
     let is_signed = matches!(proof, Proof::Signature(_));
+    let mut is_signed_for_path = false;
     let sender = match proof {
         Proof::Sender(sender) => sender,
         Proof::Signature(carrier) => {
             let url = signature::check(request, &segments, carrier, identifying_query, settings)?;
+            is_signed_for_path = url.is_for(&segments);
             Sender::Identified(holder(&url))
         }
     };
@@ -134,7 +138,7 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
     audit::note_client(&client, &own_project, queue.as_ref());
     // An operator who acts on another project does not use the rate of that project.
     service.broker.count_request(&own_project)?;
-    Ok(Checked { context: RequestContext { client, queue, is_signed }, warning, handled_uri })
+    Ok(Checked { context: RequestContext { client, queue, is_signed, is_signed_for_path }, warning, handled_uri })
 }
 
 /// Returns the identity of the holders of a pre-signed URL.

@@ -1,0 +1,132 @@
+//! Mail servers that refuse mails, and those that are slow or dead.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::MailBench;
+use super::server::{MailServer, header};
+use crate::push::endpoint::Endpoint;
+use crate::push::retry_policy;
+use crate::support::ports;
+
+fn column(attempts: &[Value], name: &str) -> Vec<Value> {
+    attempts.iter().map(|attempt| attempt[name].clone()).collect()
+}
+
+/// Row 8.7-11.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_that_is_not_accepted_is_sent_again_with_the_same_id() {
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[]);
+    for (name, failures) in [
+        ("defer-twice", vec![json!(450), json!(450)]),
+        ("late-451", vec![json!(451)]),
+        ("drop-once", vec![Value::Null]),
+    ] {
+        let options = json!({"_retry_policy": retry_policy(), "match": {"to": name}});
+        let subscription = bench.subscribe(&format!("mailto:{name}@trusted.example"), options).await;
+        let before = server.mails().len();
+
+        let message = bench.post(json!({"to": name})).await;
+
+        let mail = &server.wait_for(before + 1).await[before];
+        assert_eq!(header(mail, "Message-ID"), format!("<{message}.{subscription}@sukkal.example>"));
+        bench.wait_until(&subscription, |figures| figures["delivered"] == 1).await;
+        let attempts = bench.attempts(&subscription).await;
+        let statuses: Vec<Value> = failures.into_iter().chain([json!(250)]).collect();
+        assert_eq!(column(&attempts, "status"), statuses, "{attempts:?}");
+        assert!(attempts[0]["error"].is_string() && attempts[0]["duration_ms"].is_number());
+    }
+    assert_eq!(server.mails().len(), 3);
+}
+
+/// Row 8.7-11.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_who_is_refused_until_the_end_makes_a_dead_letter() {
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[]);
+    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let subscription = bench.subscribe("mailto:reject@trusted.example", options).await;
+
+    bench.post(json!(5)).await;
+
+    bench.wait_until(&subscription, |figures| figures["given_up"] == 1).await;
+    let attempts = bench.attempts(&subscription).await;
+    let last = attempts.last().unwrap();
+    assert_eq!(
+        (&last["status"], &last["response"], &last["error"]),
+        (&json!(550), &json!("5.1.1 no such user"), &json!("the subscriber has answered 550"))
+    );
+    assert_eq!(attempts.len(), server.events("recipient").len());
+    let dead = bench.api.get("/v2/queues/dead/messages?echo=true").send().await.unwrap();
+    assert_eq!(dead.json::<Value>().await.unwrap()["messages"][0]["body"], 5);
+}
+
+/// Row 8.7-12.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_who_is_refused_does_not_multiply_the_mails_to_the_others() {
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[]);
+    let addresses = "mailto:a@trusted.example,reject@trusted.example,b@trusted.example";
+    let subscription = bench.subscribe(addresses, json!({})).await;
+
+    bench.post(json!(1)).await;
+
+    bench.wait_until(&subscription, |figures| figures["delivered"] == 1).await;
+    let attempts = bench.attempts(&subscription).await;
+    let error = "1 of 3 recipients were refused, the first one with 550 5.1.1 no such user";
+    assert_eq!((attempts.len(), &attempts[0]["status"], &attempts[0]["error"]), (1, &json!(250), &json!(error)));
+    assert_eq!(server.mails().len(), 1);
+    assert_eq!(server.mails()[0]["recipients"], json!(["a@trusted.example", "b@trusted.example"]));
+}
+
+/// Row 8.7-13.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_server_that_hangs_delays_no_webhook_and_attempts_end_in_time() {
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[("SUKKAL_MAIL__MAX_CONNECTIONS", "4")]);
+    let policy = json!({"_retry_policy": {"retries_with_no_delay": 0, "minimum_delay": 60, "maximum_delay": 120}});
+    let mut hanging = Vec::new();
+    for name in ["hang", "drip", "flood"] {
+        hanging.push((name, bench.subscribe(&format!("mailto:{name}@trusted.example"), policy.clone()).await));
+    }
+    let endpoint = Endpoint::start();
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+    let began = Instant::now();
+
+    bench.post(json!(0)).await;
+    bench.post(json!(1)).await;
+    let other = bench.project("other");
+    other.subscribe("mailto:b@trusted.example", json!({})).await;
+    other.post(json!(2)).await;
+
+    endpoint.wait_for(2).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "the webhook has waited for {:?}", began.elapsed());
+    for (name, subscription) in &hanging {
+        bench.wait_until(subscription, |figures| figures["attempts"].as_u64() >= Some(1)).await;
+        let attempt = &bench.attempts(subscription).await[0];
+        let (error, duration_ms) = (attempt["error"].as_str().unwrap(), attempt["duration_ms"].as_u64().unwrap());
+        let expected =
+            if *name == "flood" { "a reply of the mail server is too large" } else { "no answer within 30 s" };
+        assert!(error == expected && duration_ms < 32_000, "{name}: {attempt}");
+    }
+    assert_eq!(server.wait_for(1).await[0]["recipients"], json!(["b@trusted.example"]));
+}
+
+/// Row 8.7-13.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_server_that_is_dead_delays_no_webhook() {
+    let port = ports::listen().local_addr().unwrap().port();
+    let bench = MailBench::at(port, &[]);
+    let mail = bench.subscribe("mailto:a@trusted.example", json!({})).await;
+    let endpoint = Endpoint::start();
+    bench.subscribe(&endpoint.url("/"), json!({})).await;
+
+    bench.post(json!(1)).await;
+
+    endpoint.wait_for(1).await;
+    bench.wait_until(&mail, |figures| figures["attempts"].as_u64() >= Some(2)).await;
+    let error = bench.attempts(&mail).await[0]["error"].clone();
+    assert!(error.as_str().unwrap().contains("Connection refused"), "{error}");
+}

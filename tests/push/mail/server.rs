@@ -1,0 +1,99 @@
+//! An SMTP server, which is `server.py`, and what it has received.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::support::certificates::{Certificate, text};
+use crate::support::python;
+use crate::support::redis::{child_command, spawn};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/push/mail/server.py");
+/// Maximum time that a test waits for a mail.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server, which is killed on drop.
+pub(crate) struct MailServer {
+    process: Child,
+    pub(crate) port: u16,
+    events: watch::Receiver<Vec<Value>>,
+}
+
+impl MailServer {
+    /// Starts a server without encryption.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server that uses this certificate, and at which clients must log in.
+    pub(crate) fn encrypted(encryption: &str, certificate: &Certificate) -> Self {
+        let Certificate { certificate, key } = certificate;
+        Self::start_with(&[
+            "--encryption",
+            encryption,
+            "--certificate",
+            text(certificate),
+            "--key",
+            text(key),
+            "--login",
+        ])
+    }
+
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        let mut command = child_command(python::venv());
+        command.args(["-u", SCRIPT]).args(arguments).stdout(Stdio::piped());
+        let mut process = spawn(command).expect("python starts");
+        let lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
+        let mut events = lines.map_while(Result::ok).map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let listening = events.next().expect("the server listens");
+        let port = u16::try_from(listening["port"].as_u64().unwrap()).unwrap();
+        let (record, received) = watch::channel(Vec::new());
+        thread::spawn(move || events.for_each(|event| record.send_modify(|record| record.push(event))));
+        Self { process, port, events: received }
+    }
+
+    /// Returns the mails that have arrived so far.
+    pub(crate) fn mails(&self) -> Vec<Value> {
+        self.events("mail")
+    }
+
+    /// Returns what has happened so far, of one kind.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        self.events.borrow().iter().filter(|event| event["event"] == kind).cloned().collect()
+    }
+
+    /// Waits until at least this many mails have arrived, and returns them.
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Value> {
+        let is_mail = |event: &&Value| event["event"] == "mail";
+        let mut events = self.events.clone();
+        let arrived = events.wait_for(|events| events.iter().filter(is_mail).count() >= count);
+        let arrived = timeout(PATIENCE, arrived).await.map(drop);
+        assert!(arrived.is_ok(), "only {} of {count} mails came", self.mails().len());
+        self.mails()
+    }
+}
+
+impl Drop for MailServer {
+    fn drop(&mut self) {
+        let _dead_already = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+/// Returns the values of a header of a mail.
+pub(crate) fn headers<'m>(mail: &'m Value, name: &str) -> Vec<&'m str> {
+    let headers = mail["headers"].as_array().unwrap().iter();
+    headers.filter(|header| header[0] == name).map(|header| header[1].as_str().unwrap()).collect()
+}
+
+/// Returns the only value of a header of a mail.
+pub(crate) fn header<'m>(mail: &'m Value, name: &str) -> &'m str {
+    let values = headers(mail, name);
+    assert_eq!(values.len(), 1, "{name}: {mail}");
+    values[0]
+}
