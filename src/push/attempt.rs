@@ -63,9 +63,10 @@ pub(super) async fn run(
     let (began, at_s) = (Instant::now(), notification::unix_seconds());
     let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
     let answer = match (&target.subscriber, token) {
-        (Ok(subscriber), Ok(token)) => match subscriber.mail() {
-            Some(mailto) => send_mail(context, deliveries, target, (id, message.id), mailto, body).await,
-            None => {
+        (Ok(subscriber), Ok(token)) => {
+            if let Some(mailto) = subscriber.mail() {
+                send_mail(context, deliveries, target, (id, message.id), mailto, &body).await
+            } else {
                 let message_id = message.id.to_string();
                 let mut headers = notification::headers(&target.options, &target.keys, &message_id, at_s, &body);
                 notification::add_trace(&mut headers, &message);
@@ -74,7 +75,7 @@ pub(super) async fn run(
                 }
                 context.client.post(deliveries.queue().project(), subscriber, headers, body).await
             }
-        },
+        }
         (Err(reason), _) => Err(Failure::Refused(reason.clone())),
         (_, Err(reason)) => Err(Failure::Refused(reason)),
     };
@@ -142,7 +143,7 @@ async fn send_mail(
     target: &Target,
     ids: (SubscriptionId, MessageId),
     mailto: &MailTo,
-    body: Vec<u8>,
+    body: &[u8],
 ) -> Result<Response, Failure> {
     let no_mail = || Failure::Refused("this process sends no mails".to_owned());
     let mailer = context.mailer.as_ref().ok_or_else(no_mail)?;

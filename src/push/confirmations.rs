@@ -89,7 +89,7 @@ async fn send(context: &Context, signer: &Signer, request: &ConfirmationRequest)
 
 /// A confirmation that can be sent several times.
 enum Confirmation {
-    Request(DeliveryOptions, Vec<u8>),
+    Request(Box<DeliveryOptions>, Vec<u8>),
     Mail(Message),
 }
 
@@ -108,7 +108,7 @@ fn prepare(
     }
     let options = DeliveryOptions::parse(&request.options).map_err(|reason| refused(reason.to_string()))?;
     let body = notification::fill_in(&options, document.to_string());
-    Ok(Confirmation::Request(options, body))
+    Ok(Confirmation::Request(Box::new(options), body))
 }
 
 impl Confirmation {

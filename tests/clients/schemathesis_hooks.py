@@ -296,7 +296,9 @@ def is_turn_of(choice, case):
 
 
 def queue_of(case):
-    return (case.headers or {}).get("X-Project-ID"), (case.path_parameters or {}).get("queue_name")
+    """Returns the project and the queue or the topic of a request."""
+    path = case.path_parameters or {}
+    return (case.headers or {}).get("X-Project-ID"), path.get("queue_name"), path.get("topic_name")
 
 
 def with_normalized_numbers(value):

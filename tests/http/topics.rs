@@ -11,7 +11,7 @@ use super::{
     refused, text,
 };
 use crate::push::LOCAL;
-use crate::push::endpoint::Endpoint;
+use crate::push::endpoint::{Endpoint, Received};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{Api, Sukkal};
 
@@ -27,8 +27,8 @@ async fn names(api: &Api, path: &str) -> Vec<Value> {
     pick(&follow(api, path, items).await.into(), "name")
 }
 
-fn patch(api: &Api, path: &str, patch: &Value) -> RequestBuilder {
-    api.request(Method::PATCH, path).header("Content-Type", PATCH_TYPE).body(patch.to_string())
+fn patch(api: &Api, path: &str, operations: &Value) -> RequestBuilder {
+    api.request(Method::PATCH, path).header("Content-Type", PATCH_TYPE).body(operations.to_string())
 }
 
 /// Posts messages with these bodies, and returns their ids.
@@ -69,8 +69,8 @@ async fn a_topic_and_a_queue_of_one_name_share_nothing() {
 
         let posted = post(&project, own, &[json!(own), json!(2), json!(3)]).await;
         let subscriber = json!({"subscriber": URI, "ttl": 3_600});
-        let subscribed = answered(project.post(&format!("{own}/subscriptions"), &subscriber), 201).await;
-        assert_eq!(subscribed.header("location"), Some(&*format!("{own}/subscriptions")));
+        let created = answered(project.post(&format!("{own}/subscriptions"), &subscriber), 201).await;
+        assert_eq!(created.header("location"), Some(&*format!("{own}/subscriptions")));
         answered(patch(&project, own, &json!([{"op": "add", "path": "/metadata/k", "value": 1}])), 200).await;
 
         assert_eq!(seen(&project, other).await, before, "{own}");
@@ -247,7 +247,7 @@ async fn subscribers_of_a_topic_confirm_and_get_its_messages_only() {
     post(&api, "/v2/queues/n", &[json!("of queue")]).await;
     post(&api, "/v2/topics/n", &[json!("of topic"), json!(2)]).await;
 
-    let received: Vec<Value> = endpoint.wait_for(3).await[1..].iter().map(|one| one.json()).collect();
+    let received: Vec<Value> = endpoint.wait_for(3).await[1..].iter().map(Received::json).collect();
     assert_eq!(pick(&json!(received), "body"), [json!("of topic"), json!(2)]);
     let notification = json!({
         "Message_Type": "Notification", "queue_name": "n", "topic_name": "n", "ttl": 300, "body": "of topic",

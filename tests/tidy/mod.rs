@@ -15,7 +15,7 @@ use crate::support::redis::child_command;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
-const CRATES: [(&str, &[&str]); 22] = [
+const CRATES: [(&str, &[&str]); 23] = [
     ("axum", &["src/api/"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["src/storage/redis/"]),

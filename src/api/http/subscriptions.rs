@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -145,14 +145,13 @@ async fn confirm(
     queue: QueueId,
     SecondToLastSegment(id): SecondToLastSegment,
     IsSignedForPath(is_signed): IsSignedForPath,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
     let by = if is_signed { ConfirmedBy::Subscriber } else { ConfirmedBy::Client };
-    let confirmed = subscriptions::parse_confirmation(read(&headers, body).await?.as_deref())?;
+    let confirmed = subscriptions::parse_confirmation(read(&parts.headers, body).await?.as_deref())?;
     broker.confirm_subscription(&caller, queue, &id, confirmed, by).await?;
-    Ok(changed(&uri))
+    Ok(changed(&parts.uri))
 }
 
 /// Deletes a subscription. Deleting an unknown subscription has no effect.

@@ -9,7 +9,7 @@ mod reading;
 mod redelivery;
 mod trust;
 
-pub use self::connected::{ConnectedSubscription, SubscriptionEnd};
 pub use self::change::ConfirmedBy;
+pub use self::connected::{ConnectedSubscription, SubscriptionEnd};
 pub use self::creation::{Subscribed, SubscriptionRequest};
 pub use self::redelivery::RedeliveryRequest;

@@ -79,12 +79,12 @@ impl Mailer {
         (subscription, message): (SubscriptionId, MessageId),
         mailto: &MailTo,
         options: &DeliveryOptions,
-        body: Vec<u8>,
+        body: &[u8],
     ) -> Result<Message, Failure> {
         let head = self.rules.head(mailto, options).map_err(|reason| Failure::Refused(reason.to_string()))?;
         let subject = head.subject.unwrap_or_else(|| format!("Message of the queue {queue}"));
         let id = format!("{message}.{subscription}");
-        self.mail(head.from, mailto, subject, &id, String::from_utf8_lossy(&body).into_owned())
+        self.mail(head.from, mailto, subject, &id, String::from_utf8_lossy(body).into_owned())
     }
 
     /// Returns the mail that asks a recipient to confirm. Nothing in it is chosen by a client, but for

@@ -91,7 +91,9 @@ impl SmtpClient {
             };
             let is_old = |(_, since): &mut (_, Instant)| is_stopping || since.elapsed() >= IDLE_DURATION_MAX;
             let old: Vec<_> = self.unused().extract_if(.., is_old).collect();
-            old.into_iter().for_each(|(connection, _)| quit(connection));
+            for (connection, _) in old {
+                quit(connection);
+            }
             if is_stopping {
                 return;
             }

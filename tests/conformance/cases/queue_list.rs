@@ -197,10 +197,10 @@ pub(in crate::conformance) async fn lists_and_counts_include_only_their_own_proj
 }
 
 pub(in crate::conformance) async fn topics_are_listed_and_counted_apart_from_queues(subject: &Subject) {
-    let named = |kind, name| QueueName::of_kind(kind, name).expect("it is legal");
+    let parse = |kind, name| QueueName::of_kind(kind, name).expect("it is legal");
     let topic = |name| {
         let project = subject.project().clone();
-        QueueId::new(project, named(QueueKind::Topic, name)).expect("the project is short")
+        QueueId::new(project, parse(QueueKind::Topic, name)).expect("the project is short")
     };
     for name in ["a", "aa", "c", "z"] {
         subject.create(&topic(name)).await;
@@ -240,5 +240,5 @@ pub(in crate::conformance) async fn topics_are_listed_and_counted_apart_from_que
     assert_eq!(counts().await, [2, 3, 5]);
     assert_eq!(subject.names(subject.project(), None, LIMIT).await, ["a", "z"]);
     let measured = subject.store().measure_queues(subject.project(), None, 3).await.expect("the store answers");
-    assert_eq!(measured.reached, Some(named(QueueKind::Topic, "aa")), "a measurement covers both kinds");
+    assert_eq!(measured.reached, Some(parse(QueueKind::Topic, "aa")), "a measurement covers both kinds");
 }
