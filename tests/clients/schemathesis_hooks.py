@@ -109,11 +109,12 @@ def choose_since_or_marker(case):
 
 
 def keep_the_main_queue(case):
-    """Deletes and purges only the other queue, so that the main queue has messages."""
+    """Deletes and purges only the other queue and topic, so that the main ones have messages."""
     path = case.path_parameters or {}
-    emptying = ("DELETE /v2/queues/{queue_name}", "POST /v2/queues/{queue_name}/purge")
-    if case.operation.label in emptying and path.get("queue_name") == "orders":
-        path["queue_name"] = "a.b-c_d"
+    for kind, main in (("queue", "orders"), ("topic", "prices")):
+        item = f"/v2/{kind}s/{{{kind}_name}}"
+        if case.operation.label in (f"DELETE {item}", f"POST {item}/purge") and path.get(f"{kind}_name") == main:
+            path[f"{kind}_name"] = "a.b-c_d"
 
 
 def keep_a_pool(case):
