@@ -84,7 +84,7 @@ async fn a_topic_and_a_queue_of_one_name_share_nothing() {
             format!("No messages with IDs: ['{}'] found in the {noun} n for project {}.", posted[0], project.id)
         );
         answered(project.delete(&there), 204).await;
-        let id = subscribed.json()["subscription_id"].clone();
+        let id = created.json()["subscription_id"].clone();
         let subscription = get(&project, &format!("{own}/subscriptions/{}", text(&id))).await;
         assert_eq!(subscription["source"], "n");
         refused(project.get(&format!("{other}/subscriptions/{}", text(&id))), 404, NOT_FOUND).await;
