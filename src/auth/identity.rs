@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::domain::ProjectId;
 
@@ -17,6 +18,13 @@ pub struct Identity {
     pub roles: Vec<String>,
     /// The time at which the credential expires; `None` if it does not expire.
     pub expires_at: Option<SystemTime>,
+}
+
+/// Returns the instant at which a credential with this expiry ends: now if it has ended, and `None` if
+/// that is too far in the future.
+#[must_use]
+pub fn instant_of(expires_at: SystemTime) -> Option<Instant> {
+    Instant::now().checked_add(expires_at.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 /// Why the sender of a request is not known.

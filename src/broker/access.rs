@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 use super::Error;
 use super::action::{Action, Permission};
 use crate::auth::policy::Policy;
-use crate::auth::{Caller, Client};
+use crate::auth::{Caller, Client, instant_of};
 use crate::domain::{ProjectId, QueueId, QueueKind};
 use crate::metrics::Metrics;
 use crate::request_id::{current_trail, with_current_span};
@@ -210,8 +210,7 @@ impl Access {
     /// Returns when the caller's credential expires, after which the caller may not go on waiting;
     /// `None` if it does not expire.
     pub(super) fn expiry(&self) -> Option<tokio::time::Instant> {
-        let remaining = self.expires_at?.duration_since(SystemTime::now()).unwrap_or_default();
-        tokio::time::Instant::now().checked_add(remaining)
+        instant_of(self.expires_at?)
     }
 
     /// Returns the same access for background work that takes its turn among the requests of

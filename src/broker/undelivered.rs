@@ -44,6 +44,15 @@ enum Returned {
     Popped(Vec<Popped>),
 }
 
+impl<T> Undelivered<T> {
+    /// Returns the claim or the messages as delivered. They do not return to the queue if the client
+    /// disconnects, as is the case if it did not wait for them.
+    pub fn into_delivered(self) -> T {
+        self.return_guard.disarm();
+        self.value
+    }
+}
+
 impl ReturnGuard {
     /// Creates a guard that returns nothing.
     pub(super) fn none() -> Self {

@@ -145,8 +145,7 @@ async fn send_mail(
     mailto: &MailTo,
     body: &[u8],
 ) -> Result<Response, Failure> {
-    let no_mail = || Failure::Refused("this process sends no mails".to_owned());
-    let mailer = context.mailer.as_ref().ok_or_else(no_mail)?;
+    let mailer = context.mailer()?;
     let mail = mailer.notification(deliveries.queue().name(), ids, mailto, &target.options, body)?;
     mailer.send(&mail).await
 }

@@ -101,12 +101,10 @@ fn prepare(
     subscriber: &Subscriber,
     id: &str,
 ) -> Result<Confirmation, Failure> {
-    let refused = |reason: String| Failure::Refused(reason);
     if let Some(mailto) = subscriber.mail() {
-        let mailer = context.mailer.as_ref().ok_or_else(|| refused("this process sends no mails".to_owned()))?;
-        return mailer.confirmation(request, document, mailto, id).map(Confirmation::Mail);
+        return context.mailer()?.confirmation(request, document, mailto, id).map(Confirmation::Mail);
     }
-    let options = DeliveryOptions::parse(&request.options).map_err(|reason| refused(reason.to_string()))?;
+    let options = DeliveryOptions::parse(&request.options).map_err(|reason| Failure::Refused(reason.to_string()))?;
     let body = notification::fill_in(&options, document.to_string());
     Ok(Confirmation::Request(Box::new(options), body))
 }
@@ -124,10 +122,7 @@ impl Confirmation {
                 let headers = notification::headers(options, &request.keys, id, notification::unix_seconds(), body);
                 context.client.post(request.queue.project(), subscriber, headers, body.clone()).await
             }
-            Self::Mail(mail) => match &context.mailer {
-                Some(mailer) => mailer.send(mail).await,
-                None => Err(Failure::Refused("this process sends no mails".to_owned())),
-            },
+            Self::Mail(mail) => context.mailer()?.send(mail).await,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::client::SubscriberClient;
+use super::client::{Failure, SubscriberClient};
 use super::mail::Mailer;
 use crate::auth::Trusts;
 use crate::domain::AddressRules;
@@ -36,6 +36,11 @@ impl Context {
     pub(super) fn requires_confirmation(&self, subscriber: &str) -> bool {
         let must_confirm = |mailer: &Mailer| mailer.rules().recipients_must_confirm(subscriber);
         self.requires_confirmation || self.mailer.as_ref().is_some_and(must_confirm)
+    }
+
+    /// Returns what sends mails, or why none are sent.
+    pub(super) fn mailer(&self) -> Result<&Mailer, Failure> {
+        self.mailer.as_ref().ok_or_else(|| Failure::Refused("this process sends no mails".to_owned()))
     }
 
     /// Returns whether the process stops, so that no attempt begins any more.

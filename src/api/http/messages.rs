@@ -228,7 +228,7 @@ async fn pop_or_delete(
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
-    if let Some(count) = exactly_one_of(&broker, &ids, &claims, query.integer("pop")?)? {
+    if let Some(count) = count_to_pop(&broker, &ids, &claims, query.integer("pop")?)? {
         let respond = |popped: &[_]| {
             let document = ListDocument { messages: messages::popped(popped, view), links: None };
             response::json(&document, messages::documents_bytes(popped))
@@ -249,7 +249,7 @@ async fn pop_or_delete(
 }
 
 /// Returns the number of messages to pop; `None` if messages are to be deleted by their ids.
-pub(super) fn exactly_one_of(
+pub(super) fn count_to_pop(
     broker: &Broker,
     ids: &[String],
     claims: &[String],

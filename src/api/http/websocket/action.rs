@@ -15,7 +15,6 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::notifications::Subscribed;
 use crate::api::Error;
 use crate::api::http::middleware::outage::Outage;
 use crate::api::http::middleware::request_checks::{RequestContext, Requirement};
@@ -23,6 +22,7 @@ use crate::api::http::middleware::stack::WithMiddleware;
 use crate::api::http::service::Service;
 use crate::api::wire::frame::{FieldType, FrameRequest};
 use crate::broker::quotas::ConcurrencyUnit;
+use crate::broker::subscriptions::ConnectedSubscription;
 
 /// The path on the port of the HTTP API. Requests that authenticate count for it too.
 pub(in crate::api::http) const PATH: &str = "/v2/websocket";
@@ -143,7 +143,7 @@ pub(super) struct FrameContext {
     /// Identifies the connection.
     pub(super) connection: Uuid,
     /// Where the handler leaves a new subscription of the connection.
-    pub(super) subscribed: Mutex<Option<Subscribed>>,
+    pub(super) subscribed: Mutex<Option<ConnectedSubscription>>,
     /// Counts the request of its project until it is handled.
     pub(super) in_progress: OnceLock<ConcurrencyUnit>,
 }

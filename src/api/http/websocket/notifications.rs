@@ -14,7 +14,9 @@ use crate::api::Error;
 use crate::api::http::stream::next_within_budget;
 use crate::api::wire::frame::Kind;
 use crate::api::wire::notification;
+use crate::broker::feed::Feed;
 use crate::broker::subscriptions::ConnectedSubscription;
+use crate::domain::Message;
 use crate::memory_budget::{MemoryBudget, MemoryShare};
 
 /// Maximum size in bytes of the notifications that are held for a client without a share of the
@@ -28,17 +30,12 @@ pub(super) struct Notifications {
     are_binary: Arc<AtomicBool>,
 }
 
-/// A subscription of a connection.
-pub(super) struct Subscribed {
-    pub(super) subscription: ConnectedSubscription,
-}
-
 /// Notifications of one subscription.
 pub(super) struct Part {
     /// Their documents.
     pub(super) documents: Vec<Vec<u8>>,
     /// The subscription; `None` if it has ended.
-    pub(super) subscribed: Option<(Subscribed, MemoryShare)>,
+    pub(super) subscribed: Option<(ConnectedSubscription, MemoryShare)>,
 }
 
 impl Notifications {
@@ -56,13 +53,13 @@ impl Notifications {
         self.waiting.clear();
     }
 
-    pub(super) fn add(&mut self, subscribed: Subscribed) {
-        let share = self.budget.share(subscribed.subscription.feed.queue().project());
+    pub(super) fn add(&mut self, subscribed: ConnectedSubscription) {
+        let share = self.budget.share(subscribed.feed.queue().project());
         self.resume(Some((subscribed, share)));
     }
 
     /// Continues a subscription whose last notifications have been written.
-    pub(super) fn resume(&mut self, subscribed: Option<(Subscribed, MemoryShare)>) {
+    pub(super) fn resume(&mut self, subscribed: Option<(ConnectedSubscription, MemoryShare)>) {
         if let Some((subscribed, share)) = subscribed {
             self.waiting.push(Box::pin(next_part(subscribed, share, self.are_binary.clone())));
         }
@@ -81,12 +78,16 @@ impl Notifications {
 }
 
 /// Returns the next notifications of a subscription; `None` if it has ended.
-async fn next_part(mut subscribed: Subscribed, share: MemoryShare, are_binary: Arc<AtomicBool>) -> Option<Part> {
+async fn next_part(
+    mut subscribed: ConnectedSubscription,
+    share: MemoryShare,
+    are_binary: Arc<AtomicBool>,
+) -> Option<Part> {
     share.release();
-    let ConnectedSubscription { feed, options, end } = &mut subscribed.subscription;
+    let ConnectedSubscription { feed, options, end } = &mut subscribed;
     let id = end.id();
     let kind = || if are_binary.load(Ordering::Relaxed) { Kind::Binary } else { Kind::Text };
-    let convert = |feed: &crate::broker::feed::Feed, messages: &[crate::domain::Message]| {
+    let convert = |feed: &Feed, messages: &[Message]| {
         let wanted = messages.iter().filter(|message| notification::is_wanted(options, message));
         let document = |message| kind().write(&notification::document(feed.queue().name(), id, message, options));
         let documents: Vec<Vec<u8>> = wanted.map(document).collect::<Result<_, Error>>()?;
@@ -106,7 +107,7 @@ async fn next_part(mut subscribed: Subscribed, share: MemoryShare, are_binary: A
             let (title, description) = error.title_and_description();
             let document = json!({
                 "Message_Type": "SubscriptionFailure",
-                "queue_name": feed.queue().name().as_str(),
+                "queue_name": feed.queue().name().plain(),
                 "subscription_id": id.to_string(),
                 "error": title,
                 "exception": description,

@@ -73,11 +73,13 @@ impl Outcome {
             let error = parts.status.is_server_error().then(|| document["title"].clone());
             Self::new(status, json!({ "exception": document["description"], "error": error }))
         };
-        let shown = [(RETRY_AFTER, "Retry-After", true), (REQUEST_ID, "X-OpenStack-Request-ID", status >= 500)];
-        for (name, spelling, _) in shown.into_iter().filter(|(_, _, is_shown)| *is_shown) {
-            if let Some(value) = parts.headers.get(name).and_then(|value| value.to_str().ok()) {
-                outcome.headers.push((spelling, value.to_owned()));
-            }
+        let header = |name, spelling| {
+            let value = parts.headers.get(name)?.to_str().ok()?;
+            Some((spelling, value.to_owned()))
+        };
+        outcome.headers.extend(header(RETRY_AFTER, "Retry-After"));
+        if parts.status.is_server_error() {
+            outcome.headers.extend(header(REQUEST_ID, "X-OpenStack-Request-ID"));
         }
         outcome
     }

@@ -1,14 +1,12 @@
 //! What a connection has proved, and the HTTP requests that its frames become.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue};
 use serde_json::Value;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::action::Action;
@@ -21,7 +19,7 @@ use crate::api::http::server::connections::Connection;
 use crate::api::http::service::Settings;
 use crate::api::http::stream_credential::StreamCredential;
 use crate::api::wire::frame::FrameRequest;
-use crate::auth::{ClientCertificate, Identity};
+use crate::auth::{ClientCertificate, Identity, instant_of};
 use crate::authentication::Sender;
 use crate::domain::ProjectId;
 
@@ -226,9 +224,4 @@ fn text_of(value: &Value) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Returns the time of this machine's clock as an instant. The distant future has none.
-fn instant_of(time: SystemTime) -> Option<Instant> {
-    Instant::now().checked_add(time.duration_since(SystemTime::now()).unwrap_or_default())
 }

@@ -15,7 +15,6 @@ use crate::api::wire::messages;
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
-use crate::broker::undelivered::Undelivered;
 use crate::domain::{QueueId, Taken};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -41,9 +40,8 @@ async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
     let limit = frame.request().integer("limit");
     let request = ClaimRequest { limit, term: term(&frame), wait_s: None, prefer: None };
     match broker.create_claim(&caller, queue, request).await? {
-        Taken::Messages(Undelivered { value: claim, return_guard }) => {
-            // Only the messages of requests that wait are returned if the client disconnects.
-            return_guard.disarm();
+        Taken::Messages(claim) => {
+            let claim = claim.into_delivered();
             let messages = messages::bare_documents(&claim.messages, Some(claim.id));
             frame.respond(201, &json!({ "claim_id": claim.id.to_string(), "messages": messages }))
         }

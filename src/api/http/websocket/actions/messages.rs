@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{MESSAGE, MESSAGES};
 use crate::api::Error;
 use crate::api::http::extract::LastSegment;
-use crate::api::http::messages::{durability_of, exactly_one_of};
+use crate::api::http::messages::{count_to_pop, durability_of};
 use crate::api::http::middleware::identity::IDEMPOTENCY_KEY;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Text};
@@ -17,7 +17,6 @@ use crate::api::wire::trace_context;
 use crate::api::wire::view::View;
 use crate::auth::Caller;
 use crate::broker::messages::{Delay, MessageQuery, PostRequest};
-use crate::broker::undelivered::Undelivered;
 use crate::broker::{self, Broker};
 use crate::domain::{IdempotencyKey, QueueId, Scope, Taken};
 
@@ -135,13 +134,9 @@ async fn delete_many(
 ) -> Result<Response, Error> {
     let request = frame.request();
     let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
-    if let Some(count) = exactly_one_of(&broker, &ids, &claims, request.integer("pop"))? {
+    if let Some(count) = count_to_pop(&broker, &ids, &claims, request.integer("pop"))? {
         let popped = match broker.pop_messages(&caller, queue, count, None).await? {
-            Taken::Messages(Undelivered { value, return_guard }) => {
-                // Only the messages of requests that wait are returned if the client disconnects.
-                return_guard.disarm();
-                value
-            }
+            Taken::Messages(popped) => popped.into_delivered(),
             Taken::Nothing | Taken::Paused => Vec::new(),
         };
         let view = View::bare();

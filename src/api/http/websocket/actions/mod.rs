@@ -8,23 +8,25 @@ mod subscriptions;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use axum::extract::State;
 use axum::http::Method;
 use axum::response::{Extension, IntoResponse, Response};
 use serde_json::json;
 
 use super::action::{Action, Frame, PATH, action};
 use crate::api::Error;
-use crate::api::http::service::Service;
+use crate::api::http::route::path_of;
 use crate::auth::{Caller, Client};
+use crate::domain::QueueKind;
 
-const QUEUE: &str = "/v2/queues/{queue_name}";
-const MESSAGES: &str = "/v2/queues/{queue_name}/messages";
-const MESSAGE: &str = "/v2/queues/{queue_name}/messages/{message_id}";
-const CLAIMS: &str = "/v2/queues/{queue_name}/claims";
-const CLAIM: &str = "/v2/queues/{queue_name}/claims/{claim_id}";
-const SUBSCRIPTIONS: &str = "/v2/queues/{queue_name}/subscriptions";
-const SUBSCRIPTION: &str = "/v2/queues/{queue_name}/subscriptions/{subscription_id}";
+const QUEUE: &str = path_of!(QueueKind::Queue, "");
+const MESSAGES: &str = path_of!(QueueKind::Queue, "/messages");
+const MESSAGE: &str = path_of!(QueueKind::Queue, "/messages/{message_id}");
+const CLAIMS: &str = path_of!(QueueKind::Queue, "/claims");
+const CLAIM: &str = path_of!(QueueKind::Queue, "/claims/{claim_id}");
+const STATS: &str = path_of!(QueueKind::Queue, "/stats");
+const PURGE: &str = path_of!(QueueKind::Queue, "/purge");
+const SUBSCRIPTIONS: &str = path_of!(QueueKind::Queue, "/subscriptions");
+const SUBSCRIPTION: &str = path_of!(QueueKind::Queue, "/subscriptions/{subscription_id}");
 
 /// The client that has authenticated the connection. It is in the extensions of the response.
 #[derive(Clone)]
@@ -50,7 +52,7 @@ fn all() -> Vec<Action> {
 }
 
 /// Authenticates the connection with the token of the request, which the middleware has verified.
-async fn authenticate(State(_): State<Service>, caller: Caller, frame: Frame) -> Result<Response, Error> {
+async fn authenticate(caller: Caller, frame: Frame) -> Result<Response, Error> {
     let response = frame.respond(200, &json!({ "message": "Authentified." }))?;
     Ok(match caller {
         Caller::Client(client) => (Extension(Proved(client)), response).into_response(),

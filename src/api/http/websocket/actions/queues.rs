@@ -5,32 +5,27 @@ use axum::http::Method;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use super::QUEUE;
+use super::{PURGE, QUEUE, STATS};
 use crate::api::Error;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
 use crate::api::wire::purge::Kind;
-use crate::api::wire::stats;
+use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::{Creation, QueueId, QueueKind};
 
 pub(super) fn actions() -> Vec<Action> {
-    let stats_path = "/v2/queues/{queue_name}/stats";
-    let purge_path = "/v2/queues/{queue_name}/purge";
     vec![
-        action("queue_list", Method::GET, "/v2/queues", "Queues could not be listed.", list).accepts(&[
-            ("marker", Text),
-            ("limit", Integer),
-            ("detailed", Boolean),
-        ]),
+        action("queue_list", Method::GET, paths::all(QueueKind::Queue), "Queues could not be listed.", list)
+            .accepts(&[("marker", Text), ("limit", Integer), ("detailed", Boolean)]),
         action("queue_create", Method::PUT, QUEUE, "Queue could not be created.", create)
             .accepts(&[("metadata", Object)]),
         action("queue_get", Method::GET, QUEUE, "Queue metadata could not be retrieved.", get),
-        action("queue_get_stats", Method::GET, stats_path, "Queue stats could not be read.", get_stats),
+        action("queue_get_stats", Method::GET, STATS, "Queue stats could not be read.", get_stats),
         action("queue_delete", Method::DELETE, QUEUE, "Queue could not be deleted.", delete),
-        action("queue_purge", Method::POST, purge_path, "Queue could not be purged.", purge)
+        action("queue_purge", Method::POST, PURGE, "Queue could not be purged.", purge)
             .accepts(&[("resource_types", List)]),
     ]
 }
@@ -50,7 +45,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, frame: Frame) -> Res
     };
     let listed = broker.list_queues(&caller, &query).await?;
     let document = |queue: &ListedQueue| {
-        let mut document = json!({ "name": queue.name.as_str() });
+        let mut document = json!({ "name": queue.name.plain() });
         if detailed {
             document["metadata"] = queue.metadata.keys().clone().into();
         }

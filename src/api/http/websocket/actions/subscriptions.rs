@@ -11,7 +11,6 @@ use crate::api::http::extract::LastSegment;
 use crate::api::http::middleware::authentication::presented_token;
 use crate::api::http::service::Service;
 use crate::api::http::websocket::action::{Action, Frame, action};
-use crate::api::http::websocket::notifications::Subscribed;
 use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
@@ -55,7 +54,7 @@ async fn create(
         match broker.subscribe_connection(&caller, &queue, frame.0.connection, &fields, from).await {
             Ok(subscription) => {
                 let id = subscription.end.id().to_string();
-                *frame.0.subscribed.lock().await = Some(Subscribed { subscription });
+                *frame.0.subscribed.lock().await = Some(subscription);
                 Some(json!({ "subscription_id": id }))
             }
             Err(broker::Error::Conflict(_)) => None,
