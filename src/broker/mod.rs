@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 pub use action::Action;
@@ -262,9 +263,36 @@ impl Broker {
     /// Runs a write in a task of its own. The client may disconnect at any moment, and a write that
     /// has begun must not stop half-way then.
     async fn run_to_completion<T: Send + 'static>(&self, write: impl Future<Output = T> + Send + 'static) -> T {
-        match self.writes.spawn(in_current_request(write)).await {
-            Ok(outcome) => outcome,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+        outcome(self.writes.spawn(in_current_request(write))).await
+    }
+}
+
+/// Returns the outcome of a task. Panics if the task panicked.
+async fn outcome<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(outcome) => outcome,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down, because the process did not stop in time. It drops this future, too.
+            Err(_cancelled) => std::future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    #[test]
+    fn a_request_whose_write_ends_with_the_runtime_does_not_panic() {
+        let runtime = Runtime::new().unwrap();
+        let write = runtime.spawn(std::future::pending::<()>());
+
+        drop(runtime);
+
+        assert!(outcome(write).now_or_never().is_none());
     }
 }
