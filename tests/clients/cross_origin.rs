@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::browser::Browser;
+use crate::support::browser::Browser;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
 const PROJECT: &str = "pages";

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::browser::Browser;
+use crate::support::browser::Browser;
 use crate::support::ports::free_port;
 use crate::support::redis::{child_command, spawn};
 use crate::support::sukkal::Sukkal;

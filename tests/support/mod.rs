@@ -1,6 +1,7 @@
 //! The test environment: Redis servers and clusters, Sukkal processes, a proxy that simulates
 //! network faults, certificates, Python and Node.js.
 
+pub(crate) mod browser;
 pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod collector;
