@@ -8,6 +8,7 @@ RUN mkdir src && touch src/lib.rs && echo 'fn main() {}' > src/main.rs \
 COPY config config
 COPY scripts scripts
 COPY src src
+COPY openapi.yaml ./
 # Cargo compares modification times, and the copied files may be older than the build of the empty ones.
 RUN touch src/lib.rs src/main.rs && cargo build --release --locked --bin sukkal
 

@@ -34,7 +34,8 @@ run:
 	until target/quick/sukkal ready 2> /dev/null; do kill -0 $$! || exit 1; sleep 0.1; done
 	cat <<'TEXT'
 
-	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data). Try:
+	Sukkal listens on http://127.0.0.1:8888 (Ctrl-C stops it; the messages stay in ./sukkal-data).
+	The console is at http://127.0.0.1:8888/console. Try:
 
 	  target/quick/sukkal message post hello 'Hello, world!'
 	  curl -i -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo' http://127.0.0.1:8888/v2/queues/hello/messages -d '{"messages": [{"body": "Hello, world!"}]}' -H 'Content-Type: application/json'

@@ -10,6 +10,7 @@ pub mod authentication;
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod descriptors;
 pub mod domain;
 pub mod janitor;

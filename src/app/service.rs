@@ -53,6 +53,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: signer(config),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
+        console: config.console.enabled,
         websocket: WebSocketLimits {
             ping_interval: Duration::from_secs(config.websocket.ping_interval_s),
             idle_timeout: Duration::from_secs(config.websocket.idle_timeout_s),

@@ -6,6 +6,7 @@
 //! variables too, it is only a warning.
 
 mod bind;
+mod console;
 mod cors;
 mod error;
 mod file;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use self::bind::Bind;
+pub use self::console::Console;
 pub use self::error::Error;
 pub use self::options::EXPLAINED_DEFAULTS;
 use self::options::Options;
@@ -97,6 +99,8 @@ pub struct Config {
     pub operations: Operations,
     /// WebSockets.
     pub websocket: WebSocket,
+    /// The console.
+    pub console: Console,
     /// Metrics.
     pub metrics: Metrics,
     /// Traces.

@@ -244,6 +244,7 @@ pub(super) const RULES: &[(&str, ValueRule)] = &[
     ("websocket.idle_timeout", DURATION),
     ("websocket.max_connections", ValueRule::Integer(0, CONNECTIONS_MAX, "")),
     ("websocket.max_requests_per_project", CONNECTIONS),
+    ("console.enabled", ValueRule::Boolean),
     ("metrics.queues", ValueRule::Queues),
     ("telemetry.otlp_endpoint", ValueRule::OptionalUrl),
     ("audit.file", ValueRule::OptionalFile),

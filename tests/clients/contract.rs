@@ -52,6 +52,7 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        console: false,
         websocket: WebSocketLimits::default(),
         audit: None,
     };

@@ -403,6 +403,7 @@ async fn every_route_checks_the_signature() {
         signer: None,
         checksums: Checksums::Hidden,
         stream_heartbeat: Duration::MAX,
+        console: false,
         websocket: WebSocketLimits::default(),
         audit: None,
     };

@@ -6,9 +6,10 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("domain", &[]),
     ("metrics", &["domain", "storage"]),
+    ("console", &[]),
     ("descriptors", &[]),
     ("memory_budget", &["domain"]),
     ("outbound", &[]),
@@ -22,7 +23,18 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
     (
         "api",
-        &["audit", "auth", "authentication", "broker", "domain", "memory_budget", "metrics", "request_id", "telemetry"],
+        &[
+            "audit",
+            "auth",
+            "authentication",
+            "broker",
+            "console",
+            "domain",
+            "memory_budget",
+            "metrics",
+            "request_id",
+            "telemetry",
+        ],
     ),
     ("config", &["auth", "domain", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),

@@ -29,7 +29,7 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("httpdate", &["src/api/http/server/http2/", "src/push/client.rs"]),
     ("indicatif", &["src/cli/bench/", "src/cli/client/"]),
     ("lettre", &["src/domain/", "src/push/"]),
-    ("maud", &["src/cli/bench/"]),
+    ("maud", &["src/cli/bench/", "src/console/"]),
     ("opentelemetry", &["src/telemetry/"]),
     ("prometheus_client", &["src/metrics/"]),
     ("ring", &["src/api/http/websocket/", "src/authentication/", "src/domain/", "src/push/"]),

@@ -2,6 +2,7 @@
 //! responds.
 
 mod claims;
+mod console;
 mod content_negotiation;
 mod discovery;
 mod extract;
@@ -52,7 +53,8 @@ const NAMELESS: [&str; 2] = ["/v2/queues/", "/v2/topics/"];
 #[must_use]
 pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer: Option<Tracer>) -> Service {
     let routes = all_routes(&settings);
-    let paths = routes.iter().map(Route::path).chain(NAMELESS).chain([websocket::PATH]);
+    let console = console_routes(&settings);
+    let paths = routes.iter().chain(&console).map(Route::path).chain(NAMELESS).chain([websocket::PATH]);
     Service::new(broker, settings, metrics, tracer, paths)
 }
 
@@ -60,13 +62,14 @@ pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer
 pub fn router(service: Service) -> Router {
     let nameless = || any(WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless));
     let open = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, websocket::open);
-    let router = router_of(all_routes(&service.settings), Requirement::Sender).route(websocket::PATH, any(open));
+    let routes = all_routes(&service.settings).into_iter().chain(console_routes(&service.settings));
+    let router = router_of(routes, Requirement::Sender).route(websocket::PATH, any(open));
     NAMELESS.into_iter().fold(router, |router, path| router.route(path, nameless())).with_state(service)
 }
 
 /// Returns the router of the listener for monitoring.
 pub fn operations_router(service: Service) -> Router {
-    router_of(discovery::operations_routes(), Requirement::Nothing).with_state(service)
+    router_of(discovery::operations_routes().into_iter(), Requirement::Nothing).with_state(service)
 }
 
 /// Returns the router of the listener for WebSockets, which opens one on any path.
@@ -76,15 +79,20 @@ pub fn websocket_router(service: Service) -> Router {
 }
 
 /// Returns a router of these routes. `requirement` applies to all other paths.
-fn router_of(routes: Vec<Route>, requirement: Requirement) -> Router<Service> {
+fn router_of(routes: impl Iterator<Item = Route>, requirement: Requirement) -> Router<Service> {
     let no_route = WithMiddleware::new(requirement, Outage::StoreState, || async { Error::NoRoute });
-    routes.into_iter().fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
+    routes.fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 
-/// Returns each path of the API with its methods. The path that opens a WebSocket is not one of them.
+/// Returns each path of the API with its methods. The path that opens a WebSocket and those of the
+/// console are not among them.
 #[must_use]
 pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
     all_routes(settings).iter().map(|route| (route.path(), route.methods())).collect()
+}
+
+fn console_routes(settings: &Settings) -> Vec<Route> {
+    if settings.console { console::routes() } else { Vec::new() }
 }
 
 fn all_routes(settings: &Settings) -> Vec<Route> {

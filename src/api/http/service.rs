@@ -72,6 +72,8 @@ pub struct Settings {
     pub checksums: Checksums,
     /// Time without events after which a stream sends a heartbeat.
     pub stream_heartbeat: Duration,
+    /// Whether the console is served.
+    pub console: bool,
     /// Limits of WebSockets.
     pub websocket: WebSocketLimits,
     /// Records changes and refused requests, if the operator wants it.

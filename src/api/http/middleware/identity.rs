@@ -217,6 +217,7 @@ mod tests {
             signer: None,
             checksums: Checksums::Hidden,
             stream_heartbeat: Duration::MAX,
+            console: false,
             websocket: WebSocketLimits::default(),
             audit: None,
         };

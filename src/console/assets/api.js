@@ -1,0 +1,148 @@
+// Calls the API. All requests of the console go through here.
+
+import { parse } from './json.js';
+import { curl, identity } from './session.js';
+
+const INTERVAL_MS = 500;
+const MINUTE_MS = 60000;
+const JSON_TYPE = 'application/json';
+
+let nextBackground = 0;
+const sent = [];
+
+/** The reason why a request was not successful. */
+export class Failure extends Error {
+  constructor(request, { status = 0, title, description, requestId = null }) {
+    super(description ? `${title}: ${description}` : title);
+    Object.assign(this, { request, status, title, description, requestId });
+  }
+
+  /** Whether the service does not know or accept the caller. */
+  get isIdentity() {
+    return this.status === 401;
+  }
+}
+
+/** Returns a path of the API. Values become single segments. */
+export function path(parts, ...values) {
+  return parts.reduce((text, part, index) => text + encodeURIComponent(values[index - 1]) + part);
+}
+
+/** Returns the address of a request. It is relative to the page, which may be behind a prefix. */
+export function urlOf({ path: to, query = {} }) {
+  const url = new URL(to, document.baseURI);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== '') url.searchParams.set(name, value);
+  }
+  return url.href;
+}
+
+function contents({ body, type = JSON_TYPE }) {
+  if (body === undefined) return { headers: {}, body: undefined };
+  return { headers: { 'Content-Type': type }, body: typeof body === 'string' ? body : JSON.stringify(body) };
+}
+
+/** Returns the command that sends the same request. */
+export function commandOf(request) {
+  return curl({ method: request.method, url: urlOf(request), ...contents(request) });
+}
+
+/**
+ * Sends a request and returns its response: `body`, `headers` and `status`. Throws a `Failure` if it
+ * was not successful.
+ */
+export async function call(request, signal) {
+  const response = await open(request, signal, JSON_TYPE);
+  const text = await response.text().catch(error => fail(request, error));
+  return { status: response.status, headers: response.headers, body: text ? read(request, response, text) : null };
+}
+
+/** Sends a request and returns the response whose body has begun. */
+export async function open(request, signal, accept) {
+  const { headers, body } = contents(request);
+  sent.push(Date.now());
+  const options = { method: request.method ?? 'GET', headers: { Accept: accept, ...identity(), ...headers }, body, signal };
+  const response = await fetch(urlOf(request), { ...options, credentials: 'omit', redirect: 'error', cache: 'no-store' })
+    .catch(error => fail(request, error));
+  if (response.ok) return response;
+  const requestId = response.headers.get('X-OpenStack-Request-ID');
+  let reason = {};
+  try {
+    reason = JSON.parse(await response.text());
+  } catch {
+    // A proxy may answer with another document.
+  }
+  const title = reason.title ?? `Status ${response.status}`;
+  throw new Failure(request, { status: response.status, title, description: reason.description, requestId });
+}
+
+function fail(request, error) {
+  if (error.name === 'AbortError') throw error;
+  throw new Failure(request, { title: 'The service cannot be reached', description: error.message });
+}
+
+function read(request, response, text) {
+  try {
+    return parse(text);
+  } catch {
+    const requestId = response.headers.get('X-OpenStack-Request-ID');
+    throw new Failure(request, { status: response.status, title: 'The response is not JSON', requestId });
+  }
+}
+
+// The default of the service is 10 items in a page. An operator may allow fewer than 20.
+let pageSize = 20;
+
+/** Reads a page of a list, in the background if `send` says so. */
+export async function readPage(request, signal, send = call) {
+  const query = { limit: pageSize, ...request.query };
+  try {
+    return (await send({ ...request, query }, signal)).body;
+  } catch (error) {
+    if (error.status !== 400 || !pageSize || !/limit/i.test(error.description ?? '')) throw error;
+    pageSize = null;
+    return (await send(request, signal)).body;
+  }
+}
+
+/**
+ * Sends a request that nobody waits for. A tab sends at most two of these in a second, and none
+ * while it is hidden.
+ */
+export async function callInBackground(request, signal) {
+  await visible(signal);
+  const now = Date.now();
+  nextBackground = Math.max(nextBackground + INTERVAL_MS, now);
+  await pause(nextBackground - now, signal);
+  return call(request, signal);
+}
+
+/** Returns when the page is visible. */
+export function visible(signal) {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const done = () => {
+      if (document.hidden) return;
+      document.removeEventListener('visibilitychange', done);
+      resolve();
+    };
+    document.addEventListener('visibilitychange', done);
+    signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+}
+
+/** Returns after this time. */
+export function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) reject(signal.reason);
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener('abort', () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+  });
+}
+
+/** Returns the number of requests of the last minute. */
+export function requestsOfMinute() {
+  const start = Date.now() - MINUTE_MS;
+  while (sent.length && sent[0] < start) sent.shift();
+  return sent.length;
+}

@@ -1,0 +1,128 @@
+// The first page: what needs attention.
+
+import { call, commandOf, path, pause, visible } from './api.js';
+import { h, table } from './dom.js';
+import { ago, count, duration, number } from './format.js';
+import { age, attention as problems, oldest, sample, walk } from './sample.js';
+import { session } from './session.js';
+
+const OLDEST_SHOWN = 10;
+const HEALTH_MS = 30000;
+
+/** Shows the queues that need attention, and whether stores respond. */
+export async function attention(page) {
+  const health = { state: 'unknown' };
+  const failing = new Map();
+  const draw = () => page.show(h('section', {}, h('h1', {}, 'What needs attention'), sampleLine()),
+    healthSection(health), problemSection(page, failing), oldestSection());
+  draw();
+  page.every(HEALTH_MS, async () => {
+    Object.assign(health, await readHealth(page.signal));
+    draw();
+  });
+  lookAtSubscriptions(page, failing, draw).catch(() => {});
+  while (!page.signal.aborted) {
+    await page.attempt(() => walk(page.signal, draw), 'Look at the queues');
+    await pause(HEALTH_MS, page.signal).catch(() => {});
+  }
+}
+
+function sampleLine() {
+  if (sample.total === null) return h('p', { class: 'faint' }, 'Looking at the queues…');
+  const walked = sample.rounds ? `All ${count(sample.queues.size, 'queue')} were looked at` : `${number(sample.walked)} of ${count(sample.total, 'queue')} were looked at so far`;
+  return h('p', { class: 'faint', id: 'sample' }, `${walked}. The oldest figures are ${duration(age())} old.`);
+}
+
+/** Asks whether the service and its stores respond. The test of all operations needs an operator. */
+async function readHealth(signal) {
+  try {
+    await call({ path: 'v2/ping' }, signal);
+    return { state: 'up', problem: null };
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    if (error.isIdentity) throw error;
+    return { state: 'down', problem: error.message };
+  }
+}
+
+function healthSection({ state, problem }) {
+  if (state !== 'down') return null;
+  return h('section', { class: 'card bad', role: 'alert' }, h('h2', {}, 'The store does not respond'), h('p', {}, problem));
+}
+
+// Lists do not say which queues have subscriptions, so this looks at one queue at a time.
+async function lookAtSubscriptions(page, failing, draw) {
+  for (;;) {
+    await pause(2000, page.signal);
+    for (const name of [...sample.queues.keys()]) {
+      await visible(page.signal);
+      await pause(1000, page.signal);
+      const request = { path: path`v2/queues/${name}/subscriptions`, query: { with_delivery: true } };
+      const response = await call(request, page.signal).catch(error => {
+        if (error.name === 'AbortError') throw error;
+        return null;
+      });
+      const bad = (response?.body.subscriptions ?? []).filter(one => one.delivery && isFailing(one.delivery));
+      if (bad.length) failing.set(name, bad.length);
+      else failing.delete(name);
+      draw();
+    }
+  }
+}
+
+function isFailing(delivery) {
+  return delivery.state === 'disabled' || delivery.failing_since !== null;
+}
+
+function problemSection(page, failing) {
+  const items = problems();
+  for (const [name, amount] of failing) {
+    const queue = sample.queues.get(name);
+    if (!queue) continue;
+    const item = items.find(one => one.queue === queue);
+    const reason = { kind: 'subscriptions', amount };
+    if (item) item.reasons.push(reason);
+    else items.push({ queue, reasons: [reason] });
+  }
+  if (!items.length) return nothing(page);
+  const columns = [
+    { title: 'Queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.queue.name)}` }, h('bdi', {}, item.queue.name)) },
+    { title: 'Reason', cell: item => item.reasons.map(reason => h('span', { class: `tag ${reason.kind}` }, describe(item.queue.name, reason))) },
+    { title: 'Waiting', class: 'figure', cell: item => number(item.queue.waiting) },
+    { title: 'Oldest', class: 'figure', cell: item => duration(item.queue.stats.oldest_age) },
+  ];
+  return h('section', { class: 'card' }, table(columns, items, { key: item => item.queue.name, label: 'Queues that need attention' }));
+}
+
+function describe(name, { kind, amount, sources }) {
+  const to = part => `#/queues/${encodeURIComponent(name)}/${part}`;
+  if (kind === 'dead') return h('a', { href: to('dead-letters') }, `${count(amount, 'dead letter')} of ${sources.length === 1 ? sources[0] : count(sources.length, 'queue')}`);
+  if (kind === 'paused') return 'paused';
+  if (kind === 'grows') return 'the backlog grows';
+  return h('a', { href: to('subscriptions') }, `${count(amount, 'failing subscription')}`);
+}
+
+function nothing() {
+  if (sample.total === null) return null;
+  if (sample.total === 0) return firstSteps();
+  if (!sample.rounds) return h('section', { class: 'card' }, h('p', {}, 'Nothing so far.'));
+  return h('section', { class: 'card good' }, h('p', {}, 'All is well. Nothing needs you right now.'));
+}
+
+function firstSteps() {
+  const request = { method: 'POST', path: 'v2/queues/hello/messages', body: { messages: [{ body: 'Hello, world!' }] } };
+  return h('section', { class: 'card' }, h('h2', {}, `Project ${session.project} has no queues yet`),
+    h('p', {}, 'A queue exists from its first message. Post one:'), h('pre', { class: 'command' }, commandOf(request)),
+    h('p', {}, 'Or ', h('a', { href: '#/queues/hello/messages?post=sample' }, 'post a sample from here'), '.'));
+}
+
+function oldestSection() {
+  const queues = oldest(OLDEST_SHOWN);
+  if (!queues.length) return null;
+  const columns = [
+    { title: 'Queue', cell: queue => h('a', { href: `#/queues/${encodeURIComponent(queue.name)}/messages` }, h('bdi', {}, queue.name)) },
+    { title: 'Available', class: 'figure', cell: queue => number(queue.stats.available) },
+    { title: 'Waits since', class: 'figure', cell: queue => ago(queue.stats.oldest_age) },
+  ];
+  return h('section', { class: 'card' }, h('h2', {}, 'Oldest waiting messages'), table(columns, queues, { key: queue => queue.name, label: 'Oldest waiting messages' }));
+}

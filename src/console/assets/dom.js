@@ -1,0 +1,120 @@
+// Builds the pages. A text is always shown as a text: nothing here parses markup.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const SVG_TAGS = new Set(['svg', 'path', 'rect', 'line', 'text', 'title']);
+
+/**
+ * Creates an element. Attributes whose names begin with `on` are event handlers, `false` and
+ * `null` leave an attribute out, and children that are `null` or `false` are left out, too.
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith('on')) element[name] = value;
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.handlers = Object.keys(attributes).filter(name => name.startsWith('on'));
+  element.append(...children.flat(Infinity).filter(child => child !== null && child !== false && child !== undefined));
+  return element;
+}
+
+/**
+ * Makes the children of an element equal to these. Elements that stay keep their focus, scroll
+ * position, selection and what the reader has typed or unfolded.
+ */
+export function render(element, ...children) {
+  morphChildren(element, h('div', {}, children));
+}
+
+function morphChildren(old, fresh) {
+  const wanted = [...fresh.childNodes];
+  const keyed = new Map();
+  for (const child of old.childNodes) {
+    const key = keyOf(child);
+    if (key !== null) keyed.set(key, child);
+  }
+  let position = old.firstChild;
+  for (const child of wanted) {
+    const key = keyOf(child);
+    const match = key !== null ? keyed.get(key) : position && keyOf(position) === null ? position : undefined;
+    if (match && isAlike(match, child)) {
+      if (match === position) position = position.nextSibling;
+      else old.insertBefore(match, position);
+      morph(match, child);
+    } else {
+      old.insertBefore(child, position);
+    }
+  }
+  while (position) {
+    const next = position.nextSibling;
+    position.remove();
+    position = next;
+  }
+}
+
+function keyOf(node) {
+  return node.nodeType === Node.ELEMENT_NODE ? node.getAttribute('data-key') : null;
+}
+
+function isAlike(old, fresh) {
+  return old.nodeName === fresh.nodeName && old.nodeType === fresh.nodeType;
+}
+
+function morph(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !isOfReader(old, name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !isOfReader(old, name)) old.setAttribute(name, value);
+  }
+  for (const name of old.handlers ?? []) old[name] = null;
+  for (const name of fresh.handlers ?? []) old[name] = fresh[name];
+  old.handlers = fresh.handlers;
+  // What was built on demand inside stays as the reader has unfolded it.
+  if (!old.hasAttribute('data-lazy')) morphChildren(old, fresh);
+}
+
+function isOfReader(element, name) {
+  return (name === 'open' && (element.nodeName === 'DETAILS' || element.nodeName === 'DIALOG')) || name === 'value';
+}
+
+/** Creates a table. Each column has a title, and makes the contents of its cell from an item. */
+export function table(columns, items, { key, row = () => ({}), label }) {
+  const cells = item => columns.map(column => h('td', { class: column.class }, column.cell(item)));
+  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
+    h('table', {},
+      h('thead', {}, h('tr', {}, columns.map(column => h('th', { class: column.class, scope: 'col' }, column.title)))),
+      h('tbody', {}, items.map(item => h('tr', { 'data-key': key(item), ...row(item) }, cells(item))))));
+}
+
+/** Creates a button. */
+export function button(label, onclick, attributes = {}) {
+  return h('button', { type: 'button', onclick, ...attributes }, label);
+}
+
+/** Creates a field of a form with its label, and an explanation below it. */
+export function field(label, input, hint) {
+  return h('label', { class: 'field' }, h('span', {}, label), input, hint ? h('small', {}, hint) : null);
+}
+
+/** Creates a list of names and values. */
+export function facts(...pairs) {
+  const shown = pairs.filter(Boolean);
+  return h('dl', { class: 'facts' }, shown.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+}
+
+/** Opens a dialog and returns a function that closes it. It closes with Escape, too. */
+export function dialog(title, ...children) {
+  const close = () => element.close();
+  const element = h('dialog', { 'aria-label': title, onclose: () => element.remove() },
+    h('header', {}, h('h2', {}, title), button('Close', close, { class: 'quiet' })), children);
+  document.body.append(element);
+  element.showModal();
+  element.querySelector('form input, .field input, .field textarea')?.focus();
+  return close;
+}

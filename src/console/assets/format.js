@@ -1,0 +1,66 @@
+// Shows numbers, durations and times.
+
+import { h } from './dom.js';
+
+const NUMBER = new Intl.NumberFormat();
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const UNITS = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
+
+/** Returns a whole number with separators, or a dash if it is not known. */
+export function number(value) {
+  if (value === null || value === undefined) return '–';
+  return typeof value === 'number' ? NUMBER.format(value) : NUMBER.format(BigInt(String(value)));
+}
+
+/** Returns a rate per second. */
+export function rate(value) {
+  if (value === null || value === undefined) return '–';
+  return `${value >= 10 || value === 0 ? NUMBER.format(Math.round(value)) : value.toFixed(1)}/s`;
+}
+
+/** Returns a duration in seconds as its largest two units. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return '–';
+  const index = UNITS.findIndex(([, size]) => seconds >= size);
+  if (index < 0) return '0 s';
+  const [unit, size] = UNITS[index];
+  const rest = UNITS[index + 1];
+  const more = rest ? Math.floor((seconds % size) / rest[1]) : 0;
+  return `${Math.floor(seconds / size)} ${unit}${more ? ` ${more} ${rest[0]}` : ''}`;
+}
+
+/** Shows a time in the zone of the reader. Its title has the exact time. */
+export function time(date) {
+  if (date === null || date === undefined) return '–';
+  const parsed = date instanceof Date ? date : new Date(date);
+  if (Number.isNaN(parsed.getTime())) return String(date);
+  const exact = date instanceof Date ? parsed.toISOString() : String(date);
+  return h('time', { datetime: parsed.toISOString(), title: exact }, TIME.format(parsed));
+}
+
+/** Shows how long ago something was. Its title has the exact time. */
+export function ago(seconds) {
+  const at = new Date(Date.now() - seconds * 1000);
+  return h('time', { datetime: at.toISOString(), title: at.toISOString() }, `${duration(seconds)} ago`);
+}
+
+/** Shows the time until something ends, which counts down: see `countDown`. */
+export function countdown(date) {
+  if (!date) return '–';
+  return h('time', { datetime: date, title: date, 'data-until': date }, left(date));
+}
+
+/** Updates all countdowns of the document. */
+export function countDown() {
+  for (const element of document.querySelectorAll('[data-until]')) element.textContent = left(element.dataset.until);
+}
+
+function left(date) {
+  const seconds = Math.ceil((new Date(date) - Date.now()) / 1000);
+  return seconds > 0 ? `in ${duration(seconds)}` : 'now';
+}
+
+/** Returns "1 message" or "2 messages". */
+export function count(amount, one, many = `${one}s`) {
+  return `${number(amount)} ${amount === 1 ? one : many}`;
+}

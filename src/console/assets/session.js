@@ -1,0 +1,76 @@
+// Who is signed in. The browser forgets it with the tab: it is kept in sessionStorage, never in a
+// URL.
+
+const KEY = 'sukkal';
+
+/** Where the token of a session is sent. */
+export const SCHEMES = {
+  none: 'No token',
+  bearer: 'API token or OpenID token',
+  keystone: 'Keystone token',
+};
+
+/** The session: project, scheme, token, roles and client id. */
+export const session = load();
+
+function load() {
+  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: crypto.randomUUID?.() ?? uuid(), known: false };
+  try {
+    return { ...fresh, ...JSON.parse(sessionStorage.getItem(KEY) ?? '{}') };
+  } catch {
+    return fresh;
+  }
+}
+
+// Browsers offer randomUUID only over TLS and on localhost.
+function uuid() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const digits = [...bytes].map(byte => byte.toString(16).padStart(2, '0')).join('');
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+/** Changes the session and keeps it until the tab is closed. */
+export function change(values) {
+  Object.assign(session, values);
+  sessionStorage.setItem(KEY, JSON.stringify(session));
+}
+
+/** Forgets the session. */
+export function forget() {
+  sessionStorage.removeItem(KEY);
+  Object.assign(session, load());
+}
+
+/** Returns the headers that say who sends a request. */
+export function identity() {
+  const headers = { 'Client-ID': session.client };
+  if (session.project) headers['X-Project-ID'] = encodeText(session.project);
+  if (session.roles) headers['X-Roles'] = session.roles;
+  if (session.token && session.scheme === 'bearer') headers.Authorization = `Bearer ${session.token}`;
+  if (session.token && session.scheme === 'keystone') headers['X-Auth-Token'] = session.token;
+  return headers;
+}
+
+// Headers of fetch are bytes, one for each character.
+function encodeText(text) {
+  return String.fromCharCode(...new TextEncoder().encode(text));
+}
+
+/** Returns the command that sends this request, without the token. */
+export function curl({ method = 'GET', url, headers = {}, body }) {
+  const identifying = Object.entries(identity()).map(([name, value]) => {
+    if (name === 'Authorization') return '-H "Authorization: Bearer $TOKEN"';
+    if (name === 'X-Auth-Token') return '-H "X-Auth-Token: $TOKEN"';
+    return `-H ${quote(`${name}: ${name === 'X-Project-ID' ? session.project : value}`)}`;
+  });
+  const others = Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);
+  const data = body === undefined ? [] : ['--data-raw', quote(body)];
+  const verb = method === 'GET' ? [] : ['-X', method];
+  return ['curl', ...verb, quote(url), ...identifying, ...others, ...data].join(' ');
+}
+
+function quote(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,75 @@
+// The subscriptions of a queue or a topic.
+
+import { call, callInBackground, path, readPage } from './api.js';
+import { button, dialog, facts, field, h, table } from './dom.js';
+import { duration, number, time } from './format.js';
+import { markerOf } from './sample.js';
+
+const REFRESH_MS = 4000;
+
+/** Shows subscriptions with their deliveries. */
+export async function subscriptions(page, queue) {
+  let marker = '';
+  const request = () => ({ path: `${queue.path}/subscriptions`, query: { with_delivery: true, marker } });
+  const read = async () => {
+    const body = await readPage(request(), page.signal, callInBackground);
+    const items = body.subscriptions;
+    const next = items.length ? markerOf(body) : null;
+    const go = to => { marker = to; page.attempt(read); };
+    page.show(items.length ? list(page, queue, items, read) : h('p', {}, marker ? 'This is the end of the list.' : 'Nobody is subscribed.'),
+      h('div', { class: 'bar' }, button('From the start', () => go(''), { disabled: !marker }), button('Next', () => go(next), { disabled: !next }),
+        button('Subscribe', () => subscribe(page, queue, read), { class: 'primary' }), page.copy(request, 'This list')));
+  };
+  await page.every(REFRESH_MS, read);
+}
+
+function list(page, queue, items, changed) {
+  const columns = [
+    { title: 'Subscriber', cell: one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Show the subscription'), { class: 'link' }) },
+    { title: 'State', cell: one => h('span', { class: `tag ${one.delivery?.state}` }, one.confirmed === false ? 'not confirmed' : one.delivery?.state ?? 'active') },
+    { title: 'Failing since', cell: one => time(one.delivery?.failing_since) },
+    { title: 'Delivered', class: 'figure', cell: one => number(one.delivery?.delivered) },
+    { title: 'To retry', class: 'figure', cell: one => number(one.delivery?.retrying) },
+    { title: 'Given up', class: 'figure', cell: one => number(one.delivery?.given_up) },
+  ];
+  return table(columns, items, { key: one => one.id, label: 'Subscriptions' });
+}
+
+async function show(page, queue, one, changed) {
+  const at = `${queue.path}/subscriptions/${path`${one.id}`}`;
+  const { body } = await call({ path: `${at}/attempts` }, page.signal);
+  const { delivery } = one;
+  const done = () => { close(); changed(); };
+  const columns = [
+    { title: 'At', cell: attempt => time(attempt.at) },
+    { title: 'Attempt', class: 'figure', cell: attempt => attempt.attempt },
+    { title: 'Status', class: 'figure', cell: attempt => attempt.status ?? '–' },
+    { title: 'Took', class: 'figure', cell: attempt => `${number(attempt.duration_ms)} ms` },
+    { title: 'Answer', class: 'body', cell: attempt => h('bdi', { class: 'preview' }, attempt.error ?? attempt.response) },
+  ];
+  const isActive = delivery?.state === 'active';
+  const close = dialog(one.subscriber,
+    facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery?.reason ? ['Reason', delivery.reason] : null,
+      delivery ? ['Missed', number(delivery.missed)] : null, delivery ? ['Attempts', number(delivery.attempts)] : null),
+    h('h3', {}, 'Last attempts'),
+    body.attempts.length ? table(columns, body.attempts, { key: attempt => `${attempt.message_id} ${attempt.attempt}`, label: 'Attempts' }) : h('p', { class: 'faint' }, 'None yet.'),
+    h('div', { class: 'bar' },
+      isActive ? page.action('Pause', { method: 'POST', path: `${at}/pause` }, { done }) : page.action('Resume', { method: 'POST', path: `${at}/resume` }, { kind: 'primary', done }),
+      button('Redeliver…', () => redeliver(page, at, done)),
+      page.action('Delete', { method: 'DELETE', path: at }, { kind: 'danger', done })));
+}
+
+function redeliver(page, at, done) {
+  const since = h('input', { type: 'datetime-local', step: 1 });
+  const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: { since: new Date(since.value || Date.now()).toISOString() } });
+  const close = dialog('Redeliver', field('Since', since, 'Messages that were posted from this time on, and that still exist, are delivered again.'),
+    h('div', { class: 'bar' }, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
+}
+
+function subscribe(page, queue, done) {
+  const subscriber = h('input', { type: 'text', inputmode: 'url', spellcheck: 'false', autocomplete: 'off' });
+  const ttl = h('input', { type: 'number', min: 60, value: 3600 });
+  const request = () => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: subscriber.value, ttl: Number(ttl.value), options: {} } });
+  const close = dialog('Subscribe', field('Subscriber', subscriber, 'The URL or the mail address that receives the messages.'), field('Time to live, in seconds', ttl),
+    h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: () => { close(); done(); } })));
+}

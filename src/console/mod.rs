@@ -1,0 +1,113 @@
+//! The console: pages in which operators see and steer queues, and the reference of the API. The pages
+//! run in the browser and use nothing but the API. The files are compiled in.
+//!
+//! `assets/` has one module for each page, and the modules that the pages share. `docs/console.md`
+//! describes them and the visual design.
+
+mod page;
+mod reference;
+
+use std::sync::LazyLock;
+
+pub use self::page::page;
+pub use self::reference::reference;
+
+/// A file of the console.
+#[derive(Debug)]
+pub struct Asset {
+    /// The name, which is the last segment of its path.
+    pub name: &'static str,
+    /// The media type.
+    pub media_type: &'static str,
+    /// The contents.
+    pub text: &'static str,
+    /// The entity tag, which changes with the contents.
+    pub tag: String,
+}
+
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        [$(Asset::new($name, include_str!(concat!("assets/", $name)))),*]
+    };
+}
+
+static ASSETS: LazyLock<[Asset; 19]> = LazyLock::new(|| {
+    assets![
+        "console.css",
+        "icon.svg",
+        "main.js",
+        "api.js",
+        "attention.js",
+        "chart.js",
+        "claims.js",
+        "dead_letters.js",
+        "dom.js",
+        "format.js",
+        "json.js",
+        "messages.js",
+        "operators.js",
+        "queue.js",
+        "queues.js",
+        "sample.js",
+        "session.js",
+        "settings.js",
+        "subscriptions.js",
+    ]
+});
+
+/// Returns the file with this name.
+#[must_use]
+pub fn asset(name: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.name == name)
+}
+
+impl Asset {
+    fn new(name: &'static str, text: &'static str) -> Self {
+        let media_type = match name.rsplit_once('.') {
+            Some((_, "css")) => "text/css; charset=utf-8",
+            Some((_, "svg")) => "image/svg+xml",
+            _ => "text/javascript; charset=utf-8",
+        };
+        Self { name, media_type, text, tag: tag(text) }
+    }
+}
+
+/// Returns the entity tag of a document.
+#[must_use]
+pub fn tag(text: &str) -> String {
+    format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a browser loads at the first visit, without compression.
+    const BYTES_MAX: usize = 100 * 1024;
+
+    #[test]
+    fn the_console_is_small() {
+        let bytes = ASSETS.iter().map(|asset| asset.text.len()).sum::<usize>() + page().len();
+
+        assert!(bytes <= BYTES_MAX, "{bytes} bytes");
+    }
+
+    /// The rules that keep texts of clients from running as scripts.
+    #[test]
+    fn the_scripts_make_no_markup_of_text() {
+        for asset in ASSETS.iter() {
+            for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+            {
+                assert!(!asset.text.contains(forbidden), "{} has {forbidden}", asset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_console_needs_no_other_server() {
+        for asset in ASSETS.iter() {
+            let text = asset.text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!text.contains("://") || asset.name == "session.js", "{} names another server", asset.name);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The reference of the API (`/docs`): `openapi.yaml` as a page, which needs no scripts.
+
+mod markdown;
+mod operation;
+mod schema;
+
+use std::sync::LazyLock;
+
+use maud::{DOCTYPE, Markup, html};
+use serde_json::Value;
+
+use self::markdown::markdown;
+use self::operation::Operation;
+
+const CONTRACT: &str = include_str!("../../../openapi.yaml");
+/// The keys of a path that are methods, in the order in which they are shown.
+const METHODS: [&str; 6] = ["get", "head", "put", "post", "patch", "delete"];
+
+static REFERENCE: LazyLock<String> = LazyLock::new(|| {
+    let contract: Value = serde_saphyr::from_str(CONTRACT).expect("openapi.yaml is YAML, as a test shows");
+    page(&contract).into_string()
+});
+
+/// Returns the reference, in HTML. The first call takes some milliseconds.
+#[must_use]
+pub fn reference() -> &'static str {
+    &REFERENCE
+}
+
+fn page(contract: &Value) -> Markup {
+    let operations = operations(contract);
+    let schemas = contract["components"]["schemas"].as_object();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "API of Sukkal" }
+                link rel="icon" href="console/icon.svg";
+                link rel="stylesheet" href="console/console.css";
+            }
+            body.reference {
+                header #top { a.brand href="console" { "Sukkal" } nav { a href="docs" aria-current="page" { "API" } } }
+                main #view {
+                    h1 { "API" }
+                    (contents(contract, &operations))
+                    section { (markdown(text(&contract["info"], "description"))) }
+                    @for tag in tags(contract) {
+                        section id={ "tag-" (text(tag, "name")) } {
+                            h2 { (text(tag, "name")) }
+                            (markdown(text(tag, "description")))
+                            @for operation in operations.iter().filter(|operation| operation.has_tag(text(tag, "name"))) {
+                                (operation.markup(contract))
+                            }
+                        }
+                    }
+                    section #schemas {
+                        h2 { "Schemas" }
+                        @for (name, schema) in schemas.into_iter().flatten() { (schema::section(name, schema)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Links to all operations, by their tags.
+fn contents(contract: &Value, operations: &[Operation<'_>]) -> Markup {
+    html! {
+        nav.contents aria-label="Operations" {
+            @for tag in tags(contract) {
+                details {
+                    summary { (text(tag, "name")) }
+                    ul.plain {
+                        @for operation in operations.iter().filter(|operation| operation.has_tag(text(tag, "name"))) {
+                            li { a href={ "#" (operation.id()) } { (operation.summary()) } }
+                        }
+                    }
+                }
+            }
+            a href="#schemas" { "Schemas" }
+        }
+    }
+}
+
+fn tags(contract: &Value) -> &[Value] {
+    contract["tags"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn operations(contract: &Value) -> Vec<Operation<'_>> {
+    let paths = contract["paths"].as_object().into_iter().flatten();
+    paths.flat_map(|(path, item)| METHODS.iter().filter_map(move |method| Operation::new(method, path, item))).collect()
+}
+
+/// Returns the text under a key, or an empty text.
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// Returns what a reference of the contract refers to, or the value itself if it is none.
+fn resolved<'v>(contract: &'v Value, value: &'v Value) -> &'v Value {
+    let target = value["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
+    target.and_then(|pointer| contract.pointer(pointer)).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_each_operation_and_each_schema() {
+        let contract: Value = serde_saphyr::from_str(CONTRACT).unwrap();
+        let operations = operations(&contract);
+
+        assert_eq!(operations.len(), CONTRACT.matches("\n      operationId: ").count());
+        for operation in &operations {
+            let heading = format!("id=\"{}\"", operation.id());
+            assert_eq!(reference().matches(&heading).count(), 1, "{heading}");
+        }
+        for name in contract["components"]["schemas"].as_object().unwrap().keys() {
+            assert!(reference().contains(&format!("id=\"schema-{name}\"")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_reference_loads_nothing_from_other_servers() {
+        assert!(!reference().contains("src="));
+        assert!(!reference().contains("<link rel=\"stylesheet\" href=\"http"));
+    }
+}
