@@ -10,6 +10,7 @@ mod blocking;
 mod cli;
 mod clients;
 mod conformance;
+mod console;
 mod documented;
 mod exclusive_claims;
 mod faults;

@@ -1,0 +1,127 @@
+//! Who is signed in, what the browser keeps, and where credentials go.
+
+use serde_json::{Value, json};
+
+use super::{Console, post};
+use crate::support::browser::Browser;
+use crate::support::sukkal::{CLIENT, Sukkal};
+
+/// Returns a service whose callers need a token, and the token of its admin.
+fn with_tokens() -> (Sukkal, String) {
+    let token = sukkal::app::new_token().to_string();
+    let options =
+        [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_TOKENS__ADMIN_TOKEN", &*token)];
+    (Sukkal::start_with("memory:", &options), token)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
+    let (sukkal, token) = with_tokens();
+    let browser = Browser::start().await;
+    browser.open(&sukkal.url("/console")).await;
+    let console = Console { browser };
+
+    console.fill("Project", "demo").await;
+    console.click("Sign in").await;
+    console.shows("401").await;
+    console.fill("Token", &token).await;
+    console.click("Sign in").await;
+    console.shows("Project demo has no queues yet").await;
+    console.go("#/operators").await;
+    console.click("Create a token").await;
+    console.fill("What it is for", "worker of orders").await;
+    console.fill("Roles", "worker").await;
+    console.click("Create").await;
+    console.shows("It is never shown again.").await;
+    console.click("Close").await;
+    console.click("Revoke").await;
+    console.shows("There are no tokens.").await;
+    console.go("#/queues/hello/messages").await;
+    console.click("Live tail").await;
+    console.shows("Connected.").await;
+
+    let seen = "return JSON.stringify([location.href, document.cookie, {...localStorage}, document.body.innerText,
+        ...performance.getEntriesByType('resource').map(entry => entry.name), history.state])";
+    let seen = console.read(seen).await;
+    assert!(!seen.as_str().unwrap().contains("skt_"), "{seen}");
+    assert_eq!(console.read("return document.cookie").await, "");
+    console.click("Sign out").await;
+    console.shows("Sign in to see the queues of a project.").await;
+    assert_eq!(console.read("return JSON.stringify({...sessionStorage})").await, "{}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copied_command_works_and_has_no_token() {
+    let (sukkal, token) = with_tokens();
+    let api = sukkal.project("demo");
+    let put = api.put("/v2/queues/orders").header("Authorization", format!("Bearer {token}")).send().await.unwrap();
+    assert_eq!(put.status(), 201);
+    let browser = Browser::start().await;
+    browser.open(&sukkal.url("/console#/queues/orders/settings")).await;
+    let console = Console { browser };
+    console.fill("Project", "demo").await;
+    console.fill("Token", &token).await;
+    console.click("Sign in").await;
+    console.shows("_default_message_ttl").await;
+
+    // A headless browser refuses access to the clipboard, so the console shows the command.
+    console.browser.run("navigator.clipboard.writeText = async text => { window.copied = text; }", json!([])).await;
+    console
+        .browser
+        .wait_for(
+            "document.querySelector('[aria-label=\"Copy The metadata as curl\"]')?.click(); return window.copied",
+            json!([]),
+        )
+        .await;
+    let command = console.read("return window.copied").await;
+    let command = command.as_str().unwrap();
+
+    assert!(!command.contains(&token) && command.contains("$TOKEN"), "{command}");
+    let ran = std::process::Command::new("sh")
+        .args(["-c", &command.replacen("curl", "curl -s", 1)])
+        .env("TOKEN", &token)
+        .output();
+    let answer: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
+    assert_eq!(answer["_default_message_ttl"], 3600);
+}
+
+#[tokio::test]
+async fn the_console_can_be_switched_off_and_its_files_are_protected() {
+    let sukkal = Sukkal::start("memory:");
+    let off = Sukkal::start_with("memory:", &[("SUKKAL_CONSOLE__ENABLED", "false")]);
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+
+    for path in ["/console", "/console/main.js", "/console/console.css", "/docs"] {
+        let answer = http.get(sukkal.url(path)).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let policy = answer.headers()["Content-Security-Policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe-inline") && !policy.contains("unsafe-eval"), "{policy}");
+        assert_eq!(answer.headers()["X-Content-Type-Options"], "nosniff");
+        assert_eq!(answer.headers().get("Set-Cookie"), None);
+        let tag = answer.headers()["ETag"].clone();
+        let again = http.get(sukkal.url(path)).header("If-None-Match", tag).send().await.unwrap();
+        assert_eq!((again.status().as_u16(), again.bytes().await.unwrap().len()), (304, 0), "{path}");
+        let missing =
+            http.get(off.url(path)).header("Client-ID", CLIENT).header("X-Project-ID", "demo").send().await.unwrap();
+        assert_eq!(missing.status(), 404, "{path}");
+    }
+    let slash = http.get(sukkal.url("/console/")).send().await.unwrap();
+    assert_eq!((slash.status().as_u16(), slash.headers()["Location"].to_str().unwrap()), (308, "../console"));
+    assert_eq!(http.get(sukkal.url("/console/nothing.js")).send().await.unwrap().status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_and_the_reference_work_behind_a_path_prefix() {
+    let sukkal = Sukkal::start("memory:");
+    post(&sukkal.project("demo"), "orders", &[json!(1)]).await;
+    let proxy = super::requests::Prefix::start(&sukkal);
+    let console = Console::open(&proxy.url("/tools/sukkal/console#/queues"), &[]).await;
+
+    console.shows("orders").await;
+    console.click("API").await;
+    console.shows("Create a queue").await;
+    assert_eq!(console.read("return location.pathname").await, "/tools/sukkal/docs");
+    assert_eq!(console.read("return document.styleSheets.length").await, 1);
+    assert_eq!(console.browser.messages().await, [""; 0]);
+}
