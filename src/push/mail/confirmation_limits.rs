@@ -1,7 +1,7 @@
 //! Limits the mails that ask people to confirm. Otherwise, a client could flood somebody by many
 //! subscriptions, or by one that it creates again and again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const PERIOD: Duration = Duration::from_secs(3_600);
 const PER_ADDRESS_MAX: usize = 3;
 /// Maximum number of mails of one project in that time.
 const PER_PROJECT_MAX: usize = 100;
-/// Maximum number of addresses and projects that are counted. Beyond it, no mail is sent.
+/// Maximum number of addresses and projects that are counted. Beyond it, no mail is sent to others.
 const COUNTED_MAX: usize = 100_000;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Counted {
     /// In lower case, and without what follows a plus sign in the name. Such addresses have one
     /// mailbox.
@@ -27,34 +27,56 @@ enum Counted {
 }
 
 /// The mails of the last hour.
-#[derive(Default)]
-pub(super) struct ConfirmationLimits(Mutex<HashMap<Counted, Vec<Instant>>>);
+pub(super) struct ConfirmationLimits {
+    counted_max: usize,
+    sent: Mutex<HashMap<Counted, Vec<Instant>>>,
+}
+
+impl Default for ConfirmationLimits {
+    fn default() -> Self {
+        Self::new(COUNTED_MAX)
+    }
+}
 
 impl ConfirmationLimits {
-    /// Counts a mail of a project to these recipients. Returns why it may not be sent.
+    fn new(counted_max: usize) -> Self {
+        Self { counted_max, sent: Mutex::default() }
+    }
+
+    /// Counts a mail of a project to these recipients. Returns why it may not be sent, and then counts
+    /// nothing.
     pub(super) fn count(&self, project: &ProjectId, mailto: &MailTo) -> Result<(), String> {
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if sent.len() >= COUNTED_MAX {
-            sent.retain(|_, times| times.last().is_some_and(|time| now.duration_since(*time) < PERIOD));
-        }
-        let mut counted: Vec<_> = mailto.recipients.iter().map(|one| (mailbox(one), PER_ADDRESS_MAX)).collect();
-        counted.push((Counted::Project(project.clone()), PER_PROJECT_MAX));
-        if sent.len() + counted.len() > COUNTED_MAX {
-            return Err("there were too many confirmations in the last hour".to_owned());
-        }
-        for (one, max) in &counted {
-            let times = sent.entry(one.clone()).or_default();
-            times.retain(|time| now.duration_since(*time) < PERIOD);
-            if times.len() >= *max {
-                return Err(match one {
-                    Counted::Address(_) => format!("the recipient has got {max} confirmations in the last hour"),
-                    Counted::Project(_) => format!("the project has sent {max} confirmations in the last hour"),
-                });
+        let is_recent = |time: &Instant| now.duration_since(*time) < PERIOD;
+        let mut counted: BTreeSet<_> = mailto.recipients.iter().map(mailbox).collect();
+        counted.insert(Counted::Project(project.clone()));
+        for one in &counted {
+            let recent = sent.get(one).map_or(0, |times| times.iter().filter(|time| is_recent(time)).count());
+            match one {
+                Counted::Address(_) if recent >= PER_ADDRESS_MAX => {
+                    return Err(format!("the recipient has got {recent} confirmations in the last hour"));
+                }
+                Counted::Project(_) if recent >= PER_PROJECT_MAX => {
+                    return Err(format!("the project has sent {recent} confirmations in the last hour"));
+                }
+                _ => {}
             }
         }
-        for (one, _) in counted {
-            sent.entry(one).or_default().push(now);
+        let is_full = |sent: &HashMap<_, _>| {
+            let new = counted.iter().filter(|one| !sent.contains_key(*one)).count();
+            sent.len() + new > self.counted_max
+        };
+        if is_full(&sent) {
+            sent.retain(|_, times| times.last().is_some_and(is_recent));
+            if is_full(&sent) {
+                return Err("there were too many confirmations in the last hour".to_owned());
+            }
+        }
+        for one in counted {
+            let times = sent.entry(one).or_default();
+            times.retain(is_recent);
+            times.push(now);
         }
         Ok(())
     }
@@ -93,5 +115,29 @@ mod tests {
         }
         assert!(count(&limits, "p", "a@b.example").unwrap_err().starts_with("the project has sent 100"));
         assert_eq!(count(&limits, "q", "a@b.example"), Ok(()));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_project_that_has_reached_its_limit_takes_no_place_from_others() {
+        let limits = ConfirmationLimits::new(PER_PROJECT_MAX + 3);
+        for number in 0..1_000 {
+            assert_eq!(count(&limits, "p", &format!("a{number}@b.example")).is_ok(), number < PER_PROJECT_MAX);
+        }
+
+        assert_eq!(count(&limits, "q", "a@c.example"), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_free_again_after_an_hour() {
+        let limits = ConfirmationLimits::new(3);
+        assert_eq!(count(&limits, "p", "a@b.example"), Ok(()));
+        assert!(count(&limits, "q", "c@b.example").unwrap_err().starts_with("there were too many"));
+        tokio::time::advance(PERIOD / 2).await;
+        assert_eq!(count(&limits, "p", "c@b.example"), Ok(()), "only the address is new");
+        assert_eq!(count(&limits, "p", "c@b.example"), Ok(()), "nothing is new");
+
+        tokio::time::advance(PERIOD / 2).await;
+
+        assert_eq!(count(&limits, "p", "d@b.example"), Ok(()), "in the place of the first address");
+        assert!(count(&limits, "p", "e@b.example").unwrap_err().starts_with("there were too many"));
     }
 }
