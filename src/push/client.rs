@@ -107,15 +107,33 @@ const SHARE_OF_PROJECT: usize = 4;
 /// The client. Its connections are bounded: in all, for each project, and for each host.
 pub(super) struct SubscriberClient {
     http: Client<HttpsConnector<CountingConnector<HttpConnector<CheckedResolver>>>, Full<Bytes>>,
-    connections: Arc<Admission>,
+    connections: Shared,
     /// The open connections, those that nobody uses included. From this number on, a connection is
     /// closed after its request.
     open: OpenConnections,
     kept_max: usize,
     hosts: Bounds<String>,
-    /// The connections to the mail server.
-    mail: Arc<Admission>,
+    /// The connections to the mail server. They do not count towards `connections`, so that mails and
+    /// requests never wait for each other.
+    mail: Shared,
+}
+
+/// Connections that all projects share.
+struct Shared {
+    all: Arc<Admission>,
     projects: Bounds<ProjectId>,
+}
+
+impl Shared {
+    fn new(max: usize) -> Self {
+        Self { all: Admission::new(max), projects: Bounds::new(max.div_ceil(SHARE_OF_PROJECT)) }
+    }
+
+    /// Waits for a connection, within the share of the project and in its turn.
+    async fn turn(&self, project: &ProjectId) -> [Permit; 2] {
+        let own = turn(&self.projects.of(project.clone()), project).await;
+        [own, turn(&self.all, project).await]
+    }
 }
 
 /// A bound on the connections of each host or project. One that nobody uses takes no memory.
@@ -145,9 +163,8 @@ impl<K: Eq + Hash> Bounds<K> {
 
 /// Permission to use a connection.
 pub(super) struct ConnectionPermit {
-    _project: Permit,
-    _host: Permit,
-    _connection: Permit,
+    _connection: [Permit; 2],
+    _host: Option<Permit>,
 }
 
 impl SubscriberClient {
@@ -175,22 +192,27 @@ impl SubscriberClient {
             .pool_max_idle_per_host(config.max_connections_per_host)
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
-        let connections = Admission::new(config.max_connections);
+        let connections = Shared::new(config.max_connections);
         let hosts = Bounds::new(config.max_connections_per_host);
-        let mail = Admission::new(mail_connections_max);
-        let projects = Bounds::new(config.max_connections.div_ceil(SHARE_OF_PROJECT));
-        Self { http, connections, open, kept_max: config.max_connections, hosts, mail, projects }
+        Self {
+            http,
+            connections,
+            open,
+            kept_max: config.max_connections,
+            hosts,
+            mail: Shared::new(mail_connections_max),
+        }
     }
 
-    /// Waits for a connection to this host in the turn of the project.
+    /// Waits for a connection to the host or the mail server of a subscriber, in the turn of the
+    /// project.
     pub(super) async fn permit(&self, project: &ProjectId, subscriber: &Subscriber) -> ConnectionPermit {
-        let host = match subscriber.url() {
-            Some(url) => self.hosts.of(format!("{}:{}", url.host_str().unwrap_or_default(), subscriber.port())),
-            None => self.mail.clone(),
+        let Some(url) = subscriber.url() else {
+            return ConnectionPermit { _connection: self.mail.turn(project).await, _host: None };
         };
+        let host = self.hosts.of(format!("{}:{}", url.host_str().unwrap_or_default(), subscriber.port()));
         let host = turn(&host, project).await;
-        let own = turn(&self.projects.of(project.clone()), project).await;
-        ConnectionPermit { _project: own, _host: host, _connection: turn(&self.connections, project).await }
+        ConnectionPermit { _connection: self.connections.turn(project).await, _host: Some(host) }
     }
 
     /// Posts a body, and reads the start of the response. Follows no redirect and uses no proxy.
@@ -322,6 +344,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::domain::mailto::MAILTO;
 
     fn rules() -> AddressRules {
         let (networks, ports) = (vec!["127.0.0.1".parse().unwrap()], vec!["1-65535".parse().unwrap()]);
@@ -468,15 +491,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_project_leaves_connections_for_the_others() {
+    async fn a_project_leaves_connections_to_subscribers_and_to_the_mail_server_for_the_others() {
         let config = PushConfig { max_connections: 4, max_connections_per_host: 4, ..config() };
-        let client = SubscriberClient::new(&config, 1, Arc::new(LocalResolver));
-        let subscriber = Subscriber::parse("http://a.example:80/", &rules()).unwrap();
+        let client = SubscriberClient::new(&config, 4, Arc::new(LocalResolver));
+        let (rules, other) = (rules().with_scheme(MAILTO), ProjectId::new("other").unwrap());
+        let subscribers = ["http://a.example:80/", "mailto:a@b.example"];
+        let [url, mail] = subscribers.map(|text| Subscriber::parse(text, &rules).unwrap());
 
-        let _greedy = client.permit(&project(), &subscriber).await;
+        let _greedy = client.permit(&project(), &url).now_or_never().unwrap();
+        let _also = client.permit(&project(), &mail).now_or_never().expect("mails have connections of their own");
 
-        assert!(client.permit(&project(), &subscriber).now_or_never().is_none(), "it has its share");
-        assert!(client.permit(&ProjectId::new("other").unwrap(), &subscriber).now_or_never().is_some());
+        for subscriber in [&url, &mail] {
+            assert!(client.permit(&project(), subscriber).now_or_never().is_none(), "it has its share");
+            assert!(client.permit(&other, subscriber).now_or_never().is_some());
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn a_recipient_who_is_refused_does_not_multiply_the_mails_to_the_others() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mail_server_that_hangs_delays_no_webhook_and_attempts_end_in_time() {
     let server = MailServer::start();
-    let bench = MailBench::over(&server, &[("SUKKAL_MAIL__MAX_CONNECTIONS", "4")]);
+    let bench = MailBench::over(&server, &[]);
     let policy = json!({"_retry_policy": {"retries_with_no_delay": 0, "minimum_delay": 60, "maximum_delay": 120}});
     let mut hanging = Vec::new();
     for name in ["hang", "drip", "flood"] {
@@ -112,6 +112,26 @@ async fn a_mail_server_that_hangs_delays_no_webhook_and_attempts_end_in_time() {
         assert!(error == expected && duration_ms < 32_000, "{name}: {attempt}");
     }
     assert_eq!(server.wait_for(1).await[0]["recipients"], json!(["b@trusted.example"]));
+}
+
+/// Row 8.7-13.
+#[tokio::test(flavor = "multi_thread")]
+async fn mails_of_a_project_that_hang_leave_connections_for_other_projects() {
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[("SUKKAL_MAIL__MAX_CONNECTIONS", "4")]);
+    for number in 0..8 {
+        bench.subscribe(&format!("mailto:hang@trusted.example?subject={number}"), json!({})).await;
+    }
+    bench.post(json!(1)).await;
+    server.wait_for_events("recipient", 1).await;
+    let (other, began) = (bench.project("other"), Instant::now());
+    other.subscribe("mailto:b@trusted.example", json!({})).await;
+
+    other.post(json!(2)).await;
+
+    server.wait_for(1).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "the other project has waited for {:?}", began.elapsed());
+    assert_eq!(server.events("recipient").len(), 2, "one mail hangs");
 }
 
 /// Row 8.7-13.

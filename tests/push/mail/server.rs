@@ -69,12 +69,18 @@ impl MailServer {
 
     /// Waits until at least this many mails have arrived, and returns them.
     pub(crate) async fn wait_for(&self, count: usize) -> Vec<Value> {
-        let is_mail = |event: &&Value| event["event"] == "mail";
+        self.wait_for_events("mail", count).await
+    }
+
+    /// Waits until at least this many events of one kind have happened, and returns them.
+    pub(crate) async fn wait_for_events(&self, kind: &str, count: usize) -> Vec<Value> {
+        let is_wanted = |event: &&Value| event["event"] == kind;
         let mut events = self.events.clone();
-        let arrived = events.wait_for(|events| events.iter().filter(is_mail).count() >= count);
-        let arrived = timeout(PATIENCE, arrived).await.map(drop);
-        assert!(arrived.is_ok(), "only {} of {count} mails came", self.mails().len());
-        self.mails()
+        let happened = events.wait_for(|events| events.iter().filter(is_wanted).count() >= count);
+        let happened = timeout(PATIENCE, happened).await.map(drop);
+        let found = self.events(kind);
+        assert!(happened.is_ok(), "{} of {count} events of the kind {kind} happened", found.len());
+        found
     }
 }
 
