@@ -12,6 +12,10 @@ use super::dns_name::is_dns_name;
 const ADDRESS_BYTES_MAX: usize = 254;
 const NAME_BYTES_MAX: usize = 64;
 
+/// The beginning of an encoded word (RFC 2047). Mail programs decode it in headers, so a text with it
+/// may be shown as any other text, also with line breaks.
+pub(super) const ENCODED_WORD: &str = "=?";
+
 /// Parses a mail address. Only the common form is accepted: ASCII, without quotes and slashes, at a
 /// DNS name. All mail servers can deliver to it, and its text has no meaning in a header or a command.
 #[must_use]
@@ -23,6 +27,7 @@ pub fn parse_address(text: &str) -> Option<Address> {
     let is_accepted = text.len() <= ADDRESS_BYTES_MAX
         && name.len() <= NAME_BYTES_MAX
         && name.split('.').all(is_atom)
+        && !name.contains(ENCODED_WORD)
         && is_dns_name(domain)
         && !domain.contains('_')
         // An IPv4 address is no name.
@@ -129,6 +134,7 @@ mod tests {
             "a\r\nBcc:x@example.com",
             "a\0@example.com",
             "a\n@example.com",
+            "=?utf-8?q?boss=40bank.example?=@example.com",
             &too_long,
         ] {
             assert_eq!(parse_address(text), None, "{text:?}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::DeliveryOptions;
-use super::mail_address::{AddressPattern, parse_address};
+use super::mail_address::{AddressPattern, ENCODED_WORD, parse_address};
 use super::mailto::{MailTo, SUBJECT_CHARS_MAX, is_subject};
 
 /// The rules for mails.
@@ -30,7 +30,9 @@ pub enum InvalidMail {
     )]
     SenderNotAllowed(String),
     /// The subject is not accepted.
-    #[error("the option subject must be a string of one line and at most {SUBJECT_CHARS_MAX} characters")]
+    #[error(
+        "the option subject must be a string of one line and at most {SUBJECT_CHARS_MAX} characters, without {ENCODED_WORD:?}"
+    )]
     Subject,
     /// One of several recipients would confirm for the others.
     #[error(
@@ -162,7 +164,9 @@ mod tests {
         ] {
             assert_eq!(head(&rules, mailto, &options).unwrap().1.as_deref(), subject);
         }
-        for subject in [json!(3), json!("a\nb"), json!("a\r\nBcc: c@d.example"), json!("x".repeat(201))] {
+        for subject in
+            [json!(3), json!("a\nb"), json!("a\r\nBcc: c@d.example"), json!("x".repeat(201)), json!("=?utf-8?q?a?=")]
+        {
             assert_eq!(head(&rules, "a@b.example", &json!({ "subject": subject })), Err(InvalidMail::Subject));
         }
     }

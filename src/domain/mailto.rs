@@ -6,7 +6,7 @@ use lettre::Address;
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
-use super::mail_address::parse_address;
+use super::mail_address::{ENCODED_WORD, parse_address};
 
 /// The scheme.
 pub const MAILTO: &str = "mailto";
@@ -31,7 +31,7 @@ pub struct MailTo {
 pub enum InvalidMailTo {
     /// An address is not accepted.
     #[error(
-        "the mail address number {number} of the subscriber is not accepted; it must be NAME@DOMAIN in ASCII, without quotes and not at an IP address"
+        "the mail address number {number} of the subscriber is not accepted; it must be NAME@DOMAIN in ASCII, without quotes and {ENCODED_WORD:?}, and not at an IP address"
     )]
     Address {
         /// From 1.
@@ -48,7 +48,7 @@ pub enum InvalidMailTo {
     Subjects,
     /// The subject is not accepted.
     #[error(
-        "the subject in the subscriber is not accepted; it must be one line of at most {SUBJECT_CHARS_MAX} characters"
+        "the subject in the subscriber is not accepted; it must be one line of at most {SUBJECT_CHARS_MAX} characters without {ENCODED_WORD:?}"
     )]
     Subject,
     /// The URI is not encoded correctly.
@@ -97,12 +97,14 @@ impl MailTo {
     }
 }
 
-/// Returns whether a text can be the subject of a mail: one line of limited length.
+/// Returns whether a text can be the subject of a mail: one line of limited length. Mail programs must
+/// show the same text.
 #[must_use]
 pub fn is_subject(text: &str) -> bool {
     let is_line_break = |character: char| matches!(character, '\u{2028}' | '\u{2029}');
     text.chars().count() <= SUBJECT_CHARS_MAX
         && !text.contains(|character: char| character.is_control() || is_line_break(character))
+        && !text.contains(ENCODED_WORD)
 }
 
 /// Decodes a part of a URI.
@@ -164,6 +166,8 @@ mod tests {
             ("a@b.example?subject=a%0D%0ABcc:%20c@d.example", "must be one line"),
             ("a@b.example?subject=a%00", "must be one line"),
             ("a@b.example?subject=%E2%80%A8", "must be one line"),
+            ("a@b.example?subject==?utf-8?q?=0d=0aBcc:c@d.example?=", "characters without \"=?\""),
+            ("=%3Futf-8%3Fq%3Fc=40d%3F=@b.example", "without quotes and \"=?\""),
             ("a@b.example#c", "the parameter \"#c\""),
             (&long, "at most 200 characters"),
             (&many, "has 11 mail addresses; at most 10"),
