@@ -84,6 +84,11 @@ impl Service {
         self
     }
 
+    /// Whether requests are for topics.
+    pub(super) fn is_of_topics(&self) -> bool {
+        self.noun == TOPIC
+    }
+
     /// The word for one of the queues that requests are for: `queue` or `topic`.
     pub(super) fn noun(&self) -> &'static str {
         self.noun
@@ -91,7 +96,7 @@ impl Service {
 
     /// The key of the queues in a list of them.
     pub(super) fn plural(&self) -> &'static str {
-        if self.noun == TOPIC { "topics" } else { "queues" }
+        if self.is_of_topics() { "topics" } else { "queues" }
     }
 
     /// Whether requests are made with a pre-signed URL, which does not allow to see who holds a

@@ -110,6 +110,9 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Create { queue, metadata } => create(queue, metadata, service, output).await,
         Command::Show { queue } => show(queue, service, output).await,
         Command::Set { queue, metadata, unset } => set(queue, metadata, unset, service, output).await,
+        Command::Pause(_) | Command::Resume(_) if service.is_of_topics() => {
+            Err(Error::Usage("topics cannot be paused or resumed: they have no claims".to_owned()))
+        }
         Command::Pause(queues) => change(&Change::PAUSE, queues, service, output).await,
         Command::Resume(queues) => change(&Change::RESUME, queues, service, output).await,
         Command::Move { queue, pool } => move_to(queue, pool, service, output).await,
