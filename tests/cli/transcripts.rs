@@ -54,7 +54,14 @@ fn dead_letters_are_listed_and_moved_back() {
 
 #[test]
 fn subscriptions_are_created_paused_and_deleted() {
-    check("tests/cli/transcripts/subscriptions.txt", &Sukkal::start("memory:"));
+    let mail = [
+        ("SUKKAL_MAIL__HOST", "127.0.0.1"),
+        ("SUKKAL_MAIL__PORT", "1"),
+        ("SUKKAL_MAIL__SENDER", "queues@example.com"),
+        ("SUKKAL_MAIL__API_URL", "http://127.0.0.1"),
+        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a key that is long enough for any purpose"),
+    ];
+    check("tests/cli/transcripts/subscriptions.txt", &Sukkal::start_with("memory:", &mail));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(super) enum Command {
     /// Lists dead letters, and moves them back to their queues
     #[command(after_help = EXIT_CODES)]
     Dead(Noun<dead::Command>),
-    /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs
+    /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs and mail addresses
     #[command(after_help = EXIT_CODES)]
     Subscription(QueueNoun<subscription::Command>),
     /// Creates, lists and deletes tokens, with which clients authenticate

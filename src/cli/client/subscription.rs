@@ -16,15 +16,19 @@ use super::table::{Align, Cell, Color, Table};
 pub(in crate::cli) enum Command {
     /// Lists the subscriptions of a queue
     Ls {
+        /// Name of the queue
         #[arg(value_parser = segment)]
         queue: String,
         /// Maximum number of subscriptions
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
     },
-    /// Creates a subscription: the service sends the messages of a queue to a URL
+    /// Creates a subscription: the service sends the messages of a queue to a URL or a mail
+    /// address
     ///
-    /// The output contains the secret that signs the notifications, which is shown only once.
+    /// For a URL, the output contains the secret that signs the notifications, which is shown only
+    /// once. The recipient of a mail address must confirm the subscription by a mail that it gets,
+    /// unless the operator trusts the address.
     Create(Box<New>),
     /// Shows a subscription, and how far its deliveries have come
     Show(One),
@@ -42,6 +46,7 @@ pub(in crate::cli) enum Command {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct New {
+    /// Name of the queue
     #[arg(value_parser = segment)]
     queue: String,
     /// URL that receives the messages, or mailto:ADDRESS
@@ -53,7 +58,7 @@ pub(in crate::cli) struct New {
     /// Deliver messages from this time on, such as 2026-11-22T12:00:00Z [default: only new messages]
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Key that signs the notifications [default: a new one]
+    /// Key that signs the notifications to a URL [default: a new one]
     #[arg(long, value_name = "KEY")]
     secret: Option<String>,
     /// Options, such as `ordered=true` or `match={"kind":"order"}`. A value that is not JSON is a
@@ -64,16 +69,20 @@ pub(in crate::cli) struct New {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct One {
+    /// Name of the queue
     #[arg(value_parser = segment)]
     queue: String,
+    /// Id of the subscription
     #[arg(value_parser = segment)]
     subscription: String,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Several {
+    /// Name of the queue
     #[arg(value_parser = segment)]
     queue: String,
+    /// Ids of the subscriptions
     #[arg(required = true, value_name = "SUBSCRIPTION", value_parser = segment)]
     subscriptions: Vec<String>,
 }
@@ -143,10 +152,16 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
         return output.document(&created);
     }
     let id = inline(&created["subscription_id"], true);
-    if created["secret"].is_null() {
-        return output.line(&format!("subscription {id} exists; it is unchanged"));
+    let is_new = !created["secret"].is_null();
+    output.line(&if is_new {
+        format!("created subscription {id}")
+    } else {
+        format!("subscription {id} exists; it is unchanged")
+    })?;
+    // Mails are not signed.
+    if new.subscriber.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("mailto")) {
+        return output.line("a mail asks the recipient to confirm first, unless the operator trusts the address");
     }
-    output.line(&format!("created subscription {id}"))?;
     for (name, key) in [("secret", "secret"), ("public key", "public_key")] {
         if let Some(text) = created[key].as_str() {
             output.line(&format!("{name} {}", printable(text)))?;
