@@ -256,7 +256,7 @@ pub(crate) fn described(user: &str, project: Option<&str>, roles: &[&str], valid
 }
 
 /// Returns the description of a token that expires at this time.
-pub(super) fn described_until(user: &str, project: Option<&str>, roles: &[&str], expires_at: SystemTime) -> Value {
+pub(crate) fn described_until(user: &str, project: Option<&str>, roles: &[&str], expires_at: SystemTime) -> Value {
     let domain = json!({ "id": "default", "name": "Default" });
     let mut description = json!({ "token": {
         "methods": ["password"],

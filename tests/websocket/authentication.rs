@@ -13,23 +13,24 @@ use crate::http::answered;
 use crate::support::socket::Socket;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
-const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
+pub(super) const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
 
 fn not_authenticated() -> (u64, Value) {
     (403, json!({ "error": "Not authentified." }))
 }
 
-fn headers(project: &str) -> Value {
+pub(super) fn headers(project: &str) -> Value {
     json!({ "Client-ID": CLIENT, "X-Project-ID": project })
 }
 
-async fn authenticate(socket: &mut Socket, header: &str, token: &str) -> (u64, Value) {
+pub(super) async fn authenticate(socket: &mut Socket, header: &str, token: &str) -> (u64, Value) {
     socket.ask_with("authenticate", json!({}), json!({ "X-Project-ID": "p", header: token })).await
 }
 
-fn start_with_keystone(keystone: &StubKeystone) -> Sukkal {
+/// Starts a server that asks this Keystone, with these options too.
+pub(super) fn start_with_keystone(keystone: &StubKeystone, others: &[(&str, &str)]) -> Sukkal {
     let url = keystone.stub.url.clone();
-    start(&stub_keystone::options(&url))
+    start(&[&stub_keystone::options(&url), others].concat())
 }
 
 #[tokio::test]
@@ -37,7 +38,7 @@ async fn a_connection_proves_a_token_of_keystone_once() {
     let keystone = StubKeystone::start();
     keystone.issue("good", described("u", Some("p"), &["member"], Duration::from_secs(600)));
     keystone.issue("other", described("u", Some("other"), &["member"], Duration::from_secs(600)));
-    let sukkal = start_with_keystone(&keystone);
+    let sukkal = start_with_keystone(&keystone, &[]);
     let mut socket = open(&sukkal).await;
 
     assert_eq!(socket.ask("queue_list", json!({})).await, not_authenticated());
@@ -71,7 +72,7 @@ async fn a_connection_proves_a_token_of_keystone_once() {
 async fn a_connection_is_closed_when_its_credential_ends() {
     let keystone = StubKeystone::start();
     keystone.issue("short", described("u", Some("p"), &["member"], Duration::from_secs(3)));
-    let sukkal = start_with_keystone(&keystone);
+    let sukkal = start_with_keystone(&keystone, &[]);
     let mut socket = open(&sukkal).await;
     assert_eq!(authenticate(&mut socket, "X-Auth-Token", "short").await.0, 200);
     socket.subscribe(json!({ "queue_name": "q" })).await;
@@ -158,10 +159,7 @@ async fn a_page_of_another_origin_cannot_open_a_connection() {
 async fn a_signature_allows_the_actions_on_messages_of_its_queue() {
     let keystone = StubKeystone::start();
     keystone.issue("good", described("u", Some("p"), &["member"], Duration::from_secs(600)));
-    let url = keystone.stub.url.clone();
-    let options =
-        [&stub_keystone::options(&url)[..], &[("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret for tests")]].concat();
-    let sukkal = start(&options);
+    let sukkal = start_with_keystone(&keystone, &[("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret for tests")]);
     let api = sukkal.project("p");
     let body = json!({ "paths": ["messages", "claims"], "methods": ["GET", "POST"] });
     let share = api.post("/v2/queues/q/share", &body).header("X-Auth-Token", "good");

@@ -4,6 +4,7 @@ mod actions;
 mod authentication;
 mod autobahn;
 mod campaign;
+mod credentials;
 mod limits;
 mod protocol;
 mod refusals;

@@ -20,8 +20,8 @@ use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
 use crate::domain::{AuthStrategy, role};
 
-pub(in crate::api::http) static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
-static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
+pub(in crate::api::http) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+pub(in crate::api::http) const SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
 /// The scheme of tokens in `Authorization`.
 const BEARER: &[u8] = b"bearer";
 
@@ -92,8 +92,8 @@ async fn identify(authenticator: &Authenticator, token: Token<'_>) -> Result<Sen
 /// Returns the token of a request that has passed the checks, if it has one.
 pub(in crate::api::http) fn presented_token(headers: &HeaderMap, authenticator: &Authenticator) -> Option<OwnedToken> {
     let tokens = Tokens::of(headers).ok().filter(|_| authenticator.verifies_tokens())?;
-    let auth_token = tokens.auth_token.map(Token::of_auth_token);
-    auth_token.or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
+    let of_auth_token = |token| Token::of_auth_token(token).with_service_token(tokens.service_token);
+    tokens.auth_token.map(of_auth_token).or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
 }
 
 /// Returns the error of a request whose credential is not accepted.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::action::Action;
 use super::reply::Outcome;
 use crate::api::Error;
-use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, presented_token};
+use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, SERVICE_TOKEN, presented_token};
 use crate::api::http::middleware::identity::{self, CLIENT_ID, IDEMPOTENCY_KEY, PROJECT_ID, ROLES, USER_ID};
 use crate::api::http::middleware::metering::PathTemplate;
 use crate::api::http::server::connections::Connection;
@@ -38,6 +38,10 @@ const SIGNATURE_HEADERS: [(&str, HeaderName); 4] = [
     ("URL-Expires", HeaderName::from_static("url-expires")),
 ];
 
+/// The headers with a token, and with that of a service that calls on behalf of its owner.
+const TOKEN_HEADERS: [(&str, HeaderName); 3] =
+    [("X-Auth-Token", AUTH_TOKEN), ("Authorization", AUTHORIZATION), ("X-Service-Token", SERVICE_TOKEN)];
+
 /// A connection and what is known about its client.
 pub(super) struct Session {
     connection: Arc<Connection>,
@@ -52,8 +56,8 @@ pub(super) struct Session {
     is_unknown: bool,
     /// The project of all requests; `None` if each request names its own.
     project: Option<ProjectId>,
-    /// The token that the connection has proved, with its header.
-    token: Option<(HeaderName, HeaderValue)>,
+    /// The headers with the token that the connection has proved; empty if it has not proved one.
+    tokens: HeaderMap,
     /// The credential of the token.
     credential: Option<StreamCredential>,
 }
@@ -89,15 +93,23 @@ impl Session {
             copy(&[ROLES.clone(), USER_ID.clone()]);
             project = identity::project(given, None)?.map(|(project, _warning)| project);
         }
-        let mut session =
-            Self { connection, certificate, headers, is_proxied, is_unknown, project, token: None, credential: None };
+        let mut session = Self {
+            connection,
+            certificate,
+            headers,
+            is_proxied,
+            is_unknown,
+            project,
+            tokens: HeaderMap::new(),
+            credential: None,
+        };
         match proof {
             // A signature is for one request, and this one has no signed path.
             Some(Proof::Signature(_)) => return Err(Error::NotSigned),
             Some(Proof::Sender(Sender::Identified(identity))) => {
-                let names = [AUTH_TOKEN.clone(), AUTHORIZATION];
-                let token = names.into_iter().find_map(|name| Some((name.clone(), given.get(&name)?.clone())));
-                session.prove(token, &identity, settings);
+                let tokens =
+                    TOKEN_HEADERS.into_iter().filter_map(|(_, name)| Some((name.clone(), given.get(&name)?.clone())));
+                session.prove(tokens.collect(), &identity, settings);
             }
             _ => {}
         }
@@ -105,18 +117,17 @@ impl Session {
     }
 
     /// Records that the client has proved who it is, with this token.
-    fn prove(&mut self, token: Option<(HeaderName, HeaderValue)>, identity: &Identity, settings: &Settings) {
-        let headers = HeaderMap::from_iter(token.clone());
+    fn prove(&mut self, tokens: HeaderMap, identity: &Identity, settings: &Settings) {
         let expiry = identity.expires_at.and_then(instant_of);
-        self.credential = Some(StreamCredential::of(&headers, settings, expiry));
-        (self.token, self.project, self.is_unknown) = (token, identity.project.clone(), false);
+        self.credential = Some(StreamCredential::of(&tokens, settings, expiry));
+        (self.tokens, self.project, self.is_unknown) = (tokens, identity.project.clone(), false);
     }
 
     /// Records that a request has authenticated the connection. Returns whether its project has
     /// changed.
     pub(super) fn authenticated(&mut self, request: &FrameRequest, identity: &Identity, settings: &Settings) -> bool {
         let before = self.project.clone();
-        self.prove(token_of(request), identity, settings);
+        self.prove(tokens_of(request), identity, settings);
         self.project != before
     }
 
@@ -132,7 +143,7 @@ impl Session {
 
     /// Returns whether the client has proved who it is.
     pub(super) fn is_proved(&self) -> bool {
-        self.token.is_some()
+        !self.tokens.is_empty()
     }
 
     /// Completes when the credential has expired or is not valid any more.
@@ -160,8 +171,11 @@ impl Session {
         add(CLIENT_ID.clone(), "Client-ID", frame.header("Client-ID").or_else(random))?;
         let project = frame.header("X-Project-ID");
         if action.authenticates {
-            let (name, value) = token_of(frame).ok_or_else(|| Outcome::bad_header("X-Auth-Token"))?;
-            headers.insert(name, value);
+            let tokens = tokens_of(frame);
+            if tokens.keys().all(|name| *name == SERVICE_TOKEN) {
+                return Err(Outcome::bad_header("X-Auth-Token"));
+            }
+            headers.extend(tokens);
             return self.build(action, frame, headers);
         }
         if !self.is_proxied {
@@ -175,8 +189,8 @@ impl Session {
         if !self.is_proxied || self.is_proved() {
             add(PROJECT_ID[0].clone(), "X-Project-ID", project)?;
         }
-        if let Some((name, value)) = &self.token {
-            headers.insert(name.clone(), value.clone());
+        if self.is_proved() {
+            headers.extend(self.tokens.clone());
         } else if frame.header(URL_SIGNATURE).is_some() {
             if !action.may_be_signed {
                 return Err(Outcome::not_authenticated());
@@ -204,14 +218,15 @@ impl Session {
     }
 }
 
-/// Returns the token in a request that authenticates, with its header.
-fn token_of(frame: &FrameRequest) -> Option<(HeaderName, HeaderValue)> {
-    [("X-Auth-Token", AUTH_TOKEN.clone()), ("Authorization", AUTHORIZATION)].into_iter().find_map(|(spelling, name)| {
+/// Returns the headers of a request that authenticates that have its token.
+fn tokens_of(frame: &FrameRequest) -> HeaderMap {
+    let given = TOKEN_HEADERS.into_iter().filter_map(|(spelling, name)| {
         let token = frame.header(spelling)?;
         let mut value = HeaderValue::try_from(token.as_str()?).ok()?;
         value.set_sensitive(true);
         Some((name, value))
-    })
+    });
+    given.collect()
 }
 
 /// Returns the text of a header. A list of texts is separated by commas.

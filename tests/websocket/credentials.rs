@@ -1,0 +1,40 @@
+//! Section 13.2: how long a credential lasts, and what it allows meanwhile.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::authentication::{authenticate, start_with_keystone};
+use super::{PATH, open};
+use crate::auth::stub_keystone::{StubKeystone, described, described_until};
+use crate::support::socket::Socket;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The service token counts as long as the connection is open: the tokens are verified again each
+/// second.
+#[tokio::test]
+async fn the_token_of_a_service_lets_a_connection_use_an_expired_token_of_a_user() {
+    let keystone = StubKeystone::start();
+    keystone.issue("expired", described_until("u", Some("p"), &["member"], SystemTime::now() - HOUR));
+    let sukkal = start_with_keystone(&keystone, &[]);
+    let (began, mut by_frame) = (Instant::now(), open(&sukkal).await);
+    keystone.issue("service", described("heat", Some("services"), &["service"], Duration::from_secs(5)));
+    assert_eq!(authenticate(&mut by_frame, "X-Auth-Token", "expired").await.0, 401);
+    let only_service = authenticate(&mut by_frame, "X-Service-Token", "service").await;
+    assert_eq!(only_service.0, 400, "{only_service:?}");
+
+    let tokens = [("X-Auth-Token", "expired"), ("X-Service-Token", "service")];
+    let mut by_upgrade = Socket::try_open(&sukkal.url(PATH), "p", &tokens).await.unwrap();
+    let in_frame = json!({ "X-Project-ID": "p", "X-Auth-Token": "expired", "X-Service-Token": "service" });
+    assert_eq!(by_frame.ask_with("authenticate", json!({}), in_frame).await.0, 200);
+
+    for socket in [&mut by_upgrade, &mut by_frame] {
+        assert_eq!(socket.ask("queue_list", json!({})).await, (200, json!({ "queues": [] })));
+    }
+    for socket in [&mut by_upgrade, &mut by_frame] {
+        assert_eq!(socket.close_code().await, Some(4003));
+    }
+    assert!(began.elapsed() > Duration::from_secs(4), "the token of the service is valid for 5 s");
+}
