@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::authentication::{authenticate, start_with_keystone};
-use super::{PATH, open};
+use super::{PATH, open, post};
 use crate::auth::stub_keystone::{StubKeystone, described, described_until};
 use crate::support::socket::Socket;
 
@@ -37,4 +37,36 @@ async fn the_token_of_a_service_lets_a_connection_use_an_expired_token_of_a_user
         assert_eq!(socket.close_code().await, Some(4003));
     }
     assert!(began.elapsed() > Duration::from_secs(4), "the token of the service is valid for 5 s");
+}
+
+#[tokio::test]
+async fn a_renewed_token_that_allows_no_subscriptions_ends_those_of_the_connection() {
+    let keystone = StubKeystone::start();
+    for (token, role) in [("first", "manager"), ("second", "manager"), ("less", "reader")] {
+        keystone.issue(token, described("u", Some("p"), &[role], HOUR));
+    }
+    let sukkal = start_with_keystone(&keystone, &[("SUKKAL_POLICY__PRESET", "roles")]);
+    let [mut socket, mut other] = [open(&sukkal).await, open(&sukkal).await];
+    for one in [&mut socket, &mut other] {
+        assert_eq!(authenticate(one, "X-Auth-Token", "first").await.0, 200);
+    }
+    socket.subscribe(json!({ "queue_name": "q" })).await;
+    let listed = async |other: &mut Socket| {
+        let (status, body) = other.ask("subscription_list", json!({ "queue_name": "q" })).await;
+        assert_eq!(status, 200);
+        body["subscriptions"].as_array().map(Vec::len)
+    };
+
+    assert_eq!(authenticate(&mut socket, "X-Auth-Token", "second").await.0, 200);
+    assert_eq!(listed(&mut other).await, Some(1));
+    post(&mut other, "q", &[json!(1)]).await;
+    assert_eq!(socket.document().await["body"], 1);
+
+    assert_eq!(authenticate(&mut socket, "X-Auth-Token", "less").await.0, 200);
+    assert_eq!(listed(&mut other).await, Some(0));
+    post(&mut other, "q", &[json!(2)]).await;
+    // Each reply is the next document, so no notification has arrived before it.
+    for _ in 0..2 {
+        assert_eq!(socket.ask("queue_get", json!({ "queue_name": "q" })).await, (200, json!({})));
+    }
 }

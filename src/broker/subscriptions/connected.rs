@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::lookup::now_s;
-use crate::auth::Caller;
+use crate::auth::{Caller, Client};
 use crate::broker::connected::{ConnectedSubscriptions, Registration};
 use crate::broker::feed::Feed;
 use crate::broker::messages::MessageQuery;
@@ -62,6 +62,14 @@ impl Broker {
         let end = SubscriptionEnd { all: self.connected.clone(), queue: queue.clone(), id, expires_at, deleted };
         let feed = self.follow(caller, queue.clone(), &from).await?;
         Ok(ConnectedSubscription { feed, options, end })
+    }
+
+    /// Returns whether a client may subscribe its connection to queues of its project.
+    #[must_use]
+    pub fn may_subscribe_connection(&self, client: &Client) -> bool {
+        let caller = Caller::Client(client.clone());
+        let actions = [Action::CreateSubscription, Action::FollowMessages];
+        actions.into_iter().all(|action| self.store.allows(&caller, action))
     }
 }
 

@@ -236,12 +236,16 @@ impl Connection {
         let request = &context.request;
         if let Some(Proved(client)) = response.extensions().get()
             && let Some(identity) = &client.identity
-            && self.session.authenticated(request, identity, &self.service.settings)
         {
-            // The subscriptions are those of another project.
-            self.notifications.clear();
-            let share = self.service.request_bodies.share(&self.session.project_or_none());
-            self.socket.get_mut().charge_to(share);
+            let is_other_project = self.session.authenticated(request, identity, &self.service.settings);
+            if is_other_project {
+                let share = self.service.request_bodies.share(&self.session.project_or_none());
+                self.socket.get_mut().charge_to(share);
+            }
+            // What the connection has subscribed to must be allowed with the new token too.
+            if is_other_project || !self.service.broker.may_subscribe_connection(client) {
+                self.notifications.clear();
+            }
         }
         if let Some(subscribed) = context.subscribed.lock().await.take() {
             self.are_binary.store(kind == Kind::Binary, Ordering::Relaxed);
