@@ -10,7 +10,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{PATH, notification, open, post, start};
 use crate::http::answered;
+use crate::support::redis::RedisServer;
 use crate::support::socket::Socket;
+use crate::support::sukkal::{CLIENT, Sukkal};
 
 /// Time after which something that should have happened has not.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,6 +62,44 @@ async fn no_more_connections_are_opened_than_the_limit() {
     drop(second);
     let opened = async { while Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_err() {} };
     timeout(PATIENCE, opened).await.expect("a place becomes free");
+}
+
+/// Two connections of a project send a request while the store does not answer.
+#[tokio::test]
+async fn each_project_has_a_limited_number_of_requests_in_progress() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_WEBSOCKET__MAX_REQUESTS_PER_PROJECT", "1")]);
+    let mut pairs = Vec::new();
+    for project in ["p", "other"] {
+        let mut pair = Vec::new();
+        for _ in 0..2 {
+            let mut socket = Socket::open(&sukkal.url(PATH), project).await;
+            assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
+            pair.push(socket);
+        }
+        pairs.push(<[Socket; 2]>::try_from(pair).ok().unwrap());
+    }
+
+    redis.pause();
+    let mut waiting = Vec::new();
+    for [mut one, mut two] in pairs {
+        one.request("queue_list", &json!({})).await;
+        two.request("queue_list", &json!({})).await;
+        let (refusal, other) = tokio::select! {
+            refusal = one.document() => (refusal, two),
+            refusal = two.document() => (refusal, one),
+        };
+        assert_eq!(refusal["headers"]["status"], 429, "{refusal}");
+        assert!(refusal["headers"]["Retry-After"].is_string(), "{refusal}");
+        waiting.push(other);
+    }
+    redis.resume();
+
+    for mut socket in waiting {
+        let reply = socket.document().await;
+        assert_eq!(reply["headers"]["status"], 200, "{reply}");
+        assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
+    }
 }
 
 #[tokio::test]
@@ -124,7 +164,7 @@ async fn a_client_that_sends_without_reading_replies_is_not_read() {
     let sukkal = start(&[("SUKKAL_CLIENT_TIMEOUT", "2")]);
     let mut socket = open(&sukkal).await;
     post(&mut socket, "q", &(0..10).map(|_| json!("x".repeat(20_000))).collect::<Vec<_>>()).await;
-    let headers = json!({ "Client-ID": crate::support::sukkal::CLIENT, "X-Project-ID": "p" });
+    let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": "p" });
     let request = json!({ "action": "message_list", "headers": headers, "body": { "queue_name": "q", "echo": true } });
     let message = Message::text(request.to_string());
 
