@@ -13,7 +13,7 @@ mod proxy;
 mod start;
 mod stub;
 pub(crate) mod stub_keystone;
-mod stub_provider;
+pub(crate) mod stub_provider;
 mod tokens;
 mod trusts;
 mod verified;

@@ -12,11 +12,11 @@ use sukkal::domain::{JwtAlgorithm, JwtConfig};
 
 use super::stub::{Reply, Request, Stub};
 
-pub(super) const AUDIENCE: &str = "sukkal";
+pub(crate) const AUDIENCE: &str = "sukkal";
 
 /// How the provider answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(crate) enum Mood {
     Well,
     Down,
     Hangs,
@@ -29,8 +29,8 @@ pub(super) enum Mood {
 }
 
 /// A running provider.
-pub(super) struct StubProvider {
-    pub(super) stub: Stub,
+pub(crate) struct StubProvider {
+    pub(crate) stub: Stub,
     state: Arc<Mutex<State>>,
 }
 
@@ -41,7 +41,7 @@ struct State {
 
 impl StubProvider {
     /// Starts a provider with the key `first`.
-    pub(super) fn start(mood: Mood) -> Self {
+    pub(crate) fn start(mood: Mood) -> Self {
         let state = Arc::new(Mutex::new(State { mood, keys: vec![("first".to_owned(), new_key())] }));
         let shared = state.clone();
         let stub = Stub::start(move |request| shared.lock().unwrap_or_else(PoisonError::into_inner).reply(request));
@@ -82,12 +82,12 @@ impl StubProvider {
     }
 
     /// Returns a token of this project, signed with a key.
-    pub(super) fn token(&self, key_id: &str, project: &str) -> String {
+    pub(crate) fn token(&self, key_id: &str, project: &str) -> String {
         self.token_until(key_id, project, SystemTime::now() + Duration::from_secs(3_600))
     }
 
     /// Returns a token that expires at this time.
-    pub(super) fn token_until(&self, key_id: &str, project: &str, expires_at: SystemTime) -> String {
+    pub(crate) fn token_until(&self, key_id: &str, project: &str, expires_at: SystemTime) -> String {
         let claims = json!({
             "iss": self.stub.url, "aud": AUDIENCE, "sub": "user-7", "project_id": project,
             "exp": expires_at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64(),

@@ -4,13 +4,52 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Error;
 
-use super::authentication::{authenticate, start_with_keystone};
-use super::{PATH, open, post};
+use super::authentication::{STRATEGIES, authenticate, headers, start_with_keystone};
+use super::{PATH, open, post, start};
 use crate::auth::stub_keystone::{StubKeystone, described, described_until};
+use crate::auth::stub_provider::{AUDIENCE, Mood, StubProvider};
 use crate::support::socket::Socket;
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn a_json_web_token_opens_a_connection_until_it_expires() {
+    let (provider, foreign) = (StubProvider::start(Mood::Well), StubProvider::start(Mood::Well));
+    let sukkal = start(&[
+        (STRATEGIES, "jwt"),
+        ("SUKKAL_JWT__ISSUER", &provider.stub.url),
+        ("SUKKAL_JWT__AUDIENCE", AUDIENCE),
+        ("SUKKAL_JWT__LEEWAY", "0"),
+    ]);
+    let url = sukkal.url(PATH);
+    let until = |end| format!("Bearer {}", provider.token_until("first", "p", end));
+    let mut by_frame = open(&sukkal).await;
+    for refused in [until(SystemTime::now() - HOUR), format!("Bearer {}", foreign.token("first", "p"))] {
+        match Socket::try_open(&url, "p", &[("Authorization", &refused)]).await {
+            Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 401),
+            other => panic!("{:?}", other.map(|_| "a socket")),
+        }
+        assert_eq!(authenticate(&mut by_frame, "Authorization", &refused).await.0, 401);
+        assert_eq!(by_frame.ask("queue_list", json!({})).await.0, 403);
+    }
+
+    let (long, began) = (until(SystemTime::now() + HOUR), Instant::now());
+    let short = until(SystemTime::now() + Duration::from_secs(4));
+    let mut by_upgrade = Socket::try_open(&url, "p", &[("Authorization", &short)]).await.unwrap();
+    let mut lasting = Socket::try_open(&url, "p", &[("Authorization", &long)]).await.unwrap();
+    assert_eq!(authenticate(&mut by_frame, "Authorization", &short).await.0, 200);
+    for socket in [&mut by_upgrade, &mut by_frame, &mut lasting] {
+        assert_eq!(socket.ask("queue_list", json!({})).await, (200, json!({ "queues": [] })));
+        assert_eq!(socket.ask_with("queue_list", json!({}), headers("other")).await.0, 403);
+    }
+    for socket in [&mut by_upgrade, &mut by_frame] {
+        assert_eq!(socket.close_code().await, Some(4003));
+    }
+    assert!(began.elapsed() > Duration::from_secs(3), "the token is valid for 4 s");
+    assert_eq!(lasting.ask("queue_list", json!({})).await.0, 200);
+}
 
 /// The service token counts as long as the connection is open: the tokens are verified again each
 /// second.
