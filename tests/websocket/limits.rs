@@ -6,6 +6,8 @@ use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{PATH, notification, open, post, start};
@@ -100,6 +102,50 @@ async fn each_project_has_a_limited_number_of_requests_in_progress() {
         assert_eq!(reply["headers"]["status"], 200, "{reply}");
         assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
     }
+}
+
+/// A project alone may hold half of the 256 MB for requests that are arriving.
+#[tokio::test]
+async fn a_connection_is_closed_when_its_project_has_used_up_the_memory_for_requests() {
+    let sukkal = start(&[
+        ("SUKKAL_AUTH__STRATEGIES", "proxy"),
+        ("SUKKAL_AUTH__TRUSTED_PROXIES", "127.0.0.1"),
+        ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304"),
+    ]);
+    let url = sukkal.url(PATH);
+    let of = async |project| Socket::try_open(&url, project, &[("X-Project-ID", project)]).await.unwrap();
+    let fragment = |text: String, is_first, is_last| {
+        let code = if is_first { Data::Text } else { Data::Continue };
+        Message::Frame(Frame::message(text, OpCode::Data(code), is_last))
+    };
+    let mut incomplete = Vec::new();
+    let (refused, megabytes) = 'sockets: loop {
+        let mut socket = of("greedy").await;
+        for number in 0..8 {
+            let spaces = fragment(" ".repeat(1 << 20), number == 0, false);
+            socket.stream.send(spaces).await.unwrap();
+            socket.stream.send(Message::Ping("x".into())).await.unwrap();
+            match socket.stream.next().await {
+                Some(Ok(Message::Pong(_))) => {}
+                Some(Ok(Message::Close(Some(frame)))) => break 'sockets (frame, incomplete.len() * 8 + number),
+                other => panic!("{other:?}"),
+            }
+        }
+        incomplete.push(socket);
+        assert!(incomplete.len() < 40, "the memory is not bounded");
+    };
+    assert_eq!(u16::from(refused.code), 1013, "{refused}");
+    assert!((100..=128).contains(&megabytes), "{megabytes} MB were accepted");
+
+    let mut other = of("other").await;
+    post(&mut other, "q", &[json!("x".repeat(1 << 20))]).await;
+    // Requests that have begun to arrive can be completed, and then there is memory again.
+    let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": "greedy" });
+    let request = json!({ "action": "queue_list", "headers": headers }).to_string();
+    let mut first = incomplete.remove(0);
+    first.stream.send(fragment(request, false, true)).await.unwrap();
+    assert_eq!(first.document().await["headers"]["status"], 200);
+    post(&mut of("greedy").await, "q", &[json!("x".repeat(1 << 20))]).await;
 }
 
 #[tokio::test]

@@ -297,7 +297,7 @@ impl Connection {
                 return;
             }
             while let Some(Ok(_)) = self.socket.next().await {}
-            let mut stream = self.socket.into_inner();
+            let mut stream = self.socket.into_inner().into_inner();
             let _is_broken = stream.shutdown().await;
             let (mut buffer, mut dropped) = ([0; READ_BUFFER_BYTES], 0);
             while dropped < DROPPED_BYTES_MAX {

@@ -26,6 +26,11 @@ impl CountedStream {
         Self { stream, share, bytes: 0 }
     }
 
+    /// Returns the stream, whose bytes do not count any more.
+    pub(super) fn into_inner(self) -> TokioIo<Upgraded> {
+        self.stream
+    }
+
     /// Records that the request has arrived.
     pub(super) fn end_request(&mut self) {
         self.bytes = 0;
