@@ -1,24 +1,37 @@
 //! A client of WebSockets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use sukkal::outbound;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
+use super::certificates::Authority;
 use super::sukkal::CLIENT;
 
 /// Maximum time for a message to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A connection, with TLS or without.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
 /// An open WebSocket of one project.
 pub(crate) struct Socket {
-    pub(crate) stream: WebSocketStream<TcpStream>,
+    pub(crate) stream: WebSocketStream<Box<dyn Transport>>,
     project: String,
     /// Whether requests are binary frames.
     pub(crate) is_binary: bool,
@@ -36,15 +49,32 @@ pub(crate) enum Received {
 impl Socket {
     /// Opens a WebSocket at `http://HOST:PORT/PATH`, with these headers.
     pub(crate) async fn try_open(url: &str, project: &str, headers: &[(&str, &str)]) -> Result<Self, Error> {
-        let url = url.replace("http://", "ws://");
-        let address = url.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
+        let stream = connect(url).await?;
+        Self::over(Box::new(stream), &url.replace("http://", "ws://"), project, headers).await
+    }
+
+    /// Opens a WebSocket at `https://HOST:PORT/PATH`, where the server has a certificate of this
+    /// authority.
+    pub(crate) async fn open_with_tls(url: &str, project: &str, authority: &Authority) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(authority.file()).unwrap()).unwrap();
+        let connector = TlsConnector::from(Arc::new(outbound::tls_config(roots)));
+        let name = "127.0.0.1".try_into().unwrap();
+        let stream = connector.connect(name, connect(url).await.unwrap()).await.unwrap();
+        Self::over(Box::new(stream), &url.replace("https://", "wss://"), project, &[]).await.unwrap()
+    }
+
+    async fn over(
+        stream: Box<dyn Transport>,
+        url: &str,
+        project: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, Error> {
         let mut request = url.into_client_request().unwrap();
         for (name, value) in headers {
             let name: reqwest::header::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
-        let stream = TcpStream::connect(&address).await?;
-        stream.set_nodelay(true)?;
         let (stream, _response) = client_async(request, stream).await?;
         Ok(Self { stream, project: project.to_owned(), is_binary: false })
     }
@@ -129,6 +159,14 @@ impl Socket {
             }
         }
     }
+}
+
+/// Connects to the host of a URL.
+async fn connect(url: &str) -> Result<TcpStream, Error> {
+    let address = url.split('/').nth(2).unwrap();
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn status_and_body(mut reply: Value) -> (u64, Value) {

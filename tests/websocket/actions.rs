@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{PATH, open, start};
+use super::{PATH, notification, open, post, start};
+use crate::support::certificates::{Authority, Certificate, text};
 use crate::support::redis::RedisServer;
 use crate::support::socket::{Received, Socket};
 use crate::support::sukkal::{CLIENT, Sukkal};
@@ -161,6 +162,25 @@ async fn the_separate_listener_opens_a_websocket_on_any_path() {
     }
     let answer = reqwest::get(format!("http://127.0.0.1:{port}{PATH}")).await.unwrap();
     assert_eq!((answer.status().as_u16(), &answer.headers()["upgrade"]), (426, &"websocket".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn both_listeners_use_tls_if_the_api_does() {
+    let authority = Authority::new();
+    let Certificate { certificate, key } = authority.issue("server", "/CN=server");
+    let port = crate::support::ports::free_port();
+    let sukkal = start(&[
+        ("SUKKAL_TLS__CERTIFICATE", text(&certificate)),
+        ("SUKKAL_TLS__KEY", text(&key)),
+        ("SUKKAL_WEBSOCKET__BIND", &port.to_string()),
+    ]);
+    for address in [format!("{}{PATH}", sukkal.address()), format!("127.0.0.1:{port}/")] {
+        let mut socket = Socket::open_with_tls(&format!("https://{address}"), "p", &authority).await;
+        socket.subscribe(json!({ "queue_name": "q" })).await;
+        post(&mut socket, "q", &[json!(1)]).await;
+        assert_eq!(socket.document().await, notification("q", &json!(1)));
+        assert!(Socket::try_open(&format!("http://{address}"), "p", &[]).await.is_err(), "not without TLS");
+    }
 }
 
 /// A request in a frame passes the same middleware as one over HTTP.

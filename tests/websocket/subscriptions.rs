@@ -1,12 +1,21 @@
 //! Section 13.4: subscriptions of connections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use sukkal::auth::{Caller, Client};
+use sukkal::broker::Broker;
+use sukkal::broker::messages::MessageQuery;
+use sukkal::config::Config;
+use sukkal::domain::{ClientIdRule, ProjectId, QueueId};
+use sukkal::storage::embedded::EmbeddedStore;
+use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 use super::{notification, open, post, start};
 use crate::http::answered;
+use crate::support::sukkal::CLIENT;
 
 async fn listed(api: &crate::support::sukkal::Api) -> Vec<Value> {
     let page = answered(api.get("/v2/queues/q/subscriptions"), 200).await.json();
@@ -142,6 +151,32 @@ async fn a_subscription_ends_with_its_connection() {
         }
     };
     timeout(Duration::from_secs(20), ended).await.expect("the subscription ends");
+}
+
+/// The clock is paused, so this takes no minute. Connections wait for the end in the same way if a
+/// subscription is deleted.
+#[tokio::test]
+async fn a_subscription_is_listed_until_its_ttl_is_over() {
+    let (config, store) = (Config::load(None, [], &[]).unwrap(), EmbeddedStore::in_memory().unwrap());
+    let broker = Broker::new(Arc::new(store), config.transport.limits, config.push, None, Arc::default());
+    let (project, id) = (ProjectId::new("p").unwrap(), ClientIdRule::Uuid.parse(CLIENT).unwrap());
+    let queue = QueueId::new(project.clone(), "q".parse().unwrap()).unwrap();
+    let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
+    let (fields, from) = (json!({ "ttl": 90 }).as_object().unwrap().clone(), MessageQuery::default());
+    let subscribed = broker.subscribe_connection(&caller, &queue, Uuid::nil(), &fields, from).await.unwrap();
+    let began = Instant::now();
+
+    tokio::time::pause();
+    subscribed.end.reached().await;
+    let elapsed = began.elapsed();
+    tokio::time::resume();
+
+    assert!((89..=90).contains(&elapsed.as_secs()), "{elapsed:?}");
+    let listed = async || broker.list_subscriptions(&caller, &queue, None, None).await.unwrap();
+    let shown: Vec<_> = listed().await.iter().map(|one| (one.id, one.ttl_s)).collect();
+    assert_eq!(shown, [(subscribed.end.id(), 90)]);
+    drop(subscribed);
+    assert!(listed().await.is_empty());
 }
 
 #[tokio::test]
