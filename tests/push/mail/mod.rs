@@ -3,6 +3,7 @@
 mod confirmation;
 mod failures;
 mod hostile;
+mod restarts;
 mod server;
 
 use std::sync::Arc;
@@ -33,6 +34,10 @@ impl MailBench {
     }
 
     fn at(port: u16, options: &[(&str, &str)]) -> Self {
+        Self::with_store("memory:", port, options)
+    }
+
+    fn with_store(store: &str, port: u16, options: &[(&str, &str)]) -> Self {
         let address = ports::listen().local_addr().unwrap().to_string();
         let (port, api_url) = (port.to_string(), format!("http://{address}"));
         let mail = [
@@ -45,7 +50,7 @@ impl MailBench {
             ("SUKKAL_MAIL__TRUSTED_RECIPIENTS", "@trusted.example"),
             ("SUKKAL_MAIL__API_URL", &api_url),
         ];
-        let sukkal = Sukkal::start_where(&address, "memory:", &[&mail, options].concat());
+        let sukkal = Sukkal::start_where(&address, store, &[&mail, options].concat());
         Self { api: sukkal.project("p"), sukkal: Arc::new(sukkal) }
     }
 
@@ -72,6 +77,12 @@ impl MailBench {
         let response = self.api.post("/v2/queues/q/messages", &messages).send().await.unwrap();
         let posted: Value = response.json().await.unwrap();
         posted["resources"][0].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+    }
+
+    /// Pauses or resumes a subscription.
+    async fn act(&self, subscription: &str, action: &str) {
+        let path = format!("/v2/queues/q/subscriptions/{subscription}/{action}");
+        assert!(self.api.post(&path, &json!({})).send().await.unwrap().status().is_success(), "{action}");
     }
 
     async fn get(&self, path: &str) -> Value {
