@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Project, Server, answered, follow, pick, refused};
+use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Project, Server, answered, follow, ids, pick, refused};
 
 const PATH: &str = "/v2/queues/q/messages";
 
@@ -180,6 +180,20 @@ async fn bulk_deletion_can_be_configured_to_require_claim_ids() {
     answered(api.delete(&format!("{PATH}?ids={}&claim_ids={}", ids[0], one.id)), 204).await;
     let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), [4, 5]);
+}
+
+/// Messages of topics have no claims.
+#[tokio::test]
+async fn bulk_deletion_in_a_topic_needs_no_claim_ids() {
+    let api = project_with(&[("message_delete_with_claim_id", "true")]);
+    let path = "/v2/topics/q/messages";
+    let messages: Vec<Value> = (0..3).map(|body| json!({ "body": body, "ttl": 60 })).collect();
+    let posted = answered(api.post(path, &json!({ "messages": messages })), 201).await.json();
+    let ids = ids(&posted);
+
+    answered(api.delete(&format!("{path}?ids={},{}", ids[0], ids[2])), 204).await;
+
+    assert_eq!(pick(&follow(&api, &format!("{path}?echo=true"), "messages").await.into(), "body"), [1]);
 }
 
 #[tokio::test]
