@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -236,4 +237,28 @@ async fn the_service_closes_connections_when_it_stops() {
     sukkal.terminate();
     assert_eq!((idle.close_code().await, subscribed.close_code().await), (Some(1001), Some(1001)));
     assert!(sukkal.wait().success());
+}
+
+#[tokio::test]
+async fn thousands_of_connections_are_served_and_each_takes_little_memory() {
+    const COUNT: usize = 3_000;
+    assert_eq!(sukkal::descriptors::connections_max(COUNT), COUNT, "the limit on open files is too low");
+    let sukkal = start(&[]);
+    let url = sukkal.url(PATH);
+    assert_eq!(open(&sukkal).await.ask("queue_list", json!({})).await.0, 200);
+    let before = resident_kilobytes(sukkal.id());
+
+    let mut sockets = Vec::new();
+    while sockets.len() < COUNT {
+        sockets.extend(join_all((0..100).map(|_| Socket::open(&url, "p"))).await);
+    }
+    for socket in &mut sockets {
+        socket.request("queue_get", &json!({ "queue_name": "q" })).await;
+    }
+    for socket in &mut sockets {
+        assert_eq!(socket.document().await["headers"]["status"], 200);
+    }
+
+    let each = resident_kilobytes(sukkal.id()).saturating_sub(before) / COUNT as u64;
+    assert!(each < 64, "a connection takes {each} kB");
 }
