@@ -9,6 +9,7 @@ use super::server::{MailServer, header};
 use crate::push::endpoint::Endpoint;
 use crate::push::retry_policy;
 use crate::support::ports;
+use crate::support::redis::block_until;
 
 fn column(attempts: &[Value], name: &str) -> Vec<Value> {
     attempts.iter().map(|attempt| attempt[name].clone()).collect()
@@ -112,6 +113,31 @@ async fn a_mail_server_that_hangs_delays_no_webhook_and_attempts_end_in_time() {
         assert!(error == expected && duration_ms < 32_000, "{name}: {attempt}");
     }
     assert_eq!(server.wait_for(1).await[0]["recipients"], json!(["b@trusted.example"]));
+}
+
+/// Row 8.7-13. All connections hang for the 30 seconds of an attempt, and then projects take turns. The
+/// mails of the first project alone would hang for five minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_whose_mails_hang_delays_those_of_a_thousand_others_by_one_attempt() {
+    const PROJECTS: usize = 1_000;
+    let server = MailServer::start();
+    let bench = MailBench::over(&server, &[("SUKKAL_MAIL__MAX_CONNECTIONS", "4")]);
+    for number in 0..40 {
+        bench.subscribe(&format!("mailto:hang@trusted.example?subject={number}"), json!({})).await;
+    }
+    let began = Instant::now();
+    bench.post(json!(0)).await;
+    block_until("all connections are in use", || server.events("recipient").len() == 4);
+
+    for number in 0..PROJECTS {
+        let other = bench.project(&format!("project-{number}"));
+        other.subscribe("mailto:other@trusted.example", json!({})).await;
+        other.post(json!(number)).await;
+    }
+    assert!(server.mails().is_empty() || began.elapsed() >= Duration::from_secs(30), "no connection is free");
+
+    server.wait_for(PROJECTS).await;
+    assert!(began.elapsed() < Duration::from_secs(75), "the others have waited for {:?}", began.elapsed());
 }
 
 /// Row 8.7-13.
