@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::memory::resident_kilobytes;
 use super::{PATH, notification, open, post, start};
 use crate::http::answered;
 use crate::support::redis::RedisServer;
@@ -197,13 +198,6 @@ async fn a_client_that_does_not_read_holds_little_and_is_disconnected() {
     let ended = async { while slow.stream.next().await.is_some_and(|message| message.is_ok()) {} };
     sleep(Duration::from_secs(4)).await;
     timeout(PATIENCE, ended).await.expect("the slow client is disconnected");
-}
-
-/// Returns the memory of a process in kilobytes.
-fn resident_kilobytes(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[tokio::test]

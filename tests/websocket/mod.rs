@@ -6,6 +6,7 @@ mod autobahn;
 mod campaign;
 mod credentials;
 mod limits;
+mod memory;
 mod protocol;
 mod refusals;
 mod subscriptions;

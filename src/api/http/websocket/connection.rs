@@ -12,11 +12,12 @@ use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, error::ProtocolError};
 use tokio_util::sync::CancellationToken;
@@ -34,10 +35,12 @@ use crate::api::http::service::Service;
 use crate::api::wire::frame::{FrameRequest, Kind};
 use crate::domain::Limits;
 
-/// Size in bytes of the buffer into which a connection reads.
+/// Size in bytes of the buffer into which a connection reads. Larger requests make it grow.
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Number of bytes that are collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 8 << 10;
+/// Maximum size in bytes of the head of a frame.
+const HEAD_BYTES_MAX: usize = 14;
 /// Maximum size in bytes of a request besides its messages or its metadata.
 const ENVELOPE_BYTES_MAX: u64 = 64 << 10;
 /// Time for the client to answer that the connection closes.
@@ -64,6 +67,8 @@ struct Connection {
     next_ping: Instant,
     /// Whether nothing has arrived since the last ping.
     awaits_pong: bool,
+    /// Whether a request has made the buffers of the library grow, which never shrink.
+    has_large_buffers: bool,
 }
 
 /// Why a connection ends.
@@ -84,9 +89,8 @@ enum Event {
 
 /// Serves a connection until it ends. When `close` is canceled, the connection is closed.
 pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: Service, close: CancellationToken) {
-    let config = configuration(service.broker.limits());
     let stream = CountedStream::new(stream, service.request_bodies.share(&session.project_or_none()));
-    let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
+    let socket = with_buffers(stream, service.broker.limits()).await;
     let are_binary = Arc::new(AtomicBool::new(false));
     let connection = Connection {
         id: Uuid::new_v4(),
@@ -98,8 +102,14 @@ pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: 
         last_request: Instant::now(),
         next_ping: Instant::now(),
         awaits_pong: false,
+        has_large_buffers: false,
     };
     connection.run(close).await;
+}
+
+/// Returns a stream with the buffers of the library.
+async fn with_buffers(stream: CountedStream, limits: &Limits) -> Socket {
+    WebSocketStream::from_raw_socket(stream, Role::Server, Some(configuration(limits))).await
 }
 
 /// Returns the limits of frames. A request that is a little too large for its action gets a reply with
@@ -109,7 +119,8 @@ fn configuration(limits: &Limits) -> WebSocketConfig {
     let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
+        // The library writes control frames only.
+        .write_buffer_size(0)
         .max_message_size(Some(bytes_max))
         .max_frame_size(Some(bytes_max))
 }
@@ -134,11 +145,18 @@ impl Connection {
                 Event::Notifications(part) => self.notify(*part).await,
             };
             match outcome {
+                Ok(()) if self.has_large_buffers => self = self.with_small_buffers().await,
                 Ok(()) => {}
                 Err(End::Gone) => return,
                 Err(End::Close(code, reason)) => return self.close(code, reason).await,
             }
         }
+    }
+
+    /// Returns the connection with new buffers. The last request was handled, so the old ones are empty.
+    async fn with_small_buffers(self) -> Self {
+        let socket = with_buffers(self.socket.into_inner(), self.service.broker.limits()).await;
+        Self { socket, has_large_buffers: false, ..self }
     }
 
     async fn next_event(&mut self, close: &CancellationToken, next_tick: Instant) -> Event {
@@ -176,7 +194,7 @@ impl Connection {
             return Err(End::Gone);
         }
         self.next_ping = Instant::now() + limits.ping_interval;
-        self.send([Message::Ping(Bytes::new())]).await
+        self.send(OpCode::Control(Control::Ping), [Vec::new()]).await
     }
 
     async fn receive(&mut self, message: Option<Result<Message, WsError>>) -> Result<(), End> {
@@ -186,19 +204,25 @@ impl Connection {
             Some(Err(error)) => return Err(end_after(&error)),
             Some(Ok(Message::Text(text))) => (Kind::Text, Bytes::from(text)),
             Some(Ok(Message::Binary(bytes))) => (Kind::Binary, bytes),
-            // The library answers pings and closes.
+            Some(Ok(Message::Close(_))) => {
+                // The library has the answer.
+                let _is_late = timeout(CLOSE_TIMEOUT, self.socket.flush()).await;
+                return Err(End::Gone);
+            }
+            // The library answers pings.
             Some(Ok(_)) => return Ok(()),
         };
-        self.socket.get_mut().end_request();
         self.last_request = Instant::now();
-        if self.service.settings.websocket.echoes {
-            return self.send([message_of(kind, payload.into())]).await;
-        }
-        let reply = self
-            .reply_to(kind, payload)
-            .await
-            .map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?;
-        self.send([message_of(kind, reply)]).await
+        self.has_large_buffers = payload.len() > READ_BUFFER_BYTES;
+        let reply = if self.service.settings.websocket.echoes {
+            payload.into()
+        } else {
+            let reply = self.reply_to(kind, payload).await;
+            reply.map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?
+        };
+        self.send(opcode_of(kind), [reply]).await?;
+        self.socket.get_mut().end_request();
+        Ok(())
     }
 
     /// Handles a request and returns the reply.
@@ -258,31 +282,26 @@ impl Connection {
 
     async fn notify(&mut self, part: Part) -> Result<(), End> {
         let kind = if self.are_binary.load(Ordering::Relaxed) { Kind::Binary } else { Kind::Text };
-        self.send(part.documents.into_iter().map(|document| message_of(kind, document))).await?;
+        self.send(opcode_of(kind), part.documents).await?;
         self.notifications.resume(part.subscribed);
         Ok(())
     }
 
-    /// Writes messages. Ends the connection if the client does not read for too long, or if its
-    /// credential ends meanwhile.
-    async fn send(&mut self, messages: impl IntoIterator<Item = Message>) -> Result<(), End> {
+    /// Writes frames, after the answers of the library to pings. Ends the connection if the client does
+    /// not read for too long, or if its credential ends meanwhile.
+    async fn send(&mut self, opcode: OpCode, payloads: impl IntoIterator<Item = Vec<u8>>) -> Result<(), End> {
         let Self { socket, session, service, .. } = self;
-        for message in messages {
-            let sent = timeout(service.settings.client_timeout, socket.feed(message));
-            tokio::select! {
-                sent = sent => match sent {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) | Err(_) => return Err(End::Gone),
-                },
-                () = session.ended() => return Err(End::Gone),
+        let time = service.settings.client_timeout;
+        let written = async {
+            timeout(time, socket.flush()).await.ok()?.ok()?;
+            let mut writer = BufWriter::with_capacity(WRITE_BUFFER_BYTES, socket.get_mut());
+            for payload in payloads {
+                timeout(time, write_frame(&mut writer, opcode, &payload)).await.ok()?.ok()?;
             }
-        }
-        let flushed = timeout(service.settings.client_timeout, socket.flush());
+            timeout(time, writer.flush()).await.ok()?.ok()
+        };
         tokio::select! {
-            flushed = flushed => match flushed {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(_)) | Err(_) => Err(End::Gone),
-            },
+            written = written => written.ok_or(End::Gone),
             () = session.ended() => Err(End::Gone),
         }
     }
@@ -325,10 +344,19 @@ fn end_after(error: &WsError) -> End {
     }
 }
 
-/// Returns the frame with a document, which was written in the format of this kind.
-fn message_of(kind: Kind, document: Vec<u8>) -> Message {
-    match kind {
-        Kind::Binary => Message::Binary(document.into()),
-        Kind::Text => Message::Text(String::from_utf8(document).unwrap_or_default().into()),
-    }
+/// Returns the opcode of the documents of this kind.
+fn opcode_of(kind: Kind) -> OpCode {
+    OpCode::Data(match kind {
+        Kind::Text => Data::Text,
+        Kind::Binary => Data::Binary,
+    })
+}
+
+/// Writes a frame. The library would copy the payload to a buffer that never shrinks.
+async fn write_frame(writer: &mut (impl AsyncWrite + Unpin), opcode: OpCode, payload: &[u8]) -> io::Result<()> {
+    let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
+    let header = FrameHeader { opcode, ..FrameHeader::default() };
+    header.format(payload.len() as u64, &mut head).map_err(io::Error::other)?;
+    writer.write_all(&head).await?;
+    writer.write_all(payload).await
 }

@@ -1,29 +1,36 @@
-//! The stream of a connection, which takes the bytes of incomplete requests from a memory budget.
+//! The stream of a connection, which takes the bytes of requests from a memory budget, and which is
+//! read frame by frame.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::frame_bounds::FrameBounds;
 use crate::memory_budget::MemoryShare;
 
 /// Maximum number of bytes of a request that need no share of the budget.
 const FREE_BYTES: usize = 16 << 10;
 
-/// A stream that counts the bytes of the request that is arriving.
+/// A stream that counts the bytes of the request that is arriving. One read ends at the latest where
+/// a frame ends, so that nothing is in the buffers of the reader after a request.
 pub(super) struct CountedStream {
     stream: TokioIo<Upgraded>,
     share: MemoryShare,
-    /// Number of bytes that have arrived since the last complete request.
+    /// Number of bytes that were read since the last request was handled.
     bytes: usize,
+    bounds: FrameBounds,
+    /// Bytes that have arrived and were not read, because they belong to the next frames.
+    unread: Bytes,
 }
 
 impl CountedStream {
     pub(super) fn new(stream: TokioIo<Upgraded>, share: MemoryShare) -> Self {
-        Self { stream, share, bytes: 0 }
+        Self { stream, share, bytes: 0, bounds: FrameBounds::default(), unread: Bytes::new() }
     }
 
     /// Returns the stream, whose bytes do not count any more.
@@ -31,7 +38,7 @@ impl CountedStream {
         self.stream
     }
 
-    /// Records that the request has arrived.
+    /// Records that the request was handled.
     pub(super) fn end_request(&mut self) {
         self.bytes = 0;
         self.share.release();
@@ -50,9 +57,17 @@ impl AsyncRead for CountedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        std::task::ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        self.bytes += buffer.filled().len() - before;
+        let this = &mut *self;
+        if this.unread.is_empty() {
+            let before = buffer.filled().len();
+            std::task::ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            this.unread = Bytes::copy_from_slice(&buffer.filled()[before..]);
+            buffer.set_filled(before);
+        }
+        let available = this.unread.len().min(buffer.remaining());
+        let count = this.bounds.advance(&this.unread[..available]);
+        buffer.put_slice(&this.unread.split_to(count));
+        self.bytes += count;
         let missing = self.bytes.saturating_sub(self.share.bytes());
         if self.bytes > FREE_BYTES && self.share.take(missing).is_err() {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));

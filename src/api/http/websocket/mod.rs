@@ -9,6 +9,7 @@ mod action;
 mod actions;
 mod connection;
 mod counted;
+mod frame_bounds;
 pub(super) mod limits;
 mod notifications;
 mod reply;

@@ -1,0 +1,85 @@
+//! Finds the ends of frames in the bytes of a client (RFC 6455, section 5.2).
+
+/// Number of bytes at the start of a frame that always exist: the opcode and the length.
+const HEAD_BYTES: usize = 2;
+/// The bit of the second byte that says that the payload is masked.
+const IS_MASKED: u8 = 0x80;
+const MASK_BYTES: usize = 4;
+
+/// Where the last byte was in its frame.
+#[derive(Debug, Default)]
+pub(super) struct FrameBounds {
+    /// The bytes of the frame up to its length, until the length is known.
+    head: Vec<u8>,
+    /// Number of bytes of the frame that have not arrived; `None` if the length is not known.
+    left: Option<usize>,
+}
+
+impl FrameBounds {
+    /// Returns how many of the bytes that follow belong to the current frame.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
+        let mut count = 0;
+        while self.left.is_none() && count < bytes.len() {
+            self.head.push(bytes[count]);
+            count += 1;
+            self.left = bytes_after(&self.head);
+        }
+        if let Some(left) = self.left {
+            let arrived = left.min(bytes.len() - count);
+            count += arrived;
+            if arrived == left {
+                *self = Self::default();
+            } else {
+                self.left = Some(left - arrived);
+            }
+        }
+        count
+    }
+}
+
+/// Returns the number of bytes after the length of a frame; `None` if the length is incomplete.
+fn bytes_after(head: &[u8]) -> Option<usize> {
+    let second = *head.get(1)?;
+    let mask_bytes = if second & IS_MASKED == 0 { 0 } else { MASK_BYTES };
+    let further = &head[HEAD_BYTES..];
+    let payload_bytes = match second & !IS_MASKED {
+        126 => u16::from_be_bytes(further.try_into().ok()?).into(),
+        127 => usize::try_from(u64::from_be_bytes(further.try_into().ok()?)).unwrap_or(usize::MAX),
+        short => short.into(),
+    };
+    Some(payload_bytes.saturating_add(mask_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_end_where_their_length_says_however_the_bytes_arrive() {
+        let unmasked = |payload: usize, length: &[u8]| [length, &vec![7; payload]].concat();
+        let masked = |payload: usize, length: &[u8]| unmasked(payload + MASK_BYTES, length);
+        let frames = [
+            unmasked(0, &[0x8a, 0]),
+            masked(0, &[0x89, 0x80]),
+            masked(125, &[0x81, 0x80 | 125]),
+            masked(126, &[0x81, 0x80 | 126, 0, 126]),
+            masked(70_000, &[0x82, 0x80 | 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
+        ];
+        let all = frames.concat();
+        for size in [1, 3, 1000, all.len()] {
+            let (mut bounds, mut parts) = (FrameBounds::default(), vec![0; frames.len()]);
+            let mut frame = 0;
+            for mut chunk in all.chunks(size) {
+                while !chunk.is_empty() {
+                    let count = bounds.advance(chunk);
+                    parts[frame] += count;
+                    if parts[frame] == frames[frame].len() {
+                        frame += 1;
+                    }
+                    chunk = &chunk[count..];
+                }
+            }
+            assert_eq!(parts, frames.iter().map(Vec::len).collect::<Vec<_>>(), "{size}");
+        }
+    }
+}
