@@ -181,6 +181,9 @@ pub enum Error {
     /// There is no memory for the body at the moment.
     #[error("Other requests use all the memory for request bodies. Please try again in a few seconds.")]
     BodyBudget,
+    /// There is no memory for the reply at the moment.
+    #[error("Replies that clients do not read use all the memory for replies. Please try again in a few seconds.")]
+    ReplyBudget,
     /// The URL and the headers are too large.
     #[error("The URL and the headers are too large; together they may have at most {HEAD_BYTES_MAX} bytes.")]
     HeadTooLarge,
@@ -375,6 +378,7 @@ impl Error {
             }
             // A retry may reach a process that has the key, or the operator may set it.
             Self::BodyBudget
+            | Self::ReplyBudget
             | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
             | Self::Broker(Broker::Key(_) | Broker::Store(_) | Broker::RateExceeded { .. }) => UNAVAILABLE,
@@ -402,6 +406,7 @@ impl Error {
         }
         let is_transient = match &self {
             Self::BodyBudget
+            | Self::ReplyBudget
             | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
             | Self::Broker(broker::Error::RateExceeded { .. }) => true,

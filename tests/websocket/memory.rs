@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use futures::SinkExt;
+use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
+use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{open, post, start};
+use super::{PATH, open, post, start};
 use crate::support::socket::Socket;
-use crate::support::sukkal::CLIENT;
+use crate::support::sukkal::{CLIENT, Sukkal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LARGE: usize = 250_000;
@@ -21,6 +23,14 @@ fn request(action: &str, body: &Value) -> Message {
 
 fn list() -> Message {
     request("message_list", &json!({ "queue_name": "q", "echo": true }))
+}
+
+/// Opens a WebSocket whose operating system accepts few bytes that nobody reads.
+async fn open_narrow(sukkal: &Sukkal) -> tokio_tungstenite::WebSocketStream<tokio::net::TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(sukkal.address().parse().unwrap()).await.unwrap();
+    client_async(format!("ws://{}{PATH}", sukkal.address()), stream).await.unwrap().0
 }
 
 /// Posts two messages whose page is as large as a page can be.
@@ -75,4 +85,46 @@ async fn requests_that_follow_each_other_at_once_are_all_handled() {
     for status in [200, 201, 200, 200, 201, 200] {
         assert_eq!(socket.document().await["headers"]["status"], status);
     }
+}
+
+#[tokio::test]
+async fn a_request_is_in_progress_until_its_reply_is_read() {
+    let sukkal = start(&[("SUKKAL_WEBSOCKET__MAX_REQUESTS_PER_PROJECT", "1")]);
+    let mut socket = open(&sukkal).await;
+    post_large(&mut socket).await;
+    let mut unread = open_narrow(&sukkal).await;
+    unread.send(list()).await.unwrap();
+
+    let refused = async { while socket.ask("queue_list", json!({})).await.0 != 429 {} };
+    timeout(PATIENCE, refused).await.expect("the request is in progress");
+    assert!(unread.next().await.unwrap().unwrap().len() > 2 * LARGE);
+    let accepted = async { while socket.ask("queue_list", json!({})).await.0 != 200 {} };
+    timeout(PATIENCE, accepted).await.expect("the request is not in progress any more");
+}
+
+#[tokio::test]
+async fn replies_that_are_not_read_have_a_memory_budget() {
+    let sukkal = start(&[("SUKKAL_WEBSOCKET__MAX_REQUESTS_PER_PROJECT", "10000")]);
+    let mut socket = open(&sukkal).await;
+    post_large(&mut socket).await;
+    let mut unread = Vec::new();
+    let refusal = loop {
+        // A project has half of 256 MiB, and a reply takes 768 KiB.
+        assert!(unread.len() < 200, "{} replies are not read", unread.len());
+        let mut next = open_narrow(&sukkal).await;
+        next.send(list()).await.unwrap();
+        unread.push(next);
+        let (status, body) = socket.ask("message_list", json!({ "queue_name": "q", "limit": 1 })).await;
+        if status != 200 {
+            break (status, body);
+        }
+    };
+
+    let reason = "Replies that clients do not read use all the memory for replies. Please try again in a few seconds.";
+    assert_eq!((refusal.0, &refusal.1["exception"]), (503, &json!(reason)));
+    assert!(unread.len() > 100, "{} replies are not read", unread.len());
+    assert_eq!(socket.ask("queue_get", json!({ "queue_name": "q" })).await.0, 200, "it returns no page");
+    drop(unread);
+    let again = async { while socket.ask("message_list", json!({ "queue_name": "q" })).await.0 != 200 {} };
+    timeout(PATIENCE, again).await.expect("the memory is free again");
 }

@@ -20,6 +20,8 @@ use crate::telemetry::Tracer;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
 const REQUEST_BODIES_BYTES_MAX: usize = 256 << 20;
+/// Maximum size in bytes of the replies that WebSockets hold because their clients do not read.
+const SOCKET_REPLIES_BYTES_MAX: usize = 256 << 20;
 /// Maximum size in bytes of the events that all streams hold because their clients do not read. The
 /// buffers of the connections are not included.
 const STREAM_EVENTS_BYTES_MAX: usize = 64 << 20;
@@ -41,6 +43,8 @@ pub struct Service {
     pub(super) request_bodies: MemoryBudget,
     /// Memory for events of streams.
     pub(super) stream_events: MemoryBudget,
+    /// Memory for replies over WebSockets.
+    pub(super) socket_replies: MemoryBudget,
     /// Permits for WebSockets.
     pub(super) socket_permits: Arc<Semaphore>,
 }
@@ -105,6 +109,7 @@ impl Service {
             tracer,
             request_bodies: MemoryBudget::new(REQUEST_BODIES_BYTES_MAX),
             stream_events: MemoryBudget::new(STREAM_EVENTS_BYTES_MAX),
+            socket_replies: MemoryBudget::new(SOCKET_REPLIES_BYTES_MAX),
         }
     }
 }

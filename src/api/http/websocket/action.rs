@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::handler::Handler;
@@ -23,9 +23,13 @@ use crate::api::http::service::Service;
 use crate::api::wire::frame::{FieldType, FrameRequest};
 use crate::broker::quotas::ConcurrencyUnit;
 use crate::broker::subscriptions::ConnectedSubscription;
+use crate::domain::ProjectId;
+use crate::memory_budget::MemoryShare;
 
 /// The path on the port of the HTTP API. Requests that authenticate count for it too.
 pub(in crate::api::http) const PATH: &str = "/v2/websocket";
+/// Maximum size in bytes of a page of a list, besides its last message.
+const PAGE_BYTES_MAX: usize = 512 << 10;
 const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
 
 type Handle = Box<dyn Fn(Request, Service) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
@@ -42,6 +46,8 @@ pub(super) struct Action {
     pub(super) may_be_signed: bool,
     /// Whether the action authenticates the connection.
     pub(super) authenticates: bool,
+    /// Whether the reply may have a page of a list.
+    pub(super) returns_page: bool,
     /// Further fields that a request must have.
     required: &'static [(&'static str, FieldType)],
     /// Fields that a request may have.
@@ -59,7 +65,17 @@ pub(super) fn action<T: 'static, H: Handler<T, Service> + Sync>(
 ) -> Action {
     let handler = WithMiddleware::new(Requirement::Caller, Outage::from(outage), handler);
     let handle: Handle = Box::new(move |request, service| handler.clone().call(request, service));
-    Action { name, method, path, may_be_signed: false, authenticates: false, required: &[], optional: &[], handle }
+    Action {
+        name,
+        method,
+        path,
+        may_be_signed: false,
+        authenticates: false,
+        returns_page: false,
+        required: &[],
+        optional: &[],
+        handle,
+    }
 }
 
 impl Action {
@@ -78,6 +94,10 @@ impl Action {
 
     pub(super) fn authenticates(self) -> Self {
         Self { authenticates: true, ..self }
+    }
+
+    pub(super) fn returns_page(self) -> Self {
+        Self { returns_page: true, ..self }
     }
 
     /// Succeeds if a request has the headers and fields that the action needs. The error says what is
@@ -144,8 +164,32 @@ pub(super) struct FrameContext {
     pub(super) connection: Uuid,
     /// Where the handler leaves a new subscription of the connection.
     pub(super) subscribed: Mutex<Option<ConnectedSubscription>>,
-    /// Counts the request of its project until it is handled.
-    pub(super) in_progress: OnceLock<ConcurrencyUnit>,
+    /// Whether the reply may have a page of a list.
+    pub(super) returns_page: bool,
+    /// Counts the request of its project until its reply is written.
+    pub(super) in_progress: Mutex<Option<InProgress>>,
+}
+
+/// A request in progress, whose reply is not written yet.
+pub(super) struct InProgress {
+    _unit: ConcurrencyUnit,
+    /// The memory for the reply. What the reply repeats of the request has the memory of the request.
+    _reply: MemoryShare,
+}
+
+impl InProgress {
+    /// Begins a request of a project. A client that does not read holds its reply, so the memory is
+    /// taken before the request changes anything.
+    fn begin(service: &Service, project: &ProjectId, returns_page: bool) -> Result<Self, Error> {
+        let unit = service.broker.begin_socket_request(project)?;
+        let reply = service.socket_replies.share(project);
+        if returns_page {
+            let message_bytes_max = usize::try_from(service.broker.limits().max_messages_post_size);
+            let bytes = PAGE_BYTES_MAX.saturating_add(message_bytes_max.unwrap_or(usize::MAX));
+            reply.take(bytes).map_err(|_exceeded| Error::ReplyBudget)?;
+        }
+        Ok(Self { _unit: unit, _reply: reply })
+    }
 }
 
 impl FromRequestParts<Service> for Frame {
@@ -154,8 +198,8 @@ impl FromRequestParts<Service> for Frame {
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
         let frame: Self = parts.extensions.get().cloned().expect("each request of a WebSocket has its frame");
         let context: &RequestContext = parts.extensions.get().expect("handlers are called after the checks only");
-        let unit = service.broker.begin_socket_request(&context.client.project)?;
-        let _is_first = frame.0.in_progress.set(unit);
+        let in_progress = InProgress::begin(service, &context.client.project, frame.0.returns_page)?;
+        *frame.0.in_progress.lock().await = Some(in_progress);
         Ok(frame)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use uuid::Uuid;
 
-use super::action::{Frame, FrameContext};
+use super::action::{Frame, FrameContext, InProgress};
 use super::actions::{self, Proved};
 use super::counted::CountedStream;
 use super::notifications::{Notifications, Part};
@@ -214,22 +214,23 @@ impl Connection {
         };
         self.last_request = Instant::now();
         self.has_large_buffers = payload.len() > READ_BUFFER_BYTES;
-        let reply = if self.service.settings.websocket.echoes {
-            payload.into()
+        let (reply, in_progress) = if self.service.settings.websocket.echoes {
+            (payload.into(), None)
         } else {
             let reply = self.reply_to(kind, payload).await;
             reply.map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?
         };
         self.send(opcode_of(kind), [reply]).await?;
+        drop(in_progress);
         self.socket.get_mut().end_request();
         Ok(())
     }
 
-    /// Handles a request and returns the reply.
-    async fn reply_to(&mut self, kind: Kind, payload: Bytes) -> Result<Vec<u8>, Error> {
+    /// Handles a request and returns the reply. The request is in progress until the reply is written.
+    async fn reply_to(&mut self, kind: Kind, payload: Bytes) -> Result<(Vec<u8>, Option<InProgress>), Error> {
         let request = match FrameRequest::parse(kind, &payload) {
             Ok(request) => request,
-            Err(reason) => return Outcome::error_text(400, &reason).write(kind, None),
+            Err(reason) => return refused(Outcome::error_text(400, &reason), kind, None),
         };
         drop(payload);
         let service = self.service.clone();
@@ -240,20 +241,22 @@ impl Connection {
             found => found,
         };
         let Some(action) = action else {
-            return Outcome::error_text(400, &format!("{name} is not a valid action")).write(kind, Some(&request));
+            let outcome = Outcome::error_text(400, &format!("{name} is not a valid action"));
+            return refused(outcome, kind, Some(&request));
         };
         if let Err(reason) = action.check(&request) {
-            return Outcome::schema_violation(&reason).write(kind, Some(&request));
+            return refused(Outcome::schema_violation(&reason), kind, Some(&request));
         }
         let mut http_request = match self.session.http_request(action, &request) {
             Ok(http_request) => http_request,
-            Err(outcome) => return outcome.write(kind, Some(&request)),
+            Err(outcome) => return refused(outcome, kind, Some(&request)),
         };
         let context = Arc::new(FrameContext {
             request,
             connection: self.id,
             subscribed: Mutex::default(),
-            in_progress: OnceLock::new(),
+            returns_page: action.returns_page,
+            in_progress: Mutex::default(),
         });
         http_request.extensions_mut().insert(Frame(context.clone()));
         let response = action.handle(http_request, service).await;
@@ -277,7 +280,7 @@ impl Connection {
         }
         let outcome = Outcome::of(response, action.authenticates, self.session.is_proved()).await;
         let shown = if action.authenticates { &request.without_contents() } else { request };
-        outcome.write(kind, Some(shown))
+        Ok((outcome.write(kind, Some(shown))?, context.in_progress.lock().await.take()))
     }
 
     async fn notify(&mut self, part: Part) -> Result<(), End> {
@@ -342,6 +345,15 @@ fn end_after(error: &WsError) -> End {
         }
         _ => End::Gone,
     }
+}
+
+/// Returns the reply to a request that was refused before its handler.
+fn refused(
+    outcome: Outcome,
+    kind: Kind,
+    request: Option<&FrameRequest>,
+) -> Result<(Vec<u8>, Option<InProgress>), Error> {
+    Ok((outcome.write(kind, request)?, None))
 }
 
 /// Returns the opcode of the documents of this kind.

@@ -19,12 +19,10 @@ use crate::domain::{QueueId, Taken};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
-        action("claim_create", Method::POST, CLAIMS, "Claim could not be created.", create).accepts(&[
-            ("limit", Integer),
-            ("ttl", Integer),
-            ("grace", Integer),
-        ]),
-        action("claim_get", Method::GET, CLAIM, "Claim could not be retrieved.", get),
+        action("claim_create", Method::POST, CLAIMS, "Claim could not be created.", create)
+            .accepts(&[("limit", Integer), ("ttl", Integer), ("grace", Integer)])
+            .returns_page(),
+        action("claim_get", Method::GET, CLAIM, "Claim could not be retrieved.", get).returns_page(),
         action("claim_update", Method::PATCH, CLAIM, "Claim could not be updated.", renew)
             .accepts(&[("ttl", Integer), ("grace", Integer)]),
         action("claim_delete", Method::DELETE, CLAIM, "Claim could not be released.", release),

@@ -19,7 +19,8 @@ use crate::domain::{Creation, QueueId, QueueKind};
 pub(super) fn actions() -> Vec<Action> {
     vec![
         action("queue_list", Method::GET, paths::all(QueueKind::Queue), "Queues could not be listed.", list)
-            .accepts(&[("marker", Text), ("limit", Integer), ("detailed", Boolean)]),
+            .accepts(&[("marker", Text), ("limit", Integer), ("detailed", Boolean)])
+            .returns_page(),
         action("queue_create", Method::PUT, QUEUE, "Queue could not be created.", create)
             .accepts(&[("metadata", Object)]),
         action("queue_get", Method::GET, QUEUE, "Queue metadata could not be retrieved.", get),

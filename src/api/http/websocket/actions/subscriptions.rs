@@ -20,7 +20,8 @@ use crate::domain::QueueId;
 pub(super) fn actions() -> Vec<Action> {
     vec![
         action("subscription_list", Method::GET, SUBSCRIPTIONS, "Subscriptions could not be listed.", list)
-            .accepts(&[("marker", Text), ("limit", Integer)]),
+            .accepts(&[("marker", Text), ("limit", Integer)])
+            .returns_page(),
         action("subscription_create", Method::POST, SUBSCRIPTIONS, "Subscription could not be created.", create)
             .accepts(&[("subscriber", Text), ("ttl", Integer), ("options", Object), ("since", Text)]),
         action("subscription_get", Method::GET, SUBSCRIPTION, "Subscription could not be retrieved.", get),
