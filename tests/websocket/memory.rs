@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 use tokio_tungstenite::client_async;
@@ -85,6 +86,21 @@ async fn requests_that_follow_each_other_at_once_are_all_handled() {
     for status in [200, 201, 200, 200, 201, 200] {
         assert_eq!(socket.document().await["headers"]["status"], status);
     }
+}
+
+/// Each control frame is gone when it was handled, so it needs no lasting share of the budget.
+#[tokio::test]
+async fn control_frames_hold_no_memory() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    // A project alone gets half of 256 MiB for requests. A frame has 131 bytes.
+    let pong = [&[0x8a, 0x80 | 125][..], &[0; 4 + 125]].concat();
+    let many = pong.repeat(8_000);
+    for _ in 0..150 {
+        let written = socket.stream.get_mut().write_all(&many);
+        timeout(PATIENCE, written).await.expect("the service reads pongs").expect("the connection is open");
+    }
+    assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
 }
 
 #[tokio::test]

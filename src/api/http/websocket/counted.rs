@@ -21,7 +21,7 @@ const FREE_BYTES: usize = 16 << 10;
 pub(super) struct CountedStream {
     stream: TokioIo<Upgraded>,
     share: MemoryShare,
-    /// Number of bytes that were read since the last request was handled.
+    /// Number of bytes that were read since the last request was handled, without control frames.
     bytes: usize,
     bounds: FrameBounds,
     /// Bytes that have arrived and were not read, because they belong to the next frames.
@@ -65,9 +65,10 @@ impl AsyncRead for CountedStream {
             buffer.set_filled(before);
         }
         let available = this.unread.len().min(buffer.remaining());
-        let count = this.bounds.advance(&this.unread[..available]);
-        buffer.put_slice(&this.unread.split_to(count));
-        self.bytes += count;
+        let part = this.bounds.advance(&this.unread[..available]);
+        buffer.put_slice(&this.unread.split_to(part.bytes));
+        // The library handles a control frame at once.
+        this.bytes = this.bytes + part.bytes - part.control_bytes;
         let missing = self.bytes.saturating_sub(self.share.bytes());
         if self.bytes > FREE_BYTES && self.share.take(missing).is_err() {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));

@@ -5,6 +5,8 @@ const HEAD_BYTES: usize = 2;
 /// The bit of the second byte that says that the payload is masked.
 const IS_MASKED: u8 = 0x80;
 const MASK_BYTES: usize = 4;
+/// The bit of the first byte that says that the frame is a control frame, such as a ping.
+const IS_CONTROL: u8 = 8;
 
 /// Where the last byte was in its frame.
 #[derive(Debug, Default)]
@@ -13,27 +15,42 @@ pub(super) struct FrameBounds {
     head: Vec<u8>,
     /// Number of bytes of the frame that have not arrived; `None` if the length is not known.
     left: Option<usize>,
+    /// Number of bytes of the frame that have arrived.
+    arrived: usize,
+}
+
+/// Bytes of one frame.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Number of bytes.
+    pub(super) bytes: usize,
+    /// Size of the frame in bytes, if it is a control frame and ends here; otherwise 0.
+    pub(super) control_bytes: usize,
 }
 
 impl FrameBounds {
-    /// Returns how many of the bytes that follow belong to the current frame.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
+    /// Returns which of the bytes that follow belong to the current frame.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Part {
         let mut count = 0;
         while self.left.is_none() && count < bytes.len() {
             self.head.push(bytes[count]);
             count += 1;
             self.left = bytes_after(&self.head);
         }
-        if let Some(left) = self.left {
-            let arrived = left.min(bytes.len() - count);
+        if let Some(left) = &mut self.left {
+            let arrived = (*left).min(bytes.len() - count);
             count += arrived;
-            if arrived == left {
-                *self = Self::default();
-            } else {
-                self.left = Some(left - arrived);
+            *left -= arrived;
+        }
+        self.arrived += count;
+        let mut part = Part { bytes: count, control_bytes: 0 };
+        if self.left == Some(0) {
+            let ended = std::mem::take(self);
+            if ended.head[0] & IS_CONTROL != 0 {
+                part.control_bytes = ended.arrived;
             }
         }
-        count
+        part
     }
 }
 
@@ -68,18 +85,20 @@ mod tests {
         let all = frames.concat();
         for size in [1, 3, 1000, all.len()] {
             let (mut bounds, mut parts) = (FrameBounds::default(), vec![0; frames.len()]);
-            let mut frame = 0;
+            let (mut frame, mut control_bytes) = (0, 0);
             for mut chunk in all.chunks(size) {
                 while !chunk.is_empty() {
-                    let count = bounds.advance(chunk);
-                    parts[frame] += count;
+                    let part = bounds.advance(chunk);
+                    parts[frame] += part.bytes;
+                    control_bytes += part.control_bytes;
                     if parts[frame] == frames[frame].len() {
                         frame += 1;
                     }
-                    chunk = &chunk[count..];
+                    chunk = &chunk[part.bytes..];
                 }
             }
             assert_eq!(parts, frames.iter().map(Vec::len).collect::<Vec<_>>(), "{size}");
+            assert_eq!(control_bytes, frames[0].len() + frames[1].len(), "{size}");
         }
     }
 }
