@@ -10,6 +10,7 @@ mod memory;
 mod protocol;
 mod refusals;
 mod subscriptions;
+mod unauthenticated;
 
 use serde_json::{Value, json};
 

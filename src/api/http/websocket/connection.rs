@@ -62,7 +62,8 @@ struct Connection {
     notifications: Notifications,
     /// Whether notifications are binary frames: as the last request was that has subscribed.
     are_binary: Arc<AtomicBool>,
-    /// When the last request arrived.
+    /// When the last request arrived. As long as the client has not authenticated, only requests that
+    /// succeed count.
     last_request: Instant,
     next_ping: Instant,
     /// Whether nothing has arrived since the last ping.
@@ -181,10 +182,13 @@ impl Connection {
     async fn tick(&mut self) -> Result<(), End> {
         let limits = &self.service.settings.websocket;
         // A client must authenticate in the time for the head of a request.
-        let idle_max =
-            if self.session.is_unknown() { self.service.settings.client_timeout } else { limits.idle_timeout };
+        let (idle_max, reason) = if self.session.is_unknown() {
+            (self.service.settings.client_timeout, "The client has not authenticated in time.")
+        } else {
+            (limits.idle_timeout, "No request has arrived for too long.")
+        };
         if self.notifications.is_empty() && self.last_request.elapsed() >= idle_max {
-            return Err(End::Close(CloseCode::Normal, "No request has arrived for too long."));
+            return Err(End::Close(CloseCode::Normal, reason));
         }
         if Instant::now() < self.next_ping {
             return Ok(());
@@ -212,7 +216,9 @@ impl Connection {
             // The library answers pings.
             Some(Ok(_)) => return Ok(()),
         };
-        self.last_request = Instant::now();
+        if !self.session.is_unknown() {
+            self.last_request = Instant::now();
+        }
         self.has_large_buffers = payload.len() > READ_BUFFER_BYTES;
         let (reply, in_progress) = if self.service.settings.websocket.echoes {
             (payload.into(), None)
@@ -260,6 +266,9 @@ impl Connection {
         });
         http_request.extensions_mut().insert(Frame(context.clone()));
         let response = action.handle(http_request, service).await;
+        if response.status().is_success() {
+            self.last_request = Instant::now();
+        }
         let request = &context.request;
         if let Some(Proved(client)) = response.extensions().get()
             && let Some(identity) = &client.identity
