@@ -4,16 +4,74 @@ use std::time::Duration;
 
 use futures::SinkExt;
 use serde_json::json;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{open, start};
+use super::{PATH, open, start};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::http::answered;
-use crate::support::socket::Received;
+use crate::support::socket::{Received, Socket};
 use crate::support::sukkal::CLIENT;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn requests_that_are_refused_early_use_the_rate_of_the_project() {
+    let sukkal = start(&[("SUKKAL_QUOTAS__REQUESTS_PER_SECOND", "5")]);
+    for (action, body) in [("queue_create", json!({})), ("nonsense", json!({}))] {
+        // Each connection names a project of its own.
+        let mut socket = Socket::open(&sukkal.url(PATH), action).await;
+        let refused = async {
+            loop {
+                socket.request(action, &body).await;
+                let reply = socket.document().await;
+                match reply["headers"]["status"].as_u64() {
+                    Some(400) => {}
+                    _ => break reply,
+                }
+            }
+        };
+        let reply = timeout(PATIENCE, refused).await.expect("the rate is exceeded");
+        assert_eq!(reply["headers"]["status"], 503, "{reply}");
+        assert!(reply["headers"]["Retry-After"].is_string(), "{reply}");
+    }
+    assert_eq!(open(&sukkal).await.ask("queue_list", json!({})).await.0, 200, "other projects go on");
+}
+
+#[tokio::test]
+async fn requests_that_are_refused_early_are_in_the_metrics_and_in_the_audit_log() {
+    let keystone = StubKeystone::start();
+    keystone.issue("good", described("u", Some("p"), &["member"], Duration::from_secs(600)));
+    let url = keystone.stub.url.clone();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let more = [("SUKKAL_AUDIT__FILE", log.path().to_str().unwrap())];
+    let sukkal = start(&[&stub_keystone::options(&url)[..], &more].concat());
+    let mut socket = Socket::try_open(&sukkal.url(PATH), "other", &[("X-Auth-Token", "good")]).await.unwrap();
+
+    assert_eq!(socket.ask("queue_create", json!({ "queue_name": "q" })).await.0, 403);
+    assert_eq!(socket.ask("queue_create", json!({})).await.0, 400);
+    assert_eq!(socket.ask("nonsense", json!({})).await.0, 400);
+
+    let metrics = reqwest::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
+    for labels in [
+        "{method=\"PUT\",route=\"/v2/queues/{queue_name}\",status=\"403\"} 1",
+        "{method=\"PUT\",route=\"/v2/queues/{queue_name}\",status=\"400\"} 1",
+        "{method=\"POST\",route=\"/v2/websocket\",status=\"400\"} 1",
+    ] {
+        assert!(metrics.contains(labels), "{labels} is not in {metrics}");
+    }
+    let refused = async {
+        loop {
+            let lines = std::fs::read_to_string(log.path()).unwrap();
+            if let Some(line) = lines.lines().find(|line| line.contains("refused")) {
+                break line.to_owned();
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let line = timeout(PATIENCE, refused).await.expect("the refusal is recorded");
+    assert!(line.contains("/v2/queues/q") && line.contains("403"), "{line}");
+}
 
 #[tokio::test]
 async fn a_connection_that_does_not_authenticate_in_time_is_closed_whatever_it_sends() {

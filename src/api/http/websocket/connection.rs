@@ -4,8 +4,8 @@
 //! its replies cannot send more requests. At most one page of notifications is held for a client.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,10 +24,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use uuid::Uuid;
 
-use super::action::{Frame, FrameContext, InProgress};
+use super::action::{Action, Frame, FrameContext, InProgress};
 use super::actions::{self, Proved};
 use super::counted::CountedStream;
 use super::notifications::{Notifications, Part};
+use super::refusal;
 use super::reply::Outcome;
 use super::session::Session;
 use crate::api::Error;
@@ -236,7 +237,7 @@ impl Connection {
     async fn reply_to(&mut self, kind: Kind, payload: Bytes) -> Result<(Vec<u8>, Option<InProgress>), Error> {
         let request = match FrameRequest::parse(kind, &payload) {
             Ok(request) => request,
-            Err(reason) => return refused(Outcome::error_text(400, &reason), kind, None),
+            Err(reason) => return self.refuse(Outcome::error_text(400, &reason), kind, actions::unknown(), None).await,
         };
         drop(payload);
         let service = self.service.clone();
@@ -248,14 +249,14 @@ impl Connection {
         };
         let Some(action) = action else {
             let outcome = Outcome::error_text(400, &format!("{name} is not a valid action"));
-            return refused(outcome, kind, Some(&request));
+            return self.refuse(outcome, kind, actions::unknown(), Some(&request)).await;
         };
         if let Err(reason) = action.check(&request) {
-            return refused(Outcome::schema_violation(&reason), kind, Some(&request));
+            return self.refuse(Outcome::schema_violation(&reason), kind, action, Some(&request)).await;
         }
         let mut http_request = match self.session.http_request(action, &request) {
             Ok(http_request) => http_request,
-            Err(outcome) => return refused(outcome, kind, Some(&request)),
+            Err(outcome) => return self.refuse(outcome, kind, action, Some(&request)).await,
         };
         let context = Arc::new(FrameContext {
             request,
@@ -290,6 +291,19 @@ impl Connection {
         let outcome = Outcome::of(response, action.authenticates, self.session.is_proved()).await;
         let shown = if action.authenticates { &request.without_contents() } else { request };
         Ok((outcome.write(kind, Some(shown))?, context.in_progress.lock().await.take()))
+    }
+
+    /// Returns the reply to a request that is refused before the middleware of its action.
+    async fn refuse(
+        &mut self,
+        outcome: Outcome,
+        kind: Kind,
+        action: &Action,
+        frame: Option<&FrameRequest>,
+    ) -> Result<(Vec<u8>, Option<InProgress>), Error> {
+        let (project, request) = (self.session.counted_project(frame), self.session.refused_request(action, frame));
+        let outcome = refusal::count(outcome, project, request, self.service.clone()).await;
+        Ok((outcome.write(kind, frame)?, None))
     }
 
     async fn notify(&mut self, part: Part) -> Result<(), End> {
@@ -354,15 +368,6 @@ fn end_after(error: &WsError) -> End {
         }
         _ => End::Gone,
     }
-}
-
-/// Returns the reply to a request that was refused before its handler.
-fn refused(
-    outcome: Outcome,
-    kind: Kind,
-    request: Option<&FrameRequest>,
-) -> Result<(Vec<u8>, Option<InProgress>), Error> {
-    Ok((outcome.write(kind, request)?, None))
 }
 
 /// Returns the opcode of the documents of this kind.

@@ -47,6 +47,10 @@ impl Outcome {
         Self::error_text(403, "Not authentified.")
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).expect("outcomes have known statuses")
+    }
+
     fn new(status: u16, body: Value) -> Self {
         Self { status, body: Body::Value(body), headers: Vec::new() }
     }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::action::Action;
+use super::action::{Action, PATH};
 use super::reply::Outcome;
 use crate::api::Error;
 use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, SERVICE_TOKEN, presented_token};
@@ -22,6 +22,7 @@ use crate::api::wire::frame::FrameRequest;
 use crate::auth::{ClientCertificate, Identity, instant_of};
 use crate::authentication::Sender;
 use crate::domain::ProjectId;
+use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 
 const URL_SIGNATURE: &str = "URL-Signature";
 /// The headers of a request in a frame that become those of the HTTP request, as clients spell them.
@@ -141,6 +142,17 @@ impl Session {
         self.project.clone().unwrap_or_else(|| ProjectId::new("-").expect("it is not empty"))
     }
 
+    /// Returns the project whose rate a refused request uses.
+    pub(super) fn counted_project(&self, frame: Option<&FrameRequest>) -> ProjectId {
+        // Only a client that may use any project can name the one to charge.
+        let may_name = self.project.is_none() && !self.is_unknown && !self.is_proxied;
+        let named = frame.filter(|_| may_name).and_then(|frame| frame.header("X-Project-ID"));
+        // The limit for requests about queues bounds what the rates of projects remember.
+        let is_short = |name: &&str| name.chars().count() <= PROJECT_ID_CHARS_MAX;
+        let named = named.as_ref().and_then(Value::as_str).filter(is_short).and_then(ProjectId::new);
+        named.unwrap_or_else(|| self.project_or_none())
+    }
+
     /// Returns whether the client has proved who it is.
     pub(super) fn is_proved(&self) -> bool {
         !self.tokens.is_empty()
@@ -176,7 +188,7 @@ impl Session {
                 return Err(Outcome::bad_header("X-Auth-Token"));
             }
             headers.extend(tokens);
-            return self.build(action, frame, headers);
+            return self.build(action, action.path_of(frame), headers);
         }
         if !self.is_proxied {
             add(ROLES.clone(), "X-Roles", frame.header("X-Roles"))?;
@@ -199,13 +211,19 @@ impl Session {
                 add(name, spelling, frame.header(spelling))?;
             }
         }
-        self.build(action, frame, headers)
+        self.build(action, action.path_of(frame), headers)
     }
 
-    fn build(&self, action: &Action, frame: &FrameRequest, headers: HeaderMap) -> Result<Request, Outcome> {
+    /// Returns an HTTP request that stands for a refused one.
+    pub(super) fn refused_request(&self, action: &Action, frame: Option<&FrameRequest>) -> Request {
+        let path = frame.filter(|frame| frame.has_objects()).map(|frame| action.path_of(frame));
+        let build = |path: String| self.build(action, path, self.headers.clone());
+        path.and_then(|path| build(path).ok()).unwrap_or_else(|| build(PATH.to_owned()).unwrap_or_default())
+    }
+
+    fn build(&self, action: &Action, path: String, headers: HeaderMap) -> Result<Request, Outcome> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = action.method.clone();
-        let path = action.path_of(frame);
         *request.uri_mut() = path.try_into().map_err(|_| Outcome::error_text(400, "The request is too large."))?;
         *request.headers_mut() = headers;
         let extensions = request.extensions_mut();

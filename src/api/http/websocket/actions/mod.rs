@@ -41,6 +41,11 @@ pub(super) fn find(name: &str) -> Option<&'static Action> {
     ACTIONS.get(name)
 }
 
+/// Returns the action under whose route requests without a valid action count.
+pub(super) fn unknown() -> &'static Action {
+    &ACTIONS["authenticate"]
+}
+
 fn all() -> Vec<Action> {
     let mut all =
         vec![action("authenticate", Method::POST, PATH, "Authentication failed.", authenticate).authenticates()];
