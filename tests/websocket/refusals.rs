@@ -95,10 +95,14 @@ async fn handlers_refuse_what_those_of_http_refuse() {
         ("message_post", q("messages", json!([{ "body": "x".repeat(300) }])), "the body has"),
         ("message_get_many", q("message_ids", many.into()), ""),
         ("message_get_many", q("message_ids", json!([1])), "\"message_ids\" must be a list of texts"),
-        ("message_delete_many", q("x", json!(1)), "Exactly one of"),
+        ("message_delete_many", q("x", json!(1)), "Exactly one of \"message_ids\" and \"pop\" is required."),
         ("claim_create", q("ttl", json!(1)), ""),
         ("subscription_create", q("ttl", json!(1)), "ttl is 1; it must be between 60"),
-        ("subscription_create", q("since", json!("yesterday")), "The \"since\" parameter is invalid"),
+        (
+            "subscription_create",
+            q("since", json!("yesterday")),
+            "since is \"yesterday\"; it must be \"now\", a time such as \"2026-11-22T12:00:00Z\", or the id of a message",
+        ),
         ("subscription_create", q("subscriber", json!("ftp://x")), ""),
         ("subscription_list", q("marker", json!("x")), "The \"marker\" parameter is invalid"),
     ] {

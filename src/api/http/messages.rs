@@ -228,7 +228,7 @@ async fn pop_or_delete(
     let query = Query::parse(query.as_deref());
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
     let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
-    if let Some(count) = count_to_pop(&broker, &ids, &claims, query.integer("pop")?)? {
+    if let Some(count) = count_to_pop(&broker, &queue, "ids", &ids, &claims, query.integer("pop")?)? {
         let respond = |popped: &[_]| {
             let document = ListDocument { messages: messages::popped(popped, view), links: None };
             response::json(&document, messages::documents_bytes(popped))
@@ -248,19 +248,25 @@ async fn pop_or_delete(
     }
 }
 
-/// Returns the number of messages to pop; `None` if messages are to be deleted by their ids.
+/// Returns the number of messages to pop; `None` if messages are to be deleted by their ids, which the
+/// client has named `ids_name`.
 pub(super) fn count_to_pop(
     broker: &Broker,
+    queue: &QueueId,
+    ids_name: &str,
     ids: &[String],
     claims: &[String],
     pop: Option<i64>,
 ) -> Result<Option<i64>, Error> {
     match pop {
         Some(_) if broker.limits().message_delete_with_claim_id && !claims.is_empty() => {
-            Err(Error::Request("\"claim_ids\" cannot be combined with \"pop\", only with \"ids\".".to_owned()))
+            Err(Error::Request(format!("\"claim_ids\" cannot be combined with \"pop\", only with \"{ids_name}\".")))
         }
         Some(count) if ids.is_empty() => Ok(Some(count)),
         None if !ids.is_empty() => Ok(None),
-        _ => Err(Error::Request("Exactly one of \"ids\" and \"pop\" is required.".to_owned())),
+        _ if queue.name().topic().is_some() => {
+            Err(Error::Request(format!("\"{ids_name}\" is required, without \"pop\", which topics do not have.")))
+        }
+        _ => Err(Error::Request(format!("Exactly one of \"{ids_name}\" and \"pop\" is required."))),
     }
 }

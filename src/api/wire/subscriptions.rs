@@ -15,6 +15,8 @@ use crate::domain::{Attempt, MessageId, Progress, QueueId, Scope, Subscription, 
 const MICROS_IN_SECOND: u64 = 1_000_000;
 /// Maximum size in bytes of the body of a request for a subscription.
 pub const BODY_BYTES_MAX: u64 = 65_536;
+/// Maximum number of characters of an invalid value that an error shows.
+const SHOWN_CHARS_MAX: usize = 64;
 const NOT_AN_OBJECT: &str = "Subscriptions must be a dict.";
 
 /// A page of a list of subscriptions.
@@ -121,7 +123,13 @@ pub fn parse_position(since: Option<&str>, queue: &QueueId) -> Result<MessageQue
     let marker = since.filter(|since| MessageId::parse(since, queue).is_some()).map(str::to_owned);
     let since = match since {
         _ if marker.is_some() => None,
-        Some(since) => Some(since::parse(since)?),
+        Some(text) => Some(since::parse(text).map_err(|_error| {
+            let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+            Error::Request(format!(
+                "since is {shown:?}; it must be \"now\", a time such as \"2026-11-22T12:00:00Z\", or the id of a message \
+                 of this queue"
+            ))
+        })?),
         None => Some(Since::Now),
     };
     // Each subscriber gets all messages, as with other transports.

@@ -139,7 +139,7 @@ async fn delete_many(
 ) -> Result<Response, Error> {
     let request = frame.request();
     let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
-    if let Some(count) = count_to_pop(&broker, &ids, &claims, request.integer("pop"))? {
+    if let Some(count) = count_to_pop(&broker, &queue, "message_ids", &ids, &claims, request.integer("pop"))? {
         let popped = match broker.pop_messages(&caller, queue, count, None).await? {
             Taken::Messages(popped) => popped.into_delivered(),
             Taken::Nothing | Taken::Paused => Vec::new(),
