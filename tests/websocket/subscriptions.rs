@@ -179,6 +179,20 @@ async fn a_subscription_is_listed_until_its_ttl_is_over() {
     assert!(listed().await.is_empty());
 }
 
+/// The shortest ttl is a minute.
+#[tokio::test]
+async fn the_end_of_the_ttl_ends_the_subscription_with_a_reason() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let id = socket.subscribe(json!({ "queue_name": "q", "ttl": 60 })).await;
+
+    sleep(Duration::from_secs(45)).await;
+    let ended = socket.document().await;
+    assert_eq!((&ended["Message_Type"], &ended["queue_name"]), (&json!("SubscriptionFailure"), &json!("q")), "{ended}");
+    assert_eq!((&ended["subscription_id"], &ended["error"]), (&json!(id), &json!("Subscription expired")), "{ended}");
+    assert_eq!(socket.ask("subscription_list", json!({ "queue_name": "q" })).await.1, json!({ "subscriptions": [] }));
+}
+
 #[tokio::test]
 async fn an_unreadable_message_ends_the_subscription_with_a_reason() {
     let key = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";

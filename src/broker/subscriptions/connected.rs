@@ -80,8 +80,8 @@ impl SubscriptionEnd {
         self.id
     }
 
-    /// Completes when the subscription expires or is deleted.
-    pub async fn reached(&self) {
+    /// Completes when the subscription expires or is deleted. Returns whether it has expired.
+    pub async fn reached(&self) -> bool {
         let expired = async {
             match self.expires_at {
                 Some(expires_at) => sleep_until(expires_at).await,
@@ -89,8 +89,8 @@ impl SubscriptionEnd {
             }
         };
         tokio::select! {
-            () = expired => {}
-            () = self.deleted.cancelled() => {}
+            () = expired => true,
+            () = self.deleted.cancelled() => false,
         }
     }
 }

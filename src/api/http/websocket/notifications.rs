@@ -23,6 +23,10 @@ use crate::memory_budget::{MemoryBudget, MemoryShare};
 /// memory budget.
 const FREE_BYTES: usize = 64 << 10;
 
+/// Why a subscription ends whose ttl is over.
+const EXPIRED: &str =
+    "The ttl of the subscription is over. Create it again, with \"since\" if no message may be missed.";
+
 /// The subscriptions of a connection.
 pub(super) struct Notifications {
     waiting: FuturesUnordered<Pin<Box<dyn Future<Output = Option<Part>> + Send>>>,
@@ -85,7 +89,7 @@ async fn next_part(
 ) -> Option<Part> {
     share.release();
     let ConnectedSubscription { feed, options, end } = &mut subscribed;
-    let id = end.id();
+    let (queue, id) = (feed.queue().name().clone(), end.id());
     let kind = || if are_binary.load(Ordering::Relaxed) { Kind::Binary } else { Kind::Text };
     let convert = |feed: &Feed, messages: &[Message]| {
         let wanted = messages.iter().filter(|message| notification::is_wanted(options, message));
@@ -94,9 +98,20 @@ async fn next_part(
         let bytes = documents.iter().map(Vec::len).sum();
         Ok((documents, bytes))
     };
+    let failure = |error: &str, description: &str| {
+        let document = json!({
+            "Message_Type": "SubscriptionFailure",
+            "queue_name": queue.plain(),
+            "subscription_id": id.to_string(),
+            "error": error,
+            "exception": description,
+        });
+        Part { documents: kind().write(&document).into_iter().collect(), subscribed: None }
+    };
     let next = tokio::select! {
         biased;
-        () = end.reached() => return None,
+        // Whoever deletes a subscription knows that it has ended.
+        has_expired = end.reached() => return has_expired.then(|| failure("Subscription expired", EXPIRED)),
         next = next_within_budget(feed, &share, FREE_BYTES, convert) => next,
     };
     match next {
@@ -105,14 +120,7 @@ async fn next_part(
         Ok(Some(documents)) => Some(Part { documents, subscribed: Some((subscribed, share)) }),
         Err(error) => {
             let (title, description) = error.title_and_description();
-            let document = json!({
-                "Message_Type": "SubscriptionFailure",
-                "queue_name": feed.queue().name().plain(),
-                "subscription_id": id.to_string(),
-                "error": title,
-                "exception": description,
-            });
-            Some(Part { documents: kind().write(&document).into_iter().collect(), subscribed: None })
+            Some(failure(title, &description))
         }
     }
 }
