@@ -119,6 +119,20 @@ async fn a_revoked_token_ends_its_connection_soon() {
     }
 }
 
+#[tokio::test]
+async fn a_token_for_all_projects_authenticates_the_requests_of_each_project() {
+    let admin = Token::random().reveal();
+    let sukkal = start(&[(STRATEGIES, "tokens"), ("SUKKAL_TOKENS__ADMIN_TOKEN", &admin)]);
+    let mut socket = open(&sukkal).await;
+
+    let bearer = format!("Bearer {}", *admin);
+    assert_eq!(authenticate(&mut socket, "Authorization", &bearer).await.0, 200);
+
+    for project in ["p", "other"] {
+        assert_eq!(socket.ask_with("queue_list", json!({}), headers(project)).await.0, 200);
+    }
+}
+
 /// The proxy authenticates the request that opens a connection, and its client sends the frames.
 #[tokio::test]
 async fn frames_cannot_change_the_identity_that_a_proxy_states() {

@@ -233,6 +233,40 @@ async fn the_service_closes_connections_when_it_stops() {
     assert!(sukkal.wait().success());
 }
 
+/// Without a limit of its own, the connection would delay the stop of the service by the drain timeout.
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_delay_the_stop_of_the_service() {
+    let mut sukkal = start(&[("SUKKAL_DRAIN_TIMEOUT", "600"), ("SUKKAL_CLIENT_TIMEOUT", "600")]);
+    let (mut slow, mut reading) = (open(&sukkal).await, open(&sukkal).await);
+    for socket in [&mut slow, &mut reading] {
+        socket.subscribe(json!({ "queue_name": "q" })).await;
+    }
+    let mut poster = open(&sukkal).await;
+    for _ in 0..60 {
+        post(&mut poster, "q", &[json!("x".repeat(200_000))]).await;
+        reading.document().await;
+    }
+
+    sukkal.terminate();
+    let stopped = tokio::task::spawn_blocking(move || sukkal.wait());
+    assert!(timeout(PATIENCE, stopped).await.expect("the service stops").unwrap().success());
+}
+
+#[tokio::test]
+async fn a_connection_whose_request_does_not_arrive_in_time_is_closed() {
+    let sukkal = start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let mut slow = open(&sukkal).await;
+    slow.subscribe(json!({ "queue_name": "q" })).await;
+    let mut patient = open(&sukkal).await;
+    patient.subscribe(json!({ "queue_name": "q" })).await;
+
+    let part = Frame::message("{", OpCode::Data(Data::Text), false);
+    slow.stream.send(Message::Frame(part)).await.unwrap();
+
+    assert_eq!(slow.close_code().await, Some(1008));
+    assert_eq!(patient.ask("queue_list", json!({})).await.0, 200);
+}
+
 #[tokio::test]
 async fn thousands_of_connections_are_served_and_each_takes_little_memory() {
     const COUNT: usize = 3_000;

@@ -14,7 +14,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
@@ -61,6 +61,8 @@ struct Connection {
     session: Session,
     service: Service,
     notifications: Notifications,
+    /// Canceled when the connection is to be closed.
+    closing: CancellationToken,
     /// Whether notifications are binary frames: as the last request was that has subscribed.
     are_binary: Arc<AtomicBool>,
     /// When the last request arrived. As long as the client has not authenticated, only requests that
@@ -100,13 +102,14 @@ pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: 
         session,
         notifications: Notifications::new(service.stream_events.clone(), are_binary.clone()),
         service,
+        closing: close,
         are_binary,
         last_request: Instant::now(),
         next_ping: Instant::now(),
         awaits_pong: false,
         has_large_buffers: false,
     };
-    connection.run(close).await;
+    connection.run().await;
 }
 
 /// Returns a stream with the buffers of the library.
@@ -128,7 +131,7 @@ fn configuration(limits: &Limits) -> WebSocketConfig {
 }
 
 impl Connection {
-    async fn run(mut self, close: CancellationToken) {
+    async fn run(mut self) {
         let tick = {
             let settings = &self.service.settings;
             settings.websocket.ping_interval.min(settings.websocket.idle_timeout).min(settings.client_timeout)
@@ -136,7 +139,7 @@ impl Connection {
         let mut next_tick = Instant::now() + tick;
         self.next_ping = Instant::now() + self.service.settings.websocket.ping_interval;
         loop {
-            let event = self.next_event(&close, next_tick).await;
+            let event = self.next_event(next_tick).await;
             let outcome = match event {
                 Event::End(end) => Err(end),
                 Event::Tick => {
@@ -161,11 +164,11 @@ impl Connection {
         Self { socket, has_large_buffers: false, ..self }
     }
 
-    async fn next_event(&mut self, close: &CancellationToken, next_tick: Instant) -> Event {
-        let Self { socket, session, notifications, .. } = self;
+    async fn next_event(&mut self, next_tick: Instant) -> Event {
+        let Self { socket, session, notifications, closing, .. } = self;
         tokio::select! {
             biased;
-            () = close.cancelled() => Event::End(End::Close(CloseCode::Away, "The service stops.")),
+            () = closing.cancelled() => Event::End(End::Close(CloseCode::Away, "The service stops.")),
             () = session.ended() => Event::End(End::Close(CloseCode::from(EXPIRED), "Authentication expired.")),
             () = sleep_until(next_tick) => Event::Tick,
             event = async {
@@ -188,6 +191,11 @@ impl Connection {
         } else {
             (limits.idle_timeout, "No request has arrived for too long.")
         };
+        // The same time as for the body of a request over HTTP.
+        let request_max = self.service.settings.client_timeout * 2;
+        if self.socket.get_ref().request_began().is_some_and(|began| began.elapsed() >= request_max) {
+            return Err(End::Close(CloseCode::Policy, "The request has not arrived in time."));
+        }
         if self.notifications.is_empty() && self.last_request.elapsed() >= idle_max {
             return Err(End::Close(CloseCode::Normal, reason));
         }
@@ -314,9 +322,9 @@ impl Connection {
     }
 
     /// Writes frames, after the answers of the library to pings. Ends the connection if the client does
-    /// not read for too long, or if its credential ends meanwhile.
+    /// not read for too long, or if its credential ends or the service stops meanwhile.
     async fn send(&mut self, opcode: OpCode, payloads: impl IntoIterator<Item = Vec<u8>>) -> Result<(), End> {
-        let Self { socket, session, service, .. } = self;
+        let Self { socket, session, service, closing, .. } = self;
         let time = service.settings.client_timeout;
         let written = async {
             timeout(time, socket.flush()).await.ok()?.ok()?;
@@ -329,6 +337,7 @@ impl Connection {
         tokio::select! {
             written = written => written.ok_or(End::Gone),
             () = session.ended() => Err(End::Gone),
+            () = async { closing.cancelled().await; sleep(CLOSE_TIMEOUT).await } => Err(End::Gone),
         }
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use super::frame_bounds::FrameBounds;
 use crate::memory_budget::MemoryShare;
@@ -24,13 +25,15 @@ pub(super) struct CountedStream {
     /// Number of bytes that were read since the last request was handled, without control frames.
     bytes: usize,
     bounds: FrameBounds,
+    /// When the first of these bytes was read.
+    request_began: Option<Instant>,
     /// Bytes that have arrived and were not read, because they belong to the next frames.
     unread: Bytes,
 }
 
 impl CountedStream {
     pub(super) fn new(stream: TokioIo<Upgraded>, share: MemoryShare) -> Self {
-        Self { stream, share, bytes: 0, bounds: FrameBounds::default(), unread: Bytes::new() }
+        Self { stream, share, bytes: 0, bounds: FrameBounds::default(), request_began: None, unread: Bytes::new() }
     }
 
     /// Returns the stream, whose bytes do not count any more.
@@ -38,9 +41,14 @@ impl CountedStream {
         self.stream
     }
 
+    /// Returns when the request that is arriving began.
+    pub(super) fn request_began(&self) -> Option<Instant> {
+        self.request_began
+    }
+
     /// Records that the request was handled.
     pub(super) fn end_request(&mut self) {
-        self.bytes = 0;
+        (self.bytes, self.request_began) = (0, None);
         self.share.release();
     }
 
@@ -69,6 +77,7 @@ impl AsyncRead for CountedStream {
         buffer.put_slice(&this.unread.split_to(part.bytes));
         // The library handles a control frame at once.
         this.bytes = this.bytes + part.bytes - part.control_bytes;
+        this.request_began = if this.bytes == 0 { None } else { this.request_began.or_else(|| Some(Instant::now())) };
         let missing = self.bytes.saturating_sub(self.share.bytes());
         if self.bytes > FREE_BYTES && self.share.take(missing).is_err() {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));

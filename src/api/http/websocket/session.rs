@@ -187,6 +187,10 @@ impl Session {
             if tokens.keys().all(|name| *name == SERVICE_TOKEN) {
                 return Err(Outcome::bad_header("X-Auth-Token"));
             }
+            // A token may be for all projects.
+            if !self.is_proxied {
+                add(PROJECT_ID[0].clone(), "X-Project-ID", project)?;
+            }
             headers.extend(tokens);
             return self.build(action, action.path_of(frame), headers);
         }
