@@ -1,0 +1,143 @@
+//! Measures the console in Chromium with 10,000 queues and with a queue of 1,000,000 messages: the
+//! first paint, the longest task of the main thread in each interaction, and the requests of an open
+//! tab.
+//!
+//! `cargo bench --bench console` prints tables in Markdown.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark prints for a person")]
+
+#[allow(dead_code, reason = "uses a part of the support code of the tests")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use self::support::browser::Browser;
+use self::support::sukkal::{Api, Sukkal};
+
+const QUEUES: usize = 10_000;
+const MESSAGES: usize = 1_000_000;
+const PER_POST: usize = 1_000;
+const PROJECT: &str = "demo";
+/// Time for which a tab is left alone.
+const ALONE: Duration = Duration::from_secs(30);
+/// Time after an interaction, in which its tasks end.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Notes the tasks of the main thread that take 50 ms or more. A browser does not report shorter ones.
+const OBSERVE: &str = "
+    window.tasks = [];
+    new PerformanceObserver(list => { for (const one of list.getEntries()) window.tasks.push(one.duration); })
+        .observe({type: 'longtask', buffered: true});";
+const SIGN_IN: &str = "
+    document.querySelector('[name=project]').value = arguments[0];
+    document.querySelector('dialog form').requestSubmit()";
+const LONGEST: &str = "const longest = Math.max(0, ...window.tasks); window.tasks = []; return Math.round(longest)";
+const SENT: &str = "return performance.getEntriesByType('resource').filter(one => one.name.includes('/v2/')).length";
+const TYPE: &str = "
+    const input = document.getElementById('search');
+    input.value = arguments[0];
+    input.dispatchEvent(new Event('input', {bubbles: true}))";
+const CLICK: &str = "
+    const found = [...document.querySelectorAll('button')].find(one => one.textContent.trim() === arguments[0] && !one.disabled);
+    found.click()";
+const OPEN_FIRST: &str = "document.querySelector('td.body button').click()";
+
+#[tokio::main]
+async fn main() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    fill(&api).await;
+    let browser = Browser::start().await;
+    browser.open(&sukkal.url("/console")).await;
+    browser.run(OBSERVE, json!([])).await;
+    browser.wait_for("return document.querySelector('dialog form') !== null", json!([])).await;
+    let paint = "return Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime)";
+    let paint = browser.wait_for(paint, json!([])).await;
+    println!("First paint: {paint} ms.\n\n| interaction | longest task, ms (0: below 50) |\n|---|---|");
+    browser.run(SIGN_IN, json!([PROJECT])).await;
+    report(&browser, "sign in, and look at the queues").await;
+    for (name, route) in [
+        ("list of 10,000 queues", "#/queues"),
+        ("queue with 1,000,000 messages", "#/queues/big"),
+        ("its newest messages", "#/queues/big/messages"),
+    ] {
+        browser.run("location.hash = arguments[0]", json!([route])).await;
+        report(&browser, name).await;
+    }
+    for (name, script, argument) in [
+        ("next page", CLICK, "Next"),
+        ("open a message of 250 KB", OPEN_FIRST, ""),
+        ("close it", CLICK, "Close"),
+        ("live tail", CLICK, "Live tail"),
+    ] {
+        browser.run(script, json!([argument])).await;
+        if name == "live tail" {
+            for number in 0..20 {
+                post(&api, "big", &vec![json!({ "number": number }); 100]).await;
+            }
+        }
+        report(&browser, name).await;
+    }
+    browser.run("location.hash = '#/queues'", json!([])).await;
+    browser.wait_for("return document.getElementById('search') !== null", json!([])).await;
+    for prefix in ["q", "q9", "q99", "q999"] {
+        browser.run(TYPE, json!([prefix])).await;
+    }
+    report(&browser, "type the beginning of a name").await;
+
+    println!("\n| page | requests in a minute |\n|---|---|");
+    for (name, route) in [
+        ("Attention", "#/"),
+        ("Queues", "#/queues"),
+        ("a queue", "#/queues/big"),
+        ("its claims", "#/queues/big/claims"),
+    ] {
+        browser
+            .run("location.hash = arguments[0]; performance.setResourceTimingBufferSize(100000)", json!([route]))
+            .await;
+        sleep(SETTLE).await;
+        let before = browser.run(SENT, json!([])).await.as_u64().unwrap();
+        sleep(ALONE).await;
+        let sent = browser.run(SENT, json!([])).await.as_u64().unwrap() - before;
+        println!("| {name} | {} |", sent * 60 / ALONE.as_secs());
+    }
+}
+
+/// Prints the longest task since the last call.
+async fn report(browser: &Browser, interaction: &str) {
+    sleep(SETTLE).await;
+    println!("| {interaction} | {} |", browser.run(LONGEST, json!([])).await);
+}
+
+/// Creates the queues. The newest page of the largest queue has large messages.
+async fn fill(api: &Api) {
+    let mut posts = JoinSet::new();
+    for number in 0..QUEUES {
+        let api = api.clone();
+        posts.spawn(async move { post(&api, &format!("q{number}"), &[json!({ "number": number })]).await });
+        if posts.len() >= 64 {
+            posts.join_next().await;
+        }
+    }
+    posts.join_all().await;
+    for first in (0..MESSAGES).step_by(PER_POST) {
+        let bodies: Vec<Value> = (first..first + PER_POST).map(|number| json!({ "number": number })).collect();
+        post(api, "big", &bodies).await;
+    }
+    let large: Vec<Value> = (0..20_000).map(|number| json!({ "n": number })).collect();
+    for _ in 0..3 {
+        post(api, "big", &[json!(large)]).await;
+    }
+}
+
+async fn post(api: &Api, queue: &str, bodies: &[Value]) {
+    let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
+    let posted =
+        api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages })).send().await.unwrap();
+    assert_eq!(posted.status(), 201);
+}
