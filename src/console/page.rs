@@ -4,11 +4,8 @@ use std::sync::LazyLock;
 
 use maud::{DOCTYPE, html};
 
-use super::ASSETS;
-
 /// The page, in HTML. Its links are relative, so that it works behind a path prefix.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let modules = ASSETS.iter().filter(|asset| asset.name.ends_with(".js"));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -19,9 +16,6 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
                 title { "Sukkal" }
                 link rel="icon" href="console/icon.svg";
                 link rel="stylesheet" href="console/console.css";
-                @for module in modules {
-                    link rel="modulepreload" href={ "console/" (module.name) };
-                }
                 script type="module" src="console/main.js" {}
             }
             body {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{CLICK, Console, PROJECT, claim, create, poison, post, read};
+use crate::support::redis::RedisServer;
 use crate::support::sukkal::Sukkal;
 
 const PICTURES_SHOWN: [(&str, &str); 4] =
@@ -161,7 +162,7 @@ async fn pages_fit_on_a_phone_and_have_a_dark_form() {
     ] {
         let console = Console::open(&sukkal.url("/console"), arguments).await;
         for (page, route, text) in [
-            ("attention", "#/", "2 queues were looked at"),
+            ("attention", "#/", "All 3 queues were looked at"),
             ("queue", "#/queues/orders", "Since it was created"),
             ("messages", "#/queues/orders/messages", "customer"),
         ] {
@@ -178,4 +179,20 @@ async fn pages_fit_on_a_phone_and_have_a_dark_form() {
         assert_eq!(console.read("return getComputedStyle(document.body).backgroundColor").await, colors, "{name}");
         assert_eq!(console.browser.run(CLICK, json!(["No such button"])).await, false);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_respond_needs_attention_until_it_does() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start(&redis.url());
+    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
+    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    console.shows("All is well.").await;
+
+    redis.pause();
+    console.shows("The store does not respond.").await;
+    redis.resume();
+
+    let is_well = "return !document.body.innerText.includes('does not respond') && document.body.innerText.includes('All is well.')";
+    console.browser.wait_for(is_well, json!([])).await;
 }

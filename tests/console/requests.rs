@@ -102,7 +102,7 @@ async fn an_open_tab_sends_two_requests_in_a_second_at_most_and_a_hidden_one_sen
 
 /// Returns the number of requests to the API that the service has answered.
 async fn served(sukkal: &Sukkal) -> f64 {
-    let metrics = Exposition::of(&sukkal.url("/metrics")).await;
+    let metrics = Exposition::of(&sukkal.url("")).await;
     let is_api = |labels: &[(String, String)]| labels.iter().any(|(_, value)| value.starts_with("/v2"));
     let all = metrics.all("sukkal_http_requests_total");
     all.iter().filter(|(labels, _)| is_api(labels)).map(|(_, count)| count).sum()

@@ -23,7 +23,7 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
 
     console.fill("Project", "demo").await;
     console.click("Sign in").await;
-    console.shows("401").await;
+    console.shows("requires authentication").await;
     console.fill("Token", &token).await;
     console.click("Sign in").await;
     console.shows("Project demo has no queues yet").await;
@@ -122,6 +122,6 @@ async fn the_console_and_the_reference_work_behind_a_path_prefix() {
     console.click("API").await;
     console.shows("Create a queue").await;
     assert_eq!(console.read("return location.pathname").await, "/tools/sukkal/docs");
-    assert_eq!(console.read("return document.styleSheets.length").await, 1);
+    assert_eq!(console.read("return document.styleSheets.length").await, 2);
     assert_eq!(console.browser.messages().await, [""; 0]);
 }

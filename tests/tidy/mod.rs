@@ -146,7 +146,9 @@ fn the_folders_hold_what_they_are_for() {
 
     assert_eq!(endings("scripts"), BTreeSet::from(["lua".to_owned()]));
     assert_eq!(endings("config"), BTreeSet::from(["toml".to_owned()]));
-    assert_eq!(endings("src"), BTreeSet::from(["rs".to_owned()]));
+    let of_console = ["css", "js", "svg"].map(str::to_owned);
+    assert_eq!(endings("src/console/assets"), of_console.clone().into());
+    assert_eq!(endings("src"), BTreeSet::from_iter(of_console.into_iter().chain(["rs".to_owned()])));
 }
 
 /// The Dockerfile compiles the dependencies before it copies anything but the manifest.

@@ -1,30 +1,29 @@
 // The first page: what needs attention.
 
-import { call, commandOf, path, pause, visible } from './api.js';
+import { callInBackground, commandOf, open, path, pause } from './api.js';
 import { h, table } from './dom.js';
 import { ago, count, duration, number } from './format.js';
-import { age, attention as problems, oldest, sample, walk } from './sample.js';
+import { REST_MS, age, attention as problems, oldest, sample, walk } from './sample.js';
 import { session } from './session.js';
+import { readDelivery } from './subscriptions.js';
 
 const OLDEST_SHOWN = 10;
-const HEALTH_MS = 30000;
+const HEALTH_MS = 10000;
+const GAUGE = /^(sukkal_store_disk_full|sukkal_pool_up)(?:\{pool="([^"]*)"\})? (\d)$/gm;
 
 /** Shows the queues that need attention, and whether stores respond. */
 export async function attention(page) {
-  const health = { state: 'unknown' };
+  let health = [];
   const failing = new Map();
   const draw = () => page.show(h('section', {}, h('h1', {}, 'What needs attention'), sampleLine()),
     healthSection(health), problemSection(page, failing), oldestSection());
   draw();
   page.every(HEALTH_MS, async () => {
-    Object.assign(health, await readHealth(page.signal));
+    health = await readHealth(page.signal);
     draw();
-  });
+  }, 'Ask the stores');
   lookAtSubscriptions(page, failing, draw).catch(() => {});
-  while (!page.signal.aborted) {
-    await page.attempt(() => walk(page.signal, draw), 'Look at the queues');
-    await pause(HEALTH_MS, page.signal).catch(() => {});
-  }
+  await page.every(REST_MS, () => walk(page.signal, draw), 'Look at the queues');
 }
 
 function sampleLine() {
@@ -33,21 +32,30 @@ function sampleLine() {
   return h('p', { class: 'faint', id: 'sample' }, `${walked}. The oldest figures are ${duration(age())} old.`);
 }
 
-/** Asks whether the service and its stores respond. The test of all operations needs an operator. */
+/** Returns what is wrong with the store and its pools. A proxy may hide the metrics. */
 async function readHealth(signal) {
   try {
-    await call({ path: 'v2/ping' }, signal);
-    return { state: 'up', problem: null };
+    await callInBackground({ path: 'v2/ping' }, signal);
+    const metrics = await open({ path: 'metrics' }, signal, 'text/plain').then(response => response.text(), () => '');
+    return problemsOf(metrics);
   } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    if (error.isIdentity) throw error;
-    return { state: 'down', problem: error.message };
+    if (error.name === 'AbortError' || error.isIdentity) throw error;
+    return [`The store does not respond. ${error.message}`];
   }
 }
 
-function healthSection({ state, problem }) {
-  if (state !== 'down') return null;
-  return h('section', { class: 'card bad', role: 'alert' }, h('h2', {}, 'The store does not respond'), h('p', {}, problem));
+function problemsOf(metrics) {
+  const found = [];
+  for (const [, name, pool, value] of metrics.matchAll(GAUGE)) {
+    if (name === 'sukkal_pool_up' && value === '0') found.push(`Pool ${pool} does not respond.`);
+    if (name === 'sukkal_store_disk_full' && value === '1') found.push('The disk of the store is full.');
+  }
+  return found;
+}
+
+function healthSection(found) {
+  if (!found.length) return null;
+  return h('section', { class: 'card bad', role: 'alert' }, h('h2', {}, 'The stores'), found.map(text => h('p', {}, text)));
 }
 
 // Lists do not say which queues have subscriptions, so this looks at one queue at a time.
@@ -55,19 +63,22 @@ async function lookAtSubscriptions(page, failing, draw) {
   for (;;) {
     await pause(2000, page.signal);
     for (const name of [...sample.queues.keys()]) {
-      await visible(page.signal);
       await pause(1000, page.signal);
-      const request = { path: path`v2/queues/${name}/subscriptions`, query: { with_delivery: true } };
-      const response = await call(request, page.signal).catch(error => {
-        if (error.name === 'AbortError') throw error;
-        return null;
-      });
-      const bad = (response?.body.subscriptions ?? []).filter(one => one.delivery && isFailing(one.delivery));
-      if (bad.length) failing.set(name, bad.length);
+      const amount = await failingOf(path`v2/queues/${name}`, page.signal).catch(() => 0);
+      if (page.signal.aborted) return;
+      if (amount) failing.set(name, amount);
       else failing.delete(name);
       draw();
     }
   }
+}
+
+/** Returns the number of failing subscriptions among the first of a queue. */
+async function failingOf(root, signal) {
+  const { body } = await callInBackground({ path: `${root}/subscriptions` }, signal);
+  let amount = 0;
+  for (const { id } of body.subscriptions) if (isFailing(await readDelivery(root, id, signal))) amount += 1;
+  return amount;
 }
 
 function isFailing(delivery) {
@@ -84,7 +95,7 @@ function problemSection(page, failing) {
     if (item) item.reasons.push(reason);
     else items.push({ queue, reasons: [reason] });
   }
-  if (!items.length) return nothing(page);
+  if (!items.length) return nothing();
   const columns = [
     { title: 'Queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.queue.name)}` }, h('bdi', {}, item.queue.name)) },
     { title: 'Reason', cell: item => item.reasons.map(reason => h('span', { class: `tag ${reason.kind}` }, describe(item.queue.name, reason))) },

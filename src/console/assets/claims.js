@@ -1,7 +1,7 @@
 // The live claims of a queue.
 
 import { call, callInBackground, path, readPage } from './api.js';
-import { button, dialog, h, table } from './dom.js';
+import { button, dialog, h, pager, table } from './dom.js';
 import { ago, countdown, duration, number } from './format.js';
 import { preview } from './json.js';
 import { markerOf } from './sample.js';
@@ -17,7 +17,7 @@ export async function claims(page, queue) {
     const next = body.claims.length ? markerOf(body) : null;
     const go = to => { marker = to; page.attempt(read); };
     page.show(body.claims.length ? list(page, queue, body.claims, read) : h('p', {}, marker ? 'This is the end of the list.' : 'No messages are claimed.'),
-      h('div', { class: 'bar' }, button('From the start', () => go(''), { disabled: !marker }), button('Next', () => go(next), { disabled: !next }), page.copy(request, 'This list')));
+      pager(marker && (() => go('')), next && (() => go(next)), page.copy(request, 'This list')));
   };
   await page.every(REFRESH_MS, read);
 }

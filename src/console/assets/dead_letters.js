@@ -5,7 +5,7 @@ import { button, dialog, field, h, table } from './dom.js';
 import { ago, count, number, time } from './format.js';
 import { preview } from './json.js';
 import { show } from './messages.js';
-import { deadLetterQueues, markerOf, sample, walk } from './sample.js';
+import { REST_MS, deadLetterQueues, markerOf, sample, walk } from './sample.js';
 
 const REFRESH_MS = 3000;
 const READ_MAX = 200;
@@ -19,7 +19,7 @@ export async function deadLetters(page) {
     const columns = [
       { title: 'Dead-letter queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.name)}/dead-letters` }, h('bdi', {}, item.name)) },
       { title: 'Letters', class: 'figure', cell: item => number(item.queue?.waiting ?? 0) },
-      { title: 'Of', cell: item => item.sources.slice(0, 5).join(', ') + (item.sources.length > 5 ? ` and ${item.sources.length - 5} more` : '') },
+      { title: 'Of', cell: item => item.sources.join(', ') },
     ];
     page.show(h('section', {}, h('h1', {}, 'Dead letters'),
       sample.rounds ? null : h('p', { class: 'faint' }, 'Looking at the queues…'),
@@ -27,7 +27,7 @@ export async function deadLetters(page) {
         : h('p', {}, 'No queue has a dead-letter queue. Set _dead_letter_queue and _max_claim_count in the settings of a queue.')));
   };
   draw();
-  await page.attempt(() => walk(page.signal, draw), 'Look at the queues');
+  await page.every(REST_MS, () => walk(page.signal, draw), 'Look at the queues');
 }
 
 /** Shows the dead letters of one queue by their origin, and its redrives. */
@@ -41,14 +41,14 @@ export async function letters(page, queue) {
     for (const id of selected) if (!items.some(item => item.id === id)) selected.delete(id);
   };
   const readTasks = async () => {
-    const known = tasks[0]?.state;
+    const known = `${tasks[0]?.id} ${tasks[0]?.state}`;
     tasks = (await callInBackground({ path: `${queue.path}/tasks` }, page.signal)).body.tasks;
-    if (known === 'running' && tasks[0]?.state !== 'running') await readLetters();
+    if (known !== `${tasks[0]?.id} ${tasks[0]?.state}`) await readLetters();
     draw();
   };
   const refresh = () => page.attempt(async () => { await readLetters(); await readTasks(); });
   const draw = () => {
-    const groups = Map.groupBy ? Map.groupBy(items, origin) : grouped(items);
+    const groups = grouped(items);
     const start = (body, letters) => confirmRedrive(page, queue, body, letters, refresh);
     page.show(
       h('p', { class: 'faint' }, 'Looking at messages does not consume them.'),

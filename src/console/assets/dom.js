@@ -1,7 +1,7 @@
 // Builds the pages. A text is always shown as a text: nothing here parses markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const SVG_TAGS = new Set(['svg', 'path', 'rect', 'line', 'text', 'title']);
+const SVG_TAGS = new Set(['svg', 'path', 'rect']);
 
 /**
  * Creates an element. Attributes whose names begin with `on` are event handlers, `false` and
@@ -95,6 +95,11 @@ export function table(columns, items, { key, row = () => ({}), label }) {
 /** Creates a button. */
 export function button(label, onclick, attributes = {}) {
   return h('button', { type: 'button', onclick, ...attributes }, label);
+}
+
+/** Creates the buttons below a page of a list. `back` and `next` are null where there is no page. */
+export function pager(back, next, ...more) {
+  return h('div', { class: 'bar' }, button('Back', back, { disabled: !back }), button('Next', next, { disabled: !next }), more);
 }
 
 /** Creates a field of a form with its label, and an explanation below it. */

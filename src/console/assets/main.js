@@ -38,9 +38,9 @@ class Page {
   }
 
   /** Runs this now and then again after each interval, as long as the page is shown. */
-  async every(ms, run) {
+  async every(ms, run, label) {
     for (;;) {
-      await this.attempt(run);
+      await this.attempt(run, label);
       if (this.signal.aborted) return;
       await api.pause(ms, this.signal).catch(() => {});
       await api.visible(this.signal).catch(() => {});

@@ -1,7 +1,7 @@
 // The messages of a queue: lists, single messages, the live tail and posting.
 
 import { call, commandOf, open, path, pause, readPage } from './api.js';
-import { button, dialog, facts, field, h, table } from './dom.js';
+import { button, dialog, facts, field, h, pager, table } from './dom.js';
 import { ago, countdown, duration } from './format.js';
 import { parse, preview, tree, write } from './json.js';
 import { markerOf } from './sample.js';
@@ -50,8 +50,7 @@ export async function messages(page, queue) {
         page.copy(request, 'This page')),
       isTailing ? tailBar(tail, draw) : null,
       items.length ? list(page, queue, items, posted) : empty(page, queue, isTailing, marker()),
-      isTailing ? null : h('div', { class: 'bar' }, button('Back', () => go(previous.pop() || null, true), { disabled: !marker() }),
-        button('Next', () => go(next), { disabled: !next }), button('Refresh', () => page.attempt(read))));
+      isTailing ? null : pager(marker() && (() => go(previous.pop() || null, true)), next && (() => go(next)), button('Refresh', posted)));
   };
   await page.attempt(read);
   const opened = page.query.get('open');
@@ -102,8 +101,7 @@ export function show(page, queue, message, changed) {
       ['Posted', ago(message.age)], ['Time to live', duration(message.ttl)],
       message.origin ? ['Dead letter of', h('a', { href: `#/queues/${encodeURIComponent(message.origin.queue)}` }, message.origin.queue)] : null,
       message.origin ? ['Claims there', message.origin.claim_count] : null,
-      message.traceparent ? ['Trace', message.traceparent] : null,
-      message.checksum ? ['Checksum', message.checksum] : null),
+      message.traceparent ? ['Trace', message.traceparent] : null),
     text ?? tree(message.body),
     h('div', { class: 'bar' },
       button('Copy the body', event => copyBody(event, message.body)),

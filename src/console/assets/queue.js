@@ -5,7 +5,7 @@ import { bars, chart } from './chart.js';
 import { claims } from './claims.js';
 import { letters } from './dead_letters.js';
 import { facts, h } from './dom.js';
-import { ago, duration, number, rate } from './format.js';
+import { ago, duration, number } from './format.js';
 import { messages } from './messages.js';
 import { remember, speed } from './queues.js';
 import { settings } from './settings.js';
@@ -33,6 +33,7 @@ export async function queuePage(page, plural, name, part = '') {
     h('h1', {}, h('bdi', {}, name)), h('nav', { class: 'tabs', 'aria-label': 'Parts' }, links)];
   const queue = { name, plural, root, path: path`v2/${plural}/${name}` };
   const inner = Object.create(page, { show: { value: (...children) => page.show(head(), h('section', {}, children)) } });
+  inner.show(h('p', { class: 'faint' }, 'Reading…'));
   await current[2](inner, queue);
 }
 
@@ -74,8 +75,7 @@ function draw(page, queue, { messages: counts, shards = [], unsharded, tenants =
         counts.oldest ? ['Oldest message', ago(counts.oldest.age)] : null, counts.newest ? ['Newest message', ago(counts.newest.age)] : null)),
     isFair ? h('div', { class: 'card' }, h('h2', {}, 'Shards'), bars(shards.map(shardBar)), unsharded && total(unsharded) ? h('p', { class: 'faint' }, `Without a shard: ${number(total(unsharded))}`) : null) : null,
     tenants.length ? h('div', { class: 'card' }, h('h2', {}, 'Tenants by posted messages'), bars(tenants.map(one => ({ name: one.tenant, value: one.share, text: `${(100 * one.share).toFixed(1)} %` })))) : null,
-    queue.plural === 'queues' ? h('div', { class: 'bar' }, toggle, page.copy({ path: `${queue.path}/stats`, query: { detailed: true } }, 'Statistics')) : null,
-    h('p', { class: 'faint' }, `Now ${rate(speed(points, 'claimed'))} claimed.`));
+    queue.plural === 'queues' ? h('div', { class: 'bar' }, toggle, page.copy({ path: `${queue.path}/stats`, query: { detailed: true } }, 'Statistics')) : null);
 }
 
 function shardBar(shard) {

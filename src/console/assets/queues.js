@@ -2,7 +2,7 @@
 
 import { callInBackground, commandOf, readPage } from './api.js';
 import { sparkline } from './chart.js';
-import { button, h, table } from './dom.js';
+import { h, pager, table } from './dom.js';
 import { count, duration, number, rate } from './format.js';
 import { markerOf } from './sample.js';
 
@@ -45,9 +45,7 @@ export async function queues(page, plural) {
         h('input', { id: 'search', type: 'search', value: prefix(), oninput: search, placeholder: 'Begins with…', 'aria-label': 'Beginning of the name', spellcheck: 'false' }),
         page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: marker() } }), 'This list')),
       items.length ? list(plural, items, history) : empty(page, plural, prefix(), marker()),
-      h('div', { class: 'bar' },
-        button('Back', () => go(previous.pop() ?? ''), { disabled: !marker() }),
-        button('Next', () => { previous.push(marker()); go(next); }, { disabled: !next || items.length < 2 }))));
+      pager(marker() && (() => go(previous.pop() ?? '')), next && (() => { previous.push(marker()); go(next); }))));
     if (page.query.has('search')) {
       page.set({ search: null });
       document.getElementById('search').focus();

@@ -5,7 +5,8 @@ import { callInBackground, pause, readPage } from './api.js';
 import { session } from './session.js';
 
 const PAUSE_MS = 1000;
-const REST_MS = 10000;
+/** Pause between two walks. */
+export const REST_MS = 10000;
 const GROWS_AFTER = 3;
 
 /** What the walk has found. */
@@ -15,17 +16,10 @@ function fresh() {
   return { project: null, identity: null, queues: new Map(), total: null, rounds: 0, walked: 0, startedAt: null };
 }
 
-/** Walks until the signal aborts. Calls `found` after each page. */
+/** Looks at all queues once. Calls `found` after each page. */
 export async function walk(signal, found) {
   const identity = `${session.project} ${session.token}`;
   if (sample.identity !== identity) Object.assign(sample, fresh(), { identity });
-  for (;;) {
-    await walkOnce(signal, found);
-    await pause(REST_MS, signal);
-  }
-}
-
-async function walkOnce(signal, found) {
   const seen = new Set();
   let marker = '';
   sample.walked = 0;

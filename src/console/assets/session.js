@@ -14,7 +14,7 @@ export const SCHEMES = {
 export const session = load();
 
 function load() {
-  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: crypto.randomUUID?.() ?? uuid(), known: false };
+  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: uuid(), known: false };
   try {
     return { ...fresh, ...JSON.parse(sessionStorage.getItem(KEY) ?? '{}') };
   } catch {
@@ -22,7 +22,7 @@ function load() {
   }
 }
 
-// Browsers offer randomUUID only over TLS and on localhost.
+// Browsers have crypto.randomUUID only over TLS and on localhost.
 function uuid() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;

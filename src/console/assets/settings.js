@@ -17,7 +17,6 @@ const EXPLAINED = {
   _shards: 'Number of shards. With it, the queue is fair: tenants take turns.',
   _durability: 'What each post must have reached before its response, such as replicas=1.',
   _flavor: 'The flavor whose pools may have the queue.',
-  _pool: 'The pool that has the queue.',
 };
 
 /** Shows and edits the metadata, purges and deletes. */

@@ -1,7 +1,7 @@
 // The subscriptions of a queue or a topic.
 
 import { call, callInBackground, path, readPage } from './api.js';
-import { button, dialog, facts, field, h, table } from './dom.js';
+import { button, dialog, facts, field, h, pager, table } from './dom.js';
 import { duration, number, time } from './format.js';
 import { markerOf } from './sample.js';
 
@@ -10,23 +10,36 @@ const REFRESH_MS = 4000;
 /** Shows subscriptions with their deliveries. */
 export async function subscriptions(page, queue) {
   let marker = '';
-  const request = () => ({ path: `${queue.path}/subscriptions`, query: { with_delivery: true, marker } });
+  const deliveries = new Map();
+  const request = () => ({ path: `${queue.path}/subscriptions`, query: { marker } });
   const read = async () => {
     const body = await readPage(request(), page.signal, callInBackground);
     const items = body.subscriptions;
-    const next = items.length ? markerOf(body) : null;
+    draw(items, items.length ? markerOf(body) : null);
+    for (const one of items) {
+      deliveries.set(one.id, await readDelivery(queue.path, one.id, page.signal).catch(() => undefined));
+      draw(items, items.length ? markerOf(body) : null);
+    }
+  };
+  const draw = (items, next) => {
     const go = to => { marker = to; page.attempt(read); };
+    for (const one of items) one.delivery = deliveries.get(one.id);
     page.show(items.length ? list(page, queue, items, read) : h('p', {}, marker ? 'This is the end of the list.' : 'Nobody is subscribed.'),
-      h('div', { class: 'bar' }, button('From the start', () => go(''), { disabled: !marker }), button('Next', () => go(next), { disabled: !next }),
-        button('Subscribe', () => subscribe(page, queue, read), { class: 'primary' }), page.copy(request, 'This list')));
+      pager(marker && (() => go('')), next && (() => go(next)), button('Subscribe', () => subscribe(page, queue, read), { class: 'primary' }), page.copy(request, 'This list')));
   };
   await page.every(REFRESH_MS, read);
+}
+
+/** Returns the state and the counts of the deliveries of a subscription. A list does not have them. */
+export async function readDelivery(root, id, signal) {
+  const { body } = await callInBackground({ path: `${root}/subscriptions/${path`${id}`}`, query: { with_delivery: true } }, signal);
+  return body.delivery;
 }
 
 function list(page, queue, items, changed) {
   const columns = [
     { title: 'Subscriber', cell: one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Show the subscription'), { class: 'link' }) },
-    { title: 'State', cell: one => h('span', { class: `tag ${one.delivery?.state}` }, one.confirmed === false ? 'not confirmed' : one.delivery?.state ?? 'active') },
+    { title: 'State', cell: one => [h('span', { class: `tag ${one.delivery?.state}` }, one.delivery?.state ?? 'active'), one.confirmed ? null : h('small', {}, 'not confirmed')] },
     { title: 'Failing since', cell: one => time(one.delivery?.failing_since) },
     { title: 'Delivered', class: 'figure', cell: one => number(one.delivery?.delivered) },
     { title: 'To retry', class: 'figure', cell: one => number(one.delivery?.retrying) },

@@ -1,5 +1,6 @@
 //! The reference of the API (`/docs`): `openapi.yaml` as a page, which needs no scripts.
 
+mod contract;
 mod markdown;
 mod operation;
 mod schema;
@@ -9,6 +10,7 @@ use std::sync::LazyLock;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
+use self::contract::text;
 use self::markdown::markdown;
 use self::operation::Operation;
 
@@ -40,6 +42,7 @@ fn page(contract: &Value) -> Markup {
                 title { "API of Sukkal" }
                 link rel="icon" href="console/icon.svg";
                 link rel="stylesheet" href="console/console.css";
+                link rel="stylesheet" href="console/docs.css";
             }
             body.reference {
                 header #top { a.brand href="console" { "Sukkal" } nav { a href="docs" aria-current="page" { "API" } } }
@@ -92,17 +95,6 @@ fn tags(contract: &Value) -> &[Value] {
 fn operations(contract: &Value) -> Vec<Operation<'_>> {
     let paths = contract["paths"].as_object().into_iter().flatten();
     paths.flat_map(|(path, item)| METHODS.iter().filter_map(move |method| Operation::new(method, path, item))).collect()
-}
-
-/// Returns the text under a key, or an empty text.
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value[key].as_str().unwrap_or_default()
-}
-
-/// Returns what a reference of the contract refers to, or the value itself if it is none.
-fn resolved<'v>(contract: &'v Value, value: &'v Value) -> &'v Value {
-    let target = value["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
-    target.and_then(|pointer| contract.pointer(pointer)).unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::contract::{resolved, text};
 use super::markdown::markdown;
 use super::schema;
-use super::{resolved, text};
 
 /// A method of a path.
 pub(super) struct Operation<'c> {
@@ -60,7 +60,7 @@ impl<'c> Operation<'c> {
                 }
                 @if self.has_example(body) {
                     h4 { "Example" }
-                    pre { (self.command(body)) }
+                    pre tabindex="0" { (self.command(body)) }
                 }
                 h4 { "Responses" }
                 @for (status, response) in self.operation["responses"].as_object().into_iter().flatten() {
@@ -117,7 +117,7 @@ fn contents(body: &Value) -> Markup {
     html! {
         @for (media_type, content) in body["content"].as_object().into_iter().flatten() {
             p { code { (media_type) } " " (schema::kind(&content["schema"])) }
-            @if !content["example"].is_null() { pre { (pretty(&content["example"])) } }
+            @if !content["example"].is_null() { pre tabindex="0" { (pretty(&content["example"])) } }
         }
     }
 }

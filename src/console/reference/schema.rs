@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::contract::text;
 use super::markdown::markdown;
-use super::text;
 
 const SCHEMAS: &str = "#/components/schemas/";
 
