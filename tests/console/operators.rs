@@ -82,6 +82,7 @@ async fn an_operator_posts_pauses_changes_purges_and_deletes_a_queue() {
     let held = claim(&api, "hello").await.expect("the queue is resumed");
     console.go("#/queues/hello/claims").await;
     console.click("Release").await;
+    console.click("Yes, do it").await;
     console.shows("No messages are claimed.").await;
     assert_eq!(api.get(&held).send().await.unwrap().status(), 404);
 
@@ -130,13 +131,16 @@ async fn an_operator_steers_subscriptions() {
     console.shows("onnect").await;
     console.click("Pause").await;
     console.shows("paused").await;
-    let listed = read(&api, "/v2/queues/orders/subscriptions?with_delivery=true").await;
-    assert_eq!(listed["subscriptions"][0]["delivery"]["state"], "paused");
+    let listed = read(&api, "/v2/queues/orders/subscriptions").await;
+    let id = listed["subscriptions"][0]["id"].as_str().unwrap();
+    let shown = read(&api, &format!("/v2/queues/orders/subscriptions/{id}?with_delivery=true")).await;
+    assert_eq!(shown["delivery"]["state"], "paused");
     console.click(&subscriber).await;
     console.click("Resume").await;
     console.shows("active").await;
     console.click(&subscriber).await;
     console.click("Delete").await;
+    console.click("Yes, do it").await;
     console.shows("Nobody is subscribed.").await;
     assert_eq!(read(&api, "/v2/queues/orders/subscriptions").await["subscriptions"], json!([]));
 }

@@ -35,6 +35,7 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
     console.shows("It is never shown again.").await;
     console.click("Close").await;
     console.click("Revoke").await;
+    console.click("Yes, do it").await;
     console.shows("There are no tokens.").await;
     console.go("#/queues/hello/messages").await;
     console.click("Live tail").await;

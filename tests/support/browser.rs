@@ -1,5 +1,7 @@
 //! Chromium, driven by `WebDriver`.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use super::ports::free_port;
 use super::redis::{child_command, spawn};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 const ARGUMENTS: [&str; 5] =
     ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"];
 
@@ -140,8 +143,20 @@ impl Browser {
     }
 }
 
+impl Browser {
+    /// Ends the browser, which a killed driver would leave running.
+    fn end(&self) -> io::Result<()> {
+        let (address, path) = self.session["http://".len()..].split_once('/').expect("the URL has a path");
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(END_TIMEOUT))?;
+        write!(stream, "DELETE /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        stream.read(&mut [0; 1024]).map(|_answer| ())
+    }
+}
+
 impl Drop for Browser {
     fn drop(&mut self) {
+        let _driver_is_gone = self.end();
         let _dead_already = self.driver.kill();
         let _reaped = self.driver.wait();
     }

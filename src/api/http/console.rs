@@ -40,7 +40,7 @@ async fn reference(headers: HeaderMap) -> Response {
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Error> {
     let asset = console::asset(&name).ok_or(Error::NoRoute)?;
-    Ok(document(&headers, asset.media_type, asset.text, &asset.tag))
+    Ok(document(&headers, asset.media_type, &asset.text, &asset.tag))
 }
 
 /// Returns a document. A browser keeps it, and asks each time whether it has changed.

@@ -62,8 +62,8 @@ pub fn service(broker: Broker, settings: Settings, metrics: Arc<Metrics>, tracer
 pub fn router(service: Service) -> Router {
     let nameless = || any(WithMiddleware::new(Requirement::Caller, Outage::StoreState, queues::nameless));
     let open = WithMiddleware::new(Requirement::Nothing, Outage::StoreState, websocket::open);
-    let routes = all_routes(&service.settings).into_iter().chain(console_routes(&service.settings));
-    let router = router_of(routes, Requirement::Sender).route(websocket::PATH, any(open));
+    let all = all_routes(&service.settings).into_iter().chain(console_routes(&service.settings));
+    let router = router_of(all, Requirement::Sender).route(websocket::PATH, any(open));
     NAMELESS.into_iter().fold(router, |router, path| router.route(path, nameless())).with_state(service)
 }
 

@@ -7,7 +7,7 @@ const INTERVAL_MS = 500;
 const MINUTE_MS = 60000;
 const JSON_TYPE = 'application/json';
 
-let nextBackground = 0;
+let lastBackground = 0;
 const sent = [];
 
 /** The reason why a request was not successful. */
@@ -110,33 +110,49 @@ export async function readPage(request, signal, send = call) {
  * while it is hidden.
  */
 export async function callInBackground(request, signal) {
-  await visible(signal);
-  const now = Date.now();
-  nextBackground = Math.max(nextBackground + INTERVAL_MS, now);
-  await pause(nextBackground - now, signal);
+  for (;;) {
+    await visible(signal);
+    const wait = lastBackground + INTERVAL_MS - Date.now();
+    if (wait <= 0) break;
+    await pause(wait, signal);
+  }
+  lastBackground = Date.now();
   return call(request, signal);
 }
 
 /** Returns when the page is visible. */
-export function visible(signal) {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    const done = () => {
-      if (document.hidden) return;
-      document.removeEventListener('visibilitychange', done);
-      resolve();
-    };
-    document.addEventListener('visibilitychange', done);
-    signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
+export async function visible(signal) {
+  if (!document.hidden) return;
+  await until(signal, done => {
+    const check = () => { if (!document.hidden) done(); };
+    document.addEventListener('visibilitychange', check);
+    return () => document.removeEventListener('visibilitychange', check);
   });
 }
 
 /** Returns after this time. */
 export function pause(ms, signal) {
+  return until(signal, done => {
+    const timer = setTimeout(done, ms);
+    return () => clearTimeout(timer);
+  });
+}
+
+// Waits until `begin` has called its argument. What `begin` returns cleans up.
+function until(signal, begin) {
   return new Promise((resolve, reject) => {
-    if (signal?.aborted) reject(signal.reason);
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const end = how => {
+      cancel();
+      signal?.removeEventListener('abort', stop);
+      how();
+    };
+    const stop = () => end(() => reject(signal.reason));
+    const cancel = begin(() => end(resolve));
+    signal?.addEventListener('abort', stop);
   });
 }
 

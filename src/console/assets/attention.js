@@ -3,20 +3,22 @@
 import { callInBackground, commandOf, open, path, pause } from './api.js';
 import { h, table } from './dom.js';
 import { ago, count, duration, number } from './format.js';
-import { REST_MS, age, attention as problems, oldest, sample, walk } from './sample.js';
+import { REST_MS, age, forSession, attention as problems, oldest, sample, walk } from './sample.js';
 import { session } from './session.js';
 import { readDelivery } from './subscriptions.js';
 
 const OLDEST_SHOWN = 10;
+const ROWS_MAX = 100;
 const HEALTH_MS = 10000;
 const GAUGE = /^(sukkal_store_disk_full|sukkal_pool_up)(?:\{pool="([^"]*)"\})? (\d)$/gm;
 
 /** Shows the queues that need attention, and whether stores respond. */
 export async function attention(page) {
   let health = [];
+  forSession();
   const failing = new Map();
   const draw = () => page.show(h('section', {}, h('h1', {}, 'What needs attention'), sampleLine()),
-    healthSection(health), problemSection(page, failing), oldestSection());
+    healthSection(health), problemSection(page, failing, health), oldestSection());
   draw();
   page.every(HEALTH_MS, async () => {
     health = await readHealth(page.signal);
@@ -28,7 +30,7 @@ export async function attention(page) {
 
 function sampleLine() {
   if (sample.total === null) return h('p', { class: 'faint' }, 'Looking at the queues…');
-  const walked = sample.rounds ? `All ${count(sample.queues.size, 'queue')} were looked at` : `${number(sample.walked)} of ${count(sample.total, 'queue')} were looked at so far`;
+  const walked = sample.rounds ? `All ${count(sample.queues.size, 'queue')} were looked at` : `${number(sample.seen.size)} of ${count(sample.total, 'queue')} were looked at so far`;
   return h('p', { class: 'faint', id: 'sample' }, `${walked}. The oldest figures are ${duration(age())} old.`);
 }
 
@@ -85,7 +87,7 @@ function isFailing(delivery) {
   return delivery.state === 'disabled' || delivery.failing_since !== null;
 }
 
-function problemSection(page, failing) {
+function problemSection(page, failing, health) {
   const items = problems();
   for (const [name, amount] of failing) {
     const queue = sample.queues.get(name);
@@ -95,14 +97,15 @@ function problemSection(page, failing) {
     if (item) item.reasons.push(reason);
     else items.push({ queue, reasons: [reason] });
   }
-  if (!items.length) return nothing();
+  if (!items.length) return health.length ? null : nothing();
   const columns = [
     { title: 'Queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.queue.name)}` }, h('bdi', {}, item.queue.name)) },
     { title: 'Reason', cell: item => item.reasons.map(reason => h('span', { class: `tag ${reason.kind}` }, describe(item.queue.name, reason))) },
     { title: 'Waiting', class: 'figure', cell: item => number(item.queue.waiting) },
     { title: 'Oldest', class: 'figure', cell: item => duration(item.queue.stats.oldest_age) },
   ];
-  return h('section', { class: 'card' }, table(columns, items, { key: item => item.queue.name, label: 'Queues that need attention' }));
+  return h('section', { class: 'card' }, table(columns, items.slice(0, ROWS_MAX), { key: item => item.queue.name, label: 'Queues that need attention' }),
+    items.length > ROWS_MAX ? h('p', {}, `And ${number(items.length - ROWS_MAX)} more.`) : null);
 }
 
 function describe(name, { kind, amount, sources }) {
@@ -133,7 +136,7 @@ function oldestSection() {
   const columns = [
     { title: 'Queue', cell: queue => h('a', { href: `#/queues/${encodeURIComponent(queue.name)}/messages` }, h('bdi', {}, queue.name)) },
     { title: 'Available', class: 'figure', cell: queue => number(queue.stats.available) },
-    { title: 'Waits since', class: 'figure', cell: queue => ago(queue.stats.oldest_age) },
+    { title: 'Waits since', class: 'figure', cell: queue => ago(new Date(queue.at - 1000 * queue.stats.oldest_age)) },
   ];
   return h('section', { class: 'card' }, h('h2', {}, 'Oldest waiting messages'), table(columns, queues, { key: queue => queue.name, label: 'Oldest waiting messages' }));
 }

@@ -2,7 +2,7 @@
 
 import { call, callInBackground, path, readPage } from './api.js';
 import { button, dialog, h, pager, table } from './dom.js';
-import { ago, countdown, duration, number } from './format.js';
+import { ago, before, countdown, duration, number } from './format.js';
 import { preview } from './json.js';
 import { markerOf } from './sample.js';
 
@@ -13,7 +13,9 @@ export async function claims(page, queue) {
   let marker = '';
   const request = () => ({ path: `${queue.path}/claims`, query: { marker } });
   const read = async () => {
+    const isNewest = page.begin();
     const body = await readPage(request(), page.signal, callInBackground);
+    if (!isNewest()) return;
     const next = body.claims.length ? markerOf(body) : null;
     const go = to => { marker = to; page.attempt(read); };
     page.show(body.claims.length ? list(page, queue, body.claims, read) : h('p', {}, marker ? 'This is the end of the list.' : 'No messages are claimed.'),
@@ -28,9 +30,9 @@ function list(page, queue, items, changed) {
     { title: 'Claim', cell: claim => button(claim.id, () => page.attempt(() => show(page, queue, claim), 'Show the claim'), { class: 'link' }) },
     { title: 'Holder', cell: claim => h('bdi', {}, claim.client_id) },
     { title: 'Messages', class: 'figure', cell: claim => number(claim.messages) },
-    { title: 'Age', class: 'figure', cell: claim => ago(claim.age) },
+    { title: 'Age', class: 'figure', cell: claim => ago(before(claim.age)) },
     { title: 'Ends', class: 'figure', cell: claim => countdown(new Date(Date.now() + 1000 * (claim.ttl - claim.age)).toISOString()) },
-    { title: '', cell: claim => page.action('Release', { method: 'DELETE', path: `${queue.path}/claims/${one(claim)}` }, { done: changed }) },
+    { title: '', cell: claim => page.action('Release', { method: 'DELETE', path: `${queue.path}/claims/${one(claim)}` }, { done: changed, confirm: page.ask('Its messages become available to other workers at once.') }) },
   ];
   return table(columns, items, { key: claim => claim.id, label: 'Claims' });
 }

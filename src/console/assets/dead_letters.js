@@ -4,8 +4,8 @@ import { callInBackground, readPage } from './api.js';
 import { button, dialog, field, h, table } from './dom.js';
 import { ago, count, number, time } from './format.js';
 import { preview } from './json.js';
-import { show } from './messages.js';
-import { REST_MS, deadLetterQueues, markerOf, sample, walk } from './sample.js';
+import { dated, show } from './messages.js';
+import { REST_MS, deadLetterQueues, forSession, markerOf, sample, walk } from './sample.js';
 
 const REFRESH_MS = 3000;
 const READ_MAX = 200;
@@ -14,12 +14,13 @@ const READ = { echo: true, include_origin: true, include_claimed: true, include_
 
 /** Shows the dead-letter queues of the project. */
 export async function deadLetters(page) {
+  forSession();
   const draw = () => {
     const found = [...deadLetterQueues()].map(([name, sources]) => ({ name, sources, queue: sample.queues.get(name) }));
     const columns = [
       { title: 'Dead-letter queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.name)}/dead-letters` }, h('bdi', {}, item.name)) },
       { title: 'Letters', class: 'figure', cell: item => number(item.queue?.waiting ?? 0) },
-      { title: 'Of', cell: item => item.sources.join(', ') },
+      { title: 'Of', cell: item => item.sources.slice(0, 5).join(', ') + (item.sources.length > 5 ? ' and others' : '') },
     ];
     page.show(h('section', {}, h('h1', {}, 'Dead letters'),
       sample.rounds ? null : h('p', { class: 'faint' }, 'Looking at the queues…'),
@@ -36,17 +37,25 @@ export async function letters(page, queue) {
   let items = [];
   let isWhole = true;
   let tasks = [];
-  const readLetters = async () => {
-    [items, isWhole] = await readAll(queue, page.signal);
+  let known = null;
+  const read = async () => {
+    const [found, stats] = await Promise.all([
+      callInBackground({ path: `${queue.path}/tasks` }, page.signal),
+      callInBackground({ path: `${queue.path}/stats` }, page.signal),
+    ]);
+    tasks = found.body.tasks;
+    const state = JSON.stringify([stats.body.messages.total, tasks[0]?.id, tasks[0]?.state]);
+    if (state !== known) {
+      [items, isWhole] = await readAll(queue, page.signal);
+      known = state;
+    }
     for (const id of selected) if (!items.some(item => item.id === id)) selected.delete(id);
-  };
-  const readTasks = async () => {
-    const known = `${tasks[0]?.id} ${tasks[0]?.state}`;
-    tasks = (await callInBackground({ path: `${queue.path}/tasks` }, page.signal)).body.tasks;
-    if (known !== `${tasks[0]?.id} ${tasks[0]?.state}`) await readLetters();
     draw();
   };
-  const refresh = () => page.attempt(async () => { await readLetters(); await readTasks(); });
+  const refresh = () => {
+    known = null;
+    page.attempt(read);
+  };
   const draw = () => {
     const groups = grouped(items);
     const start = (body, letters) => confirmRedrive(page, queue, body, letters, refresh);
@@ -63,8 +72,7 @@ export async function letters(page, queue) {
       [...groups].map(([name, group]) => h('div', { class: 'card', 'data-key': name }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
         list(page, queue, group, selected, draw, refresh))));
   };
-  await page.attempt(readLetters);
-  await page.every(REFRESH_MS, readTasks);
+  await page.every(REFRESH_MS, read);
 }
 
 function origin(message) {
@@ -83,7 +91,7 @@ async function readAll(queue, signal) {
   while (found.length < READ_MAX) {
     const body = await readPage({ path: `${queue.path}/messages`, query: { ...READ, marker } }, signal, callInBackground);
     if (!body.messages.length) return [found, true];
-    found.push(...body.messages);
+    found.push(...dated(body).messages);
     marker = markerOf(body);
   }
   return [found, false];
@@ -99,7 +107,7 @@ function list(page, queue, group, selected, draw, changed) {
     { title: '', cell: message => h('input', { type: 'checkbox', 'aria-label': `Select ${message.id}`, onchange: event => toggle(message, event.target.checked) }) },
     { title: 'Message', class: 'body', cell: message => h('button', { type: 'button', class: 'link', onclick: () => show(page, queue, message, changed) }, h('bdi', { class: 'preview' }, preview(message.body))) },
     { title: 'Claims there', class: 'figure', cell: message => message.origin?.claim_count ?? '–' },
-    { title: 'Here since', class: 'figure', cell: message => ago(message.age) },
+    { title: 'Here since', class: 'figure', cell: message => ago(message.postedAt) },
   ];
   return table(columns, group, { key: message => message.id, label: 'Dead letters' });
 }
@@ -116,6 +124,7 @@ function confirmRedrive(page, queue, body, letters, started) {
     body: { ...body, ...(to.value ? { to: to.value } : {}), ...(speed.value ? { per_second: Number(speed.value) } : {}) },
   });
   const close = dialog('Redrive', h('p', {}, body.ids ? `Moves ${count(letters.length, 'selected message')}.` : 'Moves all messages that the queue has now.'),
+    h('p', { class: 'faint' }, 'Claimed messages, and those whose origin does not exist any more, stay here.'),
     h('ul', { class: 'plain' }, targets.map(name => h('li', {}, `${number(letters.filter(letter => origin(letter) === name).length)} of those shown came from `, h('strong', {}, h('bdi', {}, name)))),
       lost ? h('li', { class: 'warn' }, `${count(lost, 'message')} without an origin: skipped, unless you name a queue.`) : null),
     h('datalist', { id: 'origins' }, targets.map(value => h('option', { value }))),
@@ -132,7 +141,7 @@ function taskList(page, queue, tasks, changed) {
     { title: 'Moved', class: 'figure', cell: task => number(task.moved) },
     { title: 'Skipped', class: 'figure', cell: task => number(task.skipped) },
     { title: 'Left', class: 'figure', cell: task => number(task.remaining) },
-    { title: '', cell: task => (task.state === 'running' ? page.action('Stop', { method: 'DELETE', path: `${queue.path}/tasks/${task.id}` }, { done: changed }) : task.error ?? '') },
+    { title: '', cell: task => (task.state === 'running' ? page.action('Stop', { method: 'DELETE', path: `${queue.path}/tasks/${task.id}` }, { done: changed, confirm: page.ask('Messages that were moved stay where they are.') }) : task.error ?? '') },
   ];
   return h('div', { class: 'card' }, h('h2', {}, 'Redrives'), table(columns, tasks, { key: task => task.id, label: 'Redrives' }));
 }

@@ -34,6 +34,8 @@ function morphChildren(old, fresh) {
     const key = keyOf(child);
     if (key !== null) keyed.set(key, child);
   }
+  const keys = new Set(wanted.map(keyOf));
+  for (const [key, child] of keyed) if (!keys.has(key)) child.remove();
   let position = old.firstChild;
   for (const child of wanted) {
     const key = keyOf(child);
@@ -113,13 +115,22 @@ export function facts(...pairs) {
   return h('dl', { class: 'facts' }, shown.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
 }
 
-/** Opens a dialog and returns a function that closes it. It closes with Escape, too. */
+/**
+ * Opens a dialog and returns a function that closes it. It closes with Escape, too. The notices are
+ * in the topmost dialog, because nothing below it can be used.
+ */
 export function dialog(title, ...children) {
   const close = () => element.close();
-  const element = h('dialog', { 'aria-label': title, onclose: () => element.remove() },
+  const notices = document.getElementById('notices');
+  const onclose = () => {
+    element.remove();
+    ([...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body).append(notices);
+  };
+  const element = h('dialog', { 'aria-label': title, onclose },
     h('header', {}, h('h2', {}, title), button('Close', close, { class: 'quiet' })), children);
   document.body.append(element);
   element.showModal();
+  element.append(notices);
   element.querySelector('form input, .field input, .field textarea')?.focus();
   return close;
 }

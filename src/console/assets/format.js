@@ -38,10 +38,19 @@ export function time(date) {
   return h('time', { datetime: parsed.toISOString(), title: exact }, TIME.format(parsed));
 }
 
-/** Shows how long ago something was. Its title has the exact time. */
-export function ago(seconds) {
-  const at = new Date(Date.now() - seconds * 1000);
-  return h('time', { datetime: at.toISOString(), title: at.toISOString() }, `${duration(seconds)} ago`);
+/** Returns the time that was so many seconds ago. */
+export function before(seconds) {
+  return new Date(Date.now() - seconds * 1000);
+}
+
+/** Shows how long ago a time is, which goes on. Its title has the exact time. */
+export function ago(date) {
+  const exact = date.toISOString();
+  return h('time', { datetime: exact, title: exact, 'data-since': exact }, passed(exact));
+}
+
+function passed(date) {
+  return `${duration(Math.max(0, Math.floor((Date.now() - new Date(date)) / 1000)))} ago`;
 }
 
 /** Shows the time until something ends, which counts down: see `countDown`. */
@@ -50,8 +59,9 @@ export function countdown(date) {
   return h('time', { datetime: date, title: date, 'data-until': date }, left(date));
 }
 
-/** Updates all countdowns of the document. */
+/** Updates all times of the document that go on. */
 export function countDown() {
+  for (const element of document.querySelectorAll('[data-since]')) element.textContent = passed(element.dataset.since);
   for (const element of document.querySelectorAll('[data-until]')) element.textContent = left(element.dataset.until);
 }
 

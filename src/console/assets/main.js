@@ -17,10 +17,15 @@ const ROUTES = [
   [/^\/dead-letters$/, deadLetters],
   [/^\/operators$/, operators],
 ];
+/** What opens a row. */
+const TARGETS = 'a, button.link';
 const LINKS = [['#/', 'Attention'], ['#/queues', 'Queues'], ['#/topics', 'Topics'], ['#/dead-letters', 'Dead letters'],
   ['#/operators', 'Operators'], ['docs', 'API']];
 const KEYS = [['/', 'Search queues'], ['j and k', 'Next and previous row'], ['Enter', 'Open the row'],
   ['Esc', 'Close a dialog'], ['?', 'Show this help']];
+
+/** The labels of failures that belong to a page, and not to an action. */
+const READINGS = ['Read this page', 'Open this page', 'Look at the queues', 'Ask the stores'];
 
 const byId = id => document.getElementById(id);
 const view = byId('view');
@@ -30,6 +35,13 @@ let shown = new AbortController();
 class Page {
   constructor(route, query, signal) {
     Object.assign(this, { route, query, signal });
+  }
+
+  /** Begins a reading. Returns a function that says whether no later one has begun. */
+  begin() {
+    this.reading = (this.reading ?? 0) + 1;
+    const mine = this.reading;
+    return () => mine === this.reading && !this.signal.aborted;
   }
 
   /** Shows these children. */
@@ -55,13 +67,15 @@ class Page {
       clearFailure(label);
       return result;
     } catch (error) {
-      if (!this.signal.aborted) showFailure(error, label, () => this.attempt(run, label));
+      const retry = () => this.attempt(run, label);
+      if (!this.signal.aborted) showFailure(error, label, retry);
       return undefined;
     }
   }
 
   /** Changes values of the address without leaving the page. */
   set(values) {
+    if (this.signal.aborted) return;
     for (const [name, value] of Object.entries(values)) {
       if (value === null || value === '') this.query.delete(name);
       else this.query.set(name, value);
@@ -70,15 +84,40 @@ class Page {
     history.replaceState(null, '', `#${this.route}${text ? `?${text}` : ''}`);
   }
 
+  /** Returns what asks for a confirmation before something happens. */
+  ask(text) {
+    return send => {
+      const close = dialog('Are you sure?', h('p', {}, text), h('div', { class: 'bar' }, button('Yes, do it', () => { close(); send(); }, { class: 'danger' })));
+    };
+  }
+
   /** A button that sends a request, beside one that copies the request as a command. */
-  action(label, request, { done = () => {}, kind = '', confirm = null } = {}) {
-    const send = () => this.attempt(async () => {
-      const response = await api.call(typeof request === 'function' ? request() : request);
-      notify(`${label}: done.`);
-      await done(response);
-    }, label);
-    const start = () => (confirm ? confirm(send) : send());
-    return h('span', { class: 'action' }, button(label, start, { class: kind }), this.copy(request, label));
+  action(label, request, { done = () => {}, kind = '', confirm = kind === 'danger' ? this.ask(`${label}: this cannot be undone.`) : null } = {}) {
+    let isRunning = false;
+    const send = async () => {
+      if (isRunning) return;
+      isRunning = true;
+      try {
+        const response = await api.call(typeof request === 'function' ? request() : request);
+        clearFailure(label);
+        notify(`${label}: done.`);
+        await done(response);
+      } catch (error) {
+        showFailure(error, label, send);
+      } finally {
+        isRunning = false;
+      }
+    };
+    return h('span', { class: 'action' }, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(request, label));
+  }
+
+  notify(text) {
+    notify(text);
+  }
+
+  /** Copies a text. */
+  copyText(text, what) {
+    return copyText(text, what);
   }
 
   /** A button that copies the command of a request. */
@@ -107,23 +146,29 @@ function notify(text) {
   setTimeout(() => notice.remove(), 4000);
 }
 
-function clearFailure(label) {
-  for (const notice of document.querySelectorAll('.failure')) if (notice.dataset.label === label) notice.remove();
+function failureOf(label) {
+  return [...document.querySelectorAll('.failure')].find(notice => notice.dataset.label === label);
 }
 
+function clearFailure(label) {
+  failureOf(label)?.remove();
+}
+
+/** Shows a failure until the request succeeds or the reader dismisses it. */
 function showFailure(error, label, retry) {
   if (error.isIdentity) {
+    shown.abort();
     signIn(error.message);
     return;
   }
-  clearFailure(label);
-  const close = () => notice.remove();
-  const again = () => { close(); retry(); };
-  const notice = h('div', { class: 'notice failure', role: 'alert', 'data-label': label },
-    h('strong', {}, `${label} failed. `), error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null,
-    h('span', { class: 'action' }, button('Retry', again), button('Dismiss', close, { class: 'quiet' })));
-  byId('notices').append(notice);
   if (!(error instanceof api.Failure)) console.error(error);
+  const shownAlready = failureOf(label);
+  const notice = shownAlready ?? h('div', { class: 'notice failure', role: 'alert', 'data-label': label });
+  const close = () => { notice.hidden = true; };
+  const again = () => { notice.remove(); retry(); };
+  render(notice, h('strong', {}, `${label} failed. `), error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null,
+    h('span', { class: 'action' }, button('Retry', again), button('Dismiss', close, { class: 'quiet' })));
+  if (!shownAlready) byId('notices').append(notice);
 }
 
 /** Asks who the reader is. */
@@ -162,8 +207,9 @@ function drawFrame(route) {
 function start() {
   shown.abort();
   shown = new AbortController();
+  for (const one of document.querySelectorAll('dialog')) one.close();
   const [route, text = ''] = (location.hash.slice(1) || '/').split('?');
-  for (const notice of document.querySelectorAll('.failure')) notice.remove();
+  for (const label of READINGS) clearFailure(label);
   drawFrame(route);
   document.title = route === '/' ? 'Sukkal' : `${decode(route.slice(1))} – Sukkal`;
   render(view, h('p', { class: 'faint' }, 'Reading…'));
@@ -196,11 +242,11 @@ function help() {
 
 /** Moves the focus to the next or the previous link of a table. */
 function moveFocus(step) {
-  const rows = [...view.querySelectorAll('tbody tr')].filter(row => row.querySelector('a, button'));
+  const rows = [...view.querySelectorAll('tbody tr')].filter(row => row.querySelector(TARGETS));
   if (!rows.length) return;
   const at = rows.findIndex(row => row.contains(document.activeElement));
   const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + step, 0), rows.length - 1);
-  rows[next].querySelector('a, button').focus();
+  rows[next].querySelector(TARGETS).focus();
 }
 
 function onKey(event) {
@@ -217,6 +263,7 @@ function onKey(event) {
 }
 
 document.addEventListener('keydown', onKey);
+document.querySelector('.skip').onclick = event => { event.preventDefault(); view.focus(); };
 addEventListener('hashchange', start);
 setInterval(() => {
   countDown();

@@ -1,8 +1,8 @@
 // The messages of a queue: lists, single messages, the live tail and posting.
 
-import { call, commandOf, open, path, pause, readPage } from './api.js';
+import { call, commandOf, open, path, pause, readPage, visible } from './api.js';
 import { button, dialog, facts, field, h, pager, table } from './dom.js';
-import { ago, countdown, duration } from './format.js';
+import { ago, before, countdown, duration } from './format.js';
 import { parse, preview, tree, write } from './json.js';
 import { markerOf } from './sample.js';
 
@@ -21,7 +21,10 @@ export async function messages(page, queue) {
   const request = () => ({ path: `${queue.path}/messages`, query: { ...STATES, order: since() ? 'asc' : order(), marker: marker(), since: marker() ? null : since() } });
 
   const read = async () => {
-    latest = await readPage(request(), page.signal);
+    const isNewest = page.begin();
+    const body = await readPage(request(), page.signal);
+    if (!isNewest()) return;
+    latest = dated(body);
     draw();
   };
   const go = (to, isBack = false) => {
@@ -44,7 +47,7 @@ export async function messages(page, queue) {
       h('div', { class: 'bar' },
         h('select', { 'aria-label': 'Order', onchange: event => choose({ order: event.target.value, since: null }) },
           [['desc', 'Newest first'], ['asc', 'Oldest first']].map(([value, label]) => h('option', { value, selected: order() === value && !since() }, label))),
-        h('input', { type: 'datetime-local', 'aria-label': 'Since', step: 1, onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
+        h('input', { type: 'datetime-local', 'aria-label': 'Since', step: 1, value: since() ? localTime(since()) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
         button(isTailing ? 'Stop the live tail' : 'Live tail', () => (isTailing ? stopTail(tail, draw) : startTail(page, queue, tail, draw)), { 'aria-pressed': String(isTailing) }),
         button('Post a message', () => post(page, queue, posted), { class: 'primary' }),
         page.copy(request, 'This page')),
@@ -53,6 +56,7 @@ export async function messages(page, queue) {
       isTailing ? null : pager(marker() && (() => go(previous.pop() || null, true)), next && (() => go(next)), button('Refresh', posted)));
   };
   await page.attempt(read);
+  if (page.signal.aborted) return;
   const opened = page.query.get('open');
   if (opened) await page.attempt(() => openById(page, queue, opened, () => page.attempt(read)), 'Open the message');
   if (page.query.get('post')) {
@@ -75,14 +79,15 @@ function list(page, queue, items, changed) {
     { title: 'State', cell: message => h('span', { class: `tag ${message.state}` }, message.state ?? 'posted') },
     { title: 'Available', class: 'figure', cell: message => (message.available_at ? countdown(message.available_at) : '–') },
     { title: 'Claims', class: 'figure', cell: message => message.claim_count ?? message.origin?.claim_count ?? '–' },
-    { title: 'Age', class: 'figure', cell: message => ago(message.age) },
+    { title: 'Age', class: 'figure', cell: message => ago(message.postedAt) },
   ];
   return table(columns, items, { key: message => message.id, label: 'Messages' });
 }
 
 async function openById(page, queue, id, changed) {
   const { body } = await call({ path: `${queue.path}/messages`, query: { ...STATES, ids: id } }, page.signal);
-  if (body.messages.length) show(page, queue, body.messages[0], changed);
+  if (body.messages.length) show(page, queue, dated(body).messages[0], changed);
+  else page.notify('This message does not exist any more.');
 }
 
 /** Shows one message in a dialog. */
@@ -98,23 +103,29 @@ export function show(page, queue, message, changed) {
       message.claim_id ? ['Claim', message.claim_id] : null,
       message.available_at ? ['Available', countdown(message.available_at)] : null,
       message.claim_count === undefined ? null : ['Claims so far', message.claim_count],
-      ['Posted', ago(message.age)], ['Time to live', duration(message.ttl)],
+      ['Posted', ago(message.postedAt)], ['Time to live', duration(message.ttl)],
       message.origin ? ['Dead letter of', h('a', { href: `#/queues/${encodeURIComponent(message.origin.queue)}` }, message.origin.queue)] : null,
       message.origin ? ['Claims there', message.origin.claim_count] : null,
       message.traceparent ? ['Trace', message.traceparent] : null),
     text ?? tree(message.body),
     h('div', { class: 'bar' },
-      button('Copy the body', event => copyBody(event, message.body)),
+      button('Copy the body', () => page.copyText(typeof message.body === 'string' ? message.body : write(message.body, { indent: 2 }).text, 'The body')),
       page.copy({ path: `${queue.path}/messages/${one}` }, 'Reading it'),
       message.origin ? page.action('Redrive to its origin', { method: 'POST', path: `${queue.path}/redrive`, body: { ids: [message.id] } }, { kind: 'primary', done }) : null,
       page.action('Delete', removal, { kind: 'danger', done })));
   document.querySelector('dialog:last-of-type').addEventListener('close', () => page.set({ open: null }));
 }
 
-async function copyBody(event, body) {
-  const { text } = write(body, { indent: 2 });
-  await navigator.clipboard?.writeText(typeof body === 'string' ? body : text);
-  event.target.textContent = 'Copied';
+/** Notes when the messages of a page were posted. */
+export function dated(page) {
+  for (const message of page.messages) message.postedAt = before(message.age);
+  return page;
+}
+
+// The value of a field for a time has no zone.
+function localTime(text) {
+  const date = new Date(text);
+  return new Date(date - 60000 * date.getTimezoneOffset()).toISOString().slice(0, 19);
 }
 
 function post(page, queue, posted) {
@@ -178,9 +189,15 @@ function stopTail(tail, draw) {
 /** Follows the queue by fetch, so that credentials stay in headers. */
 function startTail(page, queue, tail, draw) {
   const stop = new AbortController();
-  Object.assign(tail, { stop, items: [], waiting: [], isPaused: false, filter: '', problem: null });
+  Object.assign(tail, { stop, items: [], waiting: [], isPaused: false, filter: '', problem: 'Connecting…' });
   page.signal.addEventListener('abort', () => stop.abort());
-  follow(queue, tail, stop.signal, draw).catch(() => {});
+  let isDue = false;
+  // One drawing for all messages that arrive together.
+  const drawSoon = () => {
+    if (!isDue) requestAnimationFrame(() => { isDue = false; if (tail.stop === stop) draw(); });
+    isDue = true;
+  };
+  follow(queue, tail, stop.signal, drawSoon).catch(() => {});
   draw();
 }
 
@@ -188,20 +205,24 @@ async function follow(queue, tail, signal, draw) {
   let position = { since: 'now' };
   for (;;) {
     try {
-      const response = await open({ path: `${queue.path}/messages`, query: { echo: true, ...position } }, signal, 'text/event-stream');
+      const response = await open({ path: `${queue.path}/messages`, query: { echo: true, include_claimed: true, include_origin: true, include_trace: true, ...position } }, signal, 'text/event-stream');
       tail.problem = null;
+      draw();
       for await (const message of events(response.body)) {
         position = { marker: message.id };
+        message.postedAt = before(message.age);
         if (!tail.isPaused) add(tail, [message]);
-        else if (tail.waiting.length < TAIL_KEPT) tail.waiting.push(message);
+        else tail.waiting = [...tail.waiting, message].slice(-TAIL_KEPT);
         draw();
       }
+      tail.problem = 'The stream has ended. Trying again…';
     } catch (error) {
       if (signal.aborted) return;
-      tail.problem = `${error.message}. Trying again…`;
-      draw();
+      tail.problem = `${error.message} Trying again…`;
     }
+    draw();
     await pause(2000, signal);
+    await visible(signal);
   }
 }
 
@@ -217,7 +238,9 @@ async function* events(stream) {
     parts.push(blocks.pop());
     for (const block of blocks) {
       const data = block.split('\n').filter(line => line.startsWith('data:')).map(line => line.slice(5).trimStart()).join('\n');
-      if (data && !/^event: ?failure$/m.test(block)) yield parse(data);
+      const isFailure = /^event: ?failure$/m.test(block);
+      if (isFailure) throw new Error(parse(data).description);
+      if (data) yield parse(data);
     }
   }
 }

@@ -5,7 +5,7 @@ import { bars, chart } from './chart.js';
 import { claims } from './claims.js';
 import { letters } from './dead_letters.js';
 import { facts, h } from './dom.js';
-import { ago, duration, number } from './format.js';
+import { ago, before, duration, number } from './format.js';
 import { messages } from './messages.js';
 import { remember, speed } from './queues.js';
 import { settings } from './settings.js';
@@ -72,7 +72,7 @@ function draw(page, queue, { messages: counts, shards = [], unsharded, tenants =
       chart([{ name: 'in', class: 'in', isRate: true, values: rates('posted') }, { name: 'out', class: 'out', isRate: true, values: rates('deleted') }], 'Messages per second')),
     h('div', { class: 'card' }, h('h2', {}, 'Since it was created'),
       facts(['Posted', number(totals.posted)], ['Claimed', number(totals.claimed)], ['Deleted', number(totals.deleted)], ['Expired', number(totals.expired)], ['Dead letters', number(totals.dead_lettered)],
-        counts.oldest ? ['Oldest message', ago(counts.oldest.age)] : null, counts.newest ? ['Newest message', ago(counts.newest.age)] : null)),
+        counts.oldest ? ['Oldest message', ago(before(counts.oldest.age))] : null, counts.newest ? ['Newest message', ago(before(counts.newest.age))] : null)),
     isFair ? h('div', { class: 'card' }, h('h2', {}, 'Shards'), bars(shards.map(shardBar)), unsharded && total(unsharded) ? h('p', { class: 'faint' }, `Without a shard: ${number(total(unsharded))}`) : null) : null,
     tenants.length ? h('div', { class: 'card' }, h('h2', {}, 'Tenants by posted messages'), bars(tenants.map(one => ({ name: one.tenant, value: one.share, text: `${(100 * one.share).toFixed(1)} %` })))) : null,
     queue.plural === 'queues' ? h('div', { class: 'bar' }, toggle, page.copy({ path: `${queue.path}/stats`, query: { detailed: true } }, 'Statistics')) : null);

@@ -1,6 +1,6 @@
 // The list of queues, or of topics.
 
-import { callInBackground, commandOf, readPage } from './api.js';
+import { call, callInBackground, commandOf, readPage } from './api.js';
 import { sparkline } from './chart.js';
 import { h, pager, table } from './dom.js';
 import { count, duration, number, rate } from './format.js';
@@ -8,21 +8,23 @@ import { markerOf } from './sample.js';
 
 const REFRESH_MS = 2000;
 const POINTS = 30;
+/** Pause after a letter, in case another one follows. */
+const TYPING_MS = 150;
 
 /** Shows a page of the queues whose names begin with a prefix, and refreshes it. */
 export async function queues(page, plural) {
   const history = new Map();
   let previous = [];
   let latest = null;
-  let reading = 0;
   const marker = () => page.query.get('marker') ?? '';
   const prefix = () => page.query.get('prefix') ?? '';
 
-  const read = async () => {
-    const mine = (reading += 1);
+  let typing;
+  const read = async (send = callInBackground) => {
+    const isNewest = page.begin();
     const query = { with_stats: true, with_count: true, name_prefix: prefix(), marker: marker() };
-    const body = await readPage({ path: `v2/${plural}`, query }, page.signal, callInBackground);
-    if (mine !== reading) return;
+    const body = await readPage({ path: `v2/${plural}`, query }, page.signal, send);
+    if (!isNewest()) return;
     latest = body;
     for (const queue of body[plural]) remember(history, queue);
     draw();
@@ -30,17 +32,18 @@ export async function queues(page, plural) {
   const search = event => {
     page.set({ prefix: event.target.value, marker: null });
     previous = [];
-    page.attempt(read);
+    clearTimeout(typing);
+    typing = setTimeout(() => page.attempt(() => read(call)), TYPING_MS);
   };
   const go = to => {
     page.set({ marker: to });
-    page.attempt(read);
+    page.attempt(() => read(call));
   };
   const draw = () => {
     const items = latest[plural];
     const next = items.length ? markerOf(latest) : null;
     page.show(h('section', {},
-      h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', h('span', { class: 'faint' }, ` ${number(latest.count ?? 0)}`)),
+      h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', latest.count === undefined ? null : h('span', { class: 'faint' }, ` ${number(latest.count)}`)),
       h('form', { class: 'bar', onsubmit: event => event.preventDefault() },
         h('input', { id: 'search', type: 'search', value: prefix(), oninput: search, placeholder: 'Begins with…', 'aria-label': 'Beginning of the name', spellcheck: 'false' }),
         page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: marker() } }), 'This list')),
@@ -51,7 +54,7 @@ export async function queues(page, plural) {
       document.getElementById('search').focus();
     }
   };
-  await page.every(REFRESH_MS, read);
+  await page.every(REFRESH_MS, () => read());
 }
 
 /** Notes the totals of a queue, from which rates follow. */

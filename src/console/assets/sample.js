@@ -13,34 +13,33 @@ const GROWS_AFTER = 3;
 export const sample = fresh();
 
 function fresh() {
-  return { project: null, identity: null, queues: new Map(), total: null, rounds: 0, walked: 0, startedAt: null };
+  return { identity: null, queues: new Map(), total: null, rounds: 0, seen: new Set(), marker: '' };
 }
 
-/** Looks at all queues once. Calls `found` after each page. */
-export async function walk(signal, found) {
-  const identity = `${session.project} ${session.token}`;
+/** Forgets what belongs to another session. */
+export function forSession() {
+  const identity = JSON.stringify([session.project, session.token, session.roles]);
   if (sample.identity !== identity) Object.assign(sample, fresh(), { identity });
-  const seen = new Set();
-  let marker = '';
-  sample.walked = 0;
-  sample.startedAt = Date.now();
+}
+
+/** Looks at all queues once, from where the last walk was left. Calls `found` after each page. */
+export async function walk(signal, found) {
   for (;;) {
-    const query = { with_stats: true, detailed: true, with_count: true, marker };
+    const query = { with_stats: true, detailed: true, with_count: true, marker: sample.marker };
     const body = await readPage({ path: 'v2/queues', query }, signal, callInBackground);
     sample.total = body.count ?? 0;
     for (const queue of body.queues) {
-      seen.add(queue.name);
+      sample.seen.add(queue.name);
       note(queue);
     }
-    sample.walked += body.queues.length;
     const next = markerOf(body);
-    if (!next || next === marker) break;
-    marker = next;
+    if (!next || next === sample.marker) break;
+    sample.marker = next;
     found();
     await pause(PAUSE_MS, signal);
   }
-  for (const name of sample.queues.keys()) if (!seen.has(name)) sample.queues.delete(name);
-  sample.rounds += 1;
+  for (const name of sample.queues.keys()) if (!sample.seen.has(name)) sample.queues.delete(name);
+  Object.assign(sample, { rounds: sample.rounds + 1, seen: new Set(), marker: '' });
   found();
 }
 
@@ -94,7 +93,8 @@ export function deadLetterQueues() {
   const found = new Map();
   for (const queue of sample.queues.values()) {
     const target = queue.metadata?._dead_letter_queue;
-    if (target) found.set(target, [...(found.get(target) ?? []), queue.name]);
+    if (target && !found.has(target)) found.set(target, []);
+    if (target) found.get(target).push(queue.name);
   }
   return found;
 }

@@ -19,6 +19,10 @@ const EXPLAINED = {
   _flavor: 'The flavor whose pools may have the queue.',
 };
 
+function explained(key) {
+  return Object.hasOwn(EXPLAINED, key) ? EXPLAINED[key] : '';
+}
+
 /** Shows and edits the metadata, purges and deletes. */
 export async function settings(page, queue) {
   const one = queue.plural === 'queues' ? 'queue' : 'topic';
@@ -30,7 +34,7 @@ export async function settings(page, queue) {
   const draw = () => page.show(
     h('p', { class: 'faint' }, 'Keys that begin with an underscore change how the service handles messages. All others are yours.'),
     h('ul', { class: 'keys' }, Object.keys(shown).map(key => h('li', { 'data-key': key }, h('code', {}, key), h('bdi', { class: 'preview' }, write(shown[key], { max: 300 }).text),
-      h('small', {}, EXPLAINED[key] ?? ''), button('Change', () => edit(page, queue, key, shown[key], read), { class: 'quiet' })))),
+      h('small', {}, explained(key)), button('Change', () => edit(page, queue, key, shown[key], read), { class: 'quiet' })))),
     h('div', { class: 'bar' }, button('Add a key', () => edit(page, queue, '', '', read), { class: 'primary' }), page.copy({ path: queue.path }, 'The metadata')),
     h('div', { class: 'card bad' }, h('h2', {}, 'What cannot be undone'),
       h('div', { class: 'bar' },
@@ -48,8 +52,8 @@ function typed(text, name, send) {
 }
 
 function edit(page, queue, key, value, done) {
-  const name = h('input', { value: key, readonly: Boolean(key), autocomplete: 'off', list: 'reserved', oninput: () => { hint.textContent = EXPLAINED[name.value] ?? ''; } });
-  const hint = h('p', { class: 'faint' }, EXPLAINED[key] ?? '');
+  const name = h('input', { value: key, readonly: Boolean(key), autocomplete: 'off', list: 'reserved', oninput: () => { hint.textContent = explained(name.value); } });
+  const hint = h('p', { class: 'faint' }, explained(key));
   const text = h('textarea', { rows: 4, spellcheck: 'false', oninput: () => check() });
   text.value = key ? write(value, { indent: 2 }).text : '';
   const state = h('p', { class: 'faint', role: 'status' });

@@ -13,13 +13,15 @@ export async function subscriptions(page, queue) {
   const deliveries = new Map();
   const request = () => ({ path: `${queue.path}/subscriptions`, query: { marker } });
   const read = async () => {
+    const isNewest = page.begin();
     const body = await readPage(request(), page.signal, callInBackground);
     const items = body.subscriptions;
-    draw(items, items.length ? markerOf(body) : null);
     for (const one of items) {
-      deliveries.set(one.id, await readDelivery(queue.path, one.id, page.signal).catch(() => undefined));
+      if (!isNewest()) return;
       draw(items, items.length ? markerOf(body) : null);
+      deliveries.set(one.id, await readDelivery(queue.path, one.id, page.signal).catch(() => deliveries.get(one.id)));
     }
+    if (isNewest()) draw(items, items.length ? markerOf(body) : null);
   };
   const draw = (items, next) => {
     const go = to => { marker = to; page.attempt(read); };
@@ -39,7 +41,7 @@ export async function readDelivery(root, id, signal) {
 function list(page, queue, items, changed) {
   const columns = [
     { title: 'Subscriber', cell: one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Show the subscription'), { class: 'link' }) },
-    { title: 'State', cell: one => [h('span', { class: `tag ${one.delivery?.state}` }, one.delivery?.state ?? 'active'), one.confirmed ? null : h('small', {}, 'not confirmed')] },
+    { title: 'State', cell: one => [h('span', { class: `tag ${one.delivery?.state}` }, one.delivery?.state ?? '…'), one.confirmed ? null : h('small', {}, 'not confirmed')] },
     { title: 'Failing since', cell: one => time(one.delivery?.failing_since) },
     { title: 'Delivered', class: 'figure', cell: one => number(one.delivery?.delivered) },
     { title: 'To retry', class: 'figure', cell: one => number(one.delivery?.retrying) },
@@ -51,7 +53,7 @@ function list(page, queue, items, changed) {
 async function show(page, queue, one, changed) {
   const at = `${queue.path}/subscriptions/${path`${one.id}`}`;
   const { body } = await call({ path: `${at}/attempts` }, page.signal);
-  const { delivery } = one;
+  const delivery = await readDelivery(queue.path, one.id, page.signal);
   const done = () => { close(); changed(); };
   const columns = [
     { title: 'At', cell: attempt => time(attempt.at) },
@@ -74,15 +76,22 @@ async function show(page, queue, one, changed) {
 
 function redeliver(page, at, done) {
   const since = h('input', { type: 'datetime-local', step: 1 });
-  const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: { since: new Date(since.value || Date.now()).toISOString() } });
+  since.value = new Date(Date.now() - 3600000 - 60000 * new Date().getTimezoneOffset()).toISOString().slice(0, 19);
+  const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: { since: new Date(since.value).toISOString() } });
   const close = dialog('Redeliver', field('Since', since, 'Messages that were posted from this time on, and that still exist, are delivered again.'),
     h('div', { class: 'bar' }, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
 }
 
+/** The response is the only one that has the secret of the signatures. */
 function subscribe(page, queue, done) {
   const subscriber = h('input', { type: 'text', inputmode: 'url', spellcheck: 'false', autocomplete: 'off' });
   const ttl = h('input', { type: 'number', min: 60, value: 3600 });
   const request = () => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: subscriber.value, ttl: Number(ttl.value), options: {} } });
+  const created = ({ body }) => {
+    close();
+    done();
+    if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre', { class: 'command' }, body.secret));
+  };
   const close = dialog('Subscribe', field('Subscriber', subscriber, 'The URL or the mail address that receives the messages.'), field('Time to live, in seconds', ttl),
-    h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: () => { close(); done(); } })));
+    h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: created })));
 }
