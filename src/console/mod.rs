@@ -64,12 +64,11 @@ pub fn asset(name: &str) -> Option<&'static Asset> {
 
 impl Asset {
     fn new(name: &'static str, text: &str) -> Self {
-        let media_type = match name.rsplit_once('.') {
-            Some((_, "css")) => "text/css; charset=utf-8",
-            Some((_, "svg")) => "image/svg+xml",
-            _ => "text/javascript; charset=utf-8",
+        let (media_type, text) = match name.rsplit_once('.') {
+            Some((_, "css")) => ("text/css; charset=utf-8", text.to_owned()),
+            Some((_, "svg")) => ("image/svg+xml", text.to_owned()),
+            _ => ("text/javascript; charset=utf-8", compact(text)),
         };
-        let text = if name.ends_with(".js") { compact(text) } else { text.to_owned() };
         Self { name, media_type, tag: tag(&text), text }
     }
 }

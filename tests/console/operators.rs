@@ -123,6 +123,8 @@ async fn an_operator_steers_subscriptions() {
     console.click("Subscribe").await;
     console.fill("Subscriber", &subscriber).await;
     console.click("Subscribe").await;
+    console.shows("whsec_").await;
+    console.click("Close").await;
     console.shows("active").await;
     post(&api, "orders", &[json!(1)]).await;
     console.browser.wait_for("return document.querySelector('td time') !== null", json!([])).await;

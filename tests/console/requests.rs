@@ -97,7 +97,7 @@ async fn an_open_tab_sends_two_requests_in_a_second_at_most_and_a_hidden_one_sen
     let show = "Object.defineProperty(document, 'hidden', {value: false}); document.dispatchEvent(new Event('visibilitychange'))";
     console.browser.run(show, json!([])).await;
     let before = console.read(SENT).await;
-    console.browser.wait_for(&format!("{} > arguments[0]", SENT), json!([before])).await;
+    console.browser.wait_for(&format!("{SENT} > arguments[0]"), json!([before])).await;
 }
 
 /// Returns the number of requests to the API that the service has answered.

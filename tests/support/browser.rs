@@ -102,10 +102,10 @@ impl Browser {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        match timeout(TIMEOUT, found).await {
-            Ok(value) => value,
-            Err(_elapsed) => panic!("{script} {arguments}: the page is {}", self.text().await),
+        if let Ok(value) = timeout(TIMEOUT, found).await {
+            return value;
         }
+        panic!("{script} {arguments}: the page is {}", self.text().await)
     }
 
     /// Returns the text that the page shows.

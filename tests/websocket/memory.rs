@@ -103,7 +103,7 @@ async fn control_frames_hold_no_memory() {
     let sukkal = start(&[]);
     let mut socket = open(&sukkal).await;
     // A project alone gets half of 256 MiB for requests. A frame has 131 bytes.
-    let pong = [&[0x8a, 0x80 | 125][..], &[0; 4 + 125]].concat();
+    let pong = [&[0x8a, 0x80 | 0x7d][..], &[0; 4 + 125]].concat();
     let many = pong.repeat(8_000);
     for _ in 0..150 {
         let written = socket.stream.get_mut().write_all(&many);

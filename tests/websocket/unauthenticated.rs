@@ -101,7 +101,7 @@ async fn a_connection_that_does_not_authenticate_in_time_is_closed_whatever_it_s
             match unknown.receive().await {
                 Received::Text(refusal) => assert_eq!(refusal["headers"]["status"], 400),
                 Received::Closed(closed) => break closed,
-                other => panic!("{other:?}"),
+                other @ Received::Binary(_) => panic!("{other:?}"),
             }
             // A signature proves for each request who sends it.
             let post = json!({ "queue_name": "q", "messages": [{ "body": 1, "ttl": 60 }] });

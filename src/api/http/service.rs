@@ -50,6 +50,7 @@ pub struct Service {
 }
 
 /// Configuration of the API.
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch that the operator sets")]
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whether the routes for operators are served.

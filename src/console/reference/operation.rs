@@ -12,40 +12,40 @@ pub(super) struct Operation<'c> {
     method: &'c str,
     path: &'c str,
     item: &'c Value,
-    operation: &'c Value,
+    details: &'c Value,
 }
 
 impl<'c> Operation<'c> {
     /// Returns the operation of a method; `None` if the path does not have the method.
     pub(super) fn new(method: &'c str, path: &'c str, item: &'c Value) -> Option<Self> {
-        let operation = item.get(method)?;
-        Some(Self { method, path, item, operation })
+        let details = item.get(method)?;
+        Some(Self { method, path, item, details })
     }
 
     /// Returns the id, which is unique.
     pub(super) fn id(&self) -> &'c str {
-        text(self.operation, "operationId")
+        text(self.details, "operationId")
     }
 
     /// Returns what the operation does, in a few words.
     pub(super) fn summary(&self) -> &'c str {
-        text(self.operation, "summary")
+        text(self.details, "summary")
     }
 
     /// Returns whether the operation belongs to this group.
     pub(super) fn has_tag(&self, tag: &str) -> bool {
-        self.operation["tags"].as_array().is_some_and(|tags| tags.iter().any(|own| own == tag))
+        self.details["tags"].as_array().is_some_and(|tags| tags.iter().any(|own| own == tag))
     }
 
     /// Returns the description of the operation.
     pub(super) fn markup(&self, contract: &Value) -> Markup {
         let parameters = self.parameters(contract);
-        let body = resolved(contract, &self.operation["requestBody"]);
+        let body = resolved(contract, &self.details["requestBody"]);
         html! {
             article.card id=(self.id()) {
                 h3 { (self.summary()) }
                 p { span.tag { (self.method.to_uppercase()) } " " code { (self.path) } }
-                (markdown(text(self.operation, "description")))
+                (markdown(text(self.details, "description")))
                 @if !parameters.is_empty() {
                     h4 { "Parameters" }
                     table {
@@ -58,12 +58,12 @@ impl<'c> Operation<'c> {
                     (markdown(text(body, "description")))
                     (contents(body))
                 }
-                @if self.has_example(body) {
+                @if !body.is_object() || example(body).is_some() {
                     h4 { "Example" }
                     pre tabindex="0" { (self.command(body)) }
                 }
                 h4 { "Responses" }
-                @for (status, response) in self.operation["responses"].as_object().into_iter().flatten() {
+                @for (status, response) in self.details["responses"].as_object().into_iter().flatten() {
                     details {
                         summary { (status) " " span.faint { (first_line(resolved(contract, response))) } }
                         (markdown(text(resolved(contract, response), "description")))
@@ -76,24 +76,20 @@ impl<'c> Operation<'c> {
 
     /// Returns the parameters of the path and of the method.
     fn parameters(&self, contract: &'c Value) -> Vec<&'c Value> {
-        let lists = [&self.item["parameters"], &self.operation["parameters"]];
+        let lists = [&self.item["parameters"], &self.details["parameters"]];
         let parameters = lists.into_iter().filter_map(Value::as_array).flatten();
         parameters.map(|parameter| resolved(contract, parameter)).collect()
     }
 
-    /// Returns whether there is a command that shows the operation: a body in the contract, or none.
-    fn has_example(&self, body: &Value) -> bool {
-        !body.is_object() || example(body).is_some()
-    }
-
     /// Returns a command that shows the operation.
     fn command(&self, body: &Value) -> String {
-        let mut command = format!("curl -X {} 'http://127.0.0.1:8888{}'", self.method.to_uppercase(), self.path);
-        command.push_str(" \\\n  -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo'");
-        if let Some((media_type, example)) = example(body) {
-            command.push_str(&format!(" \\\n  -H 'Content-Type: {media_type}' -d '{example}'"));
-        }
-        command
+        let (method, path) = (self.method.to_uppercase(), self.path);
+        let headers = "-H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo'";
+        let data = example(body).map(|(media_type, example)| {
+            let quoted = example.to_string().replace('\'', r"'\''");
+            format!(" \\\n  -H 'Content-Type: {media_type}' -d '{quoted}'")
+        });
+        format!("curl -X {method} 'http://127.0.0.1:8888{path}' \\\n  {headers}{}", data.unwrap_or_default())
     }
 }
 

@@ -78,8 +78,8 @@ mod tests {
         let frames = [
             unmasked(0, &[0x8a, 0]),
             masked(0, &[0x89, 0x80]),
-            masked(125, &[0x81, 0x80 | 125]),
-            masked(126, &[0x81, 0x80 | 126, 0, 126]),
+            masked(125, &[0x81, 0x80 | 0x7d]),
+            masked(126, &[0x81, 0x80 | 0x7e, 0, 126]),
             masked(70_000, &[0x82, 0x80 | 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
         ];
         let all = frames.concat();
