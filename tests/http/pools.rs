@@ -32,7 +32,9 @@ impl Pooled {
 
     fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
         let sukkal = Sukkal::start_with(store, &[&[POOLING, ADMIN_MODE], environment].concat());
-        Self { api: sukkal.project("p"), pools: RedisServer::shared(), _sukkal: sukkal }
+        // All tests share the pools, so each has its own project.
+        let project = Uuid::new_v4().to_string();
+        Self { api: sukkal.project(&project), pools: RedisServer::shared(), _sukkal: sukkal }
     }
 
     pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
