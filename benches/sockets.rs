@@ -57,7 +57,7 @@ async fn main() {
 async fn idle(redis: &RedisServer) {
     println!("| {IDLE} idle WebSockets | server, KB of memory each | server, % of a core |\n|---|---|---|");
     for subscribes in [false, true] {
-        let sukkal = Sukkal::start(&redis.url());
+        let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "10000")]);
         let ids = [sukkal.id()];
         let before = processes::resident_bytes(&ids);
         let mut sockets = Vec::with_capacity(IDLE);
