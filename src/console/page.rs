@@ -1,8 +1,8 @@
-//! The page that loads the console.
+//! The page that loads the console, and the head that the pages share.
 
 use std::sync::LazyLock;
 
-use maud::{DOCTYPE, html};
+use maud::{DOCTYPE, Markup, html};
 
 /// The page, in HTML. Its links are relative, so that it works behind a path prefix.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
@@ -10,12 +10,7 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
         (DOCTYPE)
         html lang="en" {
             head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Sukkal" }
-                link rel="icon" href="console/icon.svg";
-                link rel="stylesheet" href="console/console.css";
+                (head("Sukkal"))
                 script type="module" src="console/main.js" {}
             }
             body {
@@ -35,6 +30,18 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     };
     page.into_string()
 });
+
+/// Returns what the heads of all pages have.
+pub(super) fn head(title: &str) -> Markup {
+    html! {
+        meta charset="utf-8";
+        meta name="viewport" content="width=device-width, initial-scale=1";
+        meta name="color-scheme" content="light dark";
+        title { (title) }
+        link rel="icon" href="console/icon.svg";
+        link rel="stylesheet" href="console/console.css";
+    }
+}
 
 /// Returns the page that loads the console, in HTML.
 #[must_use]

@@ -1,8 +1,7 @@
 //! How many requests the console sends.
 
 use std::fs;
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -11,7 +10,7 @@ use tokio::time::{Duration, sleep};
 use super::{Console, PROJECT, post};
 use crate::support::exposition::Exposition;
 use crate::support::ports::{first_that_starts, free_port};
-use crate::support::redis::{block_until, child_command, spawn};
+use crate::support::redis::{child_command, start_listening};
 use crate::support::sukkal::Sukkal;
 
 /// The number of requests to the API that the page has sent.
@@ -36,21 +35,8 @@ impl Prefix {
             );
             fs::write(folder.path().join("nginx.conf"), text).unwrap();
             let mut nginx = child_command("nginx");
-            nginx
-                .args(["-p", folder.path().to_str().unwrap(), "-c", "nginx.conf"])
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
-            let mut process = spawn(nginx).expect("nginx is installed: `make operations`");
-            let mut is_open = false;
-            block_until("the proxy listens or ends", || {
-                is_open = TcpStream::connect(("127.0.0.1", port)).is_ok();
-                is_open || process.try_wait().unwrap().is_some()
-            });
-            if is_open {
-                return Ok(Self { process, port, _folder: folder });
-            }
-            let said = process.wait_with_output().unwrap().stderr;
-            Err(String::from_utf8_lossy(&said).into_owned())
+            nginx.args(["-p", folder.path().to_str().unwrap(), "-c", "nginx.conf"]);
+            start_listening(nginx, port).map(|process| Self { process, port, _folder: folder })
         })
     }
 

@@ -2,9 +2,8 @@
 //! streams and waiting requests pass, and a process may go away.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use super::read;
 use crate::support::events::Events;
 use crate::support::exposition::Exposition;
 use crate::support::ports::{first_that_starts, free_port};
-use crate::support::redis::{RedisServer, block_until, child_command, spawn};
+use crate::support::redis::{RedisServer, child_command, start_listening};
 use crate::support::sukkal::{Api, Sukkal};
 
 /// A proxy that is killed on drop.
@@ -44,18 +43,8 @@ impl Proxy {
             fs::write(folder.path().join("proxy.conf"), text).unwrap();
             let words = command(folder.path());
             let mut proxy = child_command(&words[0]);
-            proxy.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut process = spawn(proxy).unwrap_or_else(|error| panic!("{}: {error}", words[0]));
-            let mut is_open = false;
-            block_until("the proxy listens or ends", || {
-                is_open = TcpStream::connect(("127.0.0.1", port)).is_ok();
-                is_open || process.try_wait().unwrap().is_some()
-            });
-            if is_open {
-                return Ok(Self { process, port, _folder: folder });
-            }
-            let said = process.wait_with_output().unwrap().stderr;
-            Err(String::from_utf8_lossy(&said).into_owned())
+            proxy.args(&words[1..]);
+            start_listening(proxy, port).map(|process| Self { process, port, _folder: folder })
         })
     }
 

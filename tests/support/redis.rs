@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Read, Write as IoWrite};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -322,6 +322,24 @@ fn with_setpriv(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
+}
+
+/// Starts a program and waits until it listens on this port of 127.0.0.1. The error is what it has
+/// said before it ended.
+pub(crate) fn start_listening(mut command: Command, port: u16) -> Result<Child, String> {
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut process = spawn(command).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut is_open = false;
+    block_until("the program listens or ends", || {
+        is_open = TcpStream::connect(("127.0.0.1", port)).is_ok();
+        is_open || process.try_wait().expect("its state is known").is_some()
+    });
+    if is_open {
+        return Ok(process);
+    }
+    let said = process.wait_with_output().expect("its output can be read").stderr;
+    Err(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// Starts a command from a thread that never ends.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use self::contract::text;
 use self::markdown::markdown;
 use self::operation::Operation;
+use super::page::head;
 
 const CONTRACT: &str = include_str!("../../../openapi.yaml");
 /// The keys of a path that are methods, in the order in which they are shown.
@@ -36,12 +37,7 @@ fn page(contract: &Value) -> Markup {
         (DOCTYPE)
         html lang="en" {
             head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "API of Sukkal" }
-                link rel="icon" href="console/icon.svg";
-                link rel="stylesheet" href="console/console.css";
+                (head("API of Sukkal"))
                 link rel="stylesheet" href="console/docs.css";
             }
             body.reference {
