@@ -91,6 +91,10 @@ local function visible_ranks(count)
   last_visible = rank + count - 1
   posted_total = posted_total + count
   redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
+  if logical then
+    -- If the clock steps back, logical time continues from the stored time.
+    store_logical_time()
+  end
   if subscription_count then
     signal_deliveries()
   end

@@ -551,6 +551,7 @@ mod single_stores {
             model: [
                 any_sequence_of_operations_matches_the_model,
                 a_queue_that_becomes_plain_with_due_changes_matches_the_model,
+                a_clock_that_steps_back_after_a_post_matches_the_model,
             ],
         }
     }

@@ -59,6 +59,16 @@ pub(in crate::conformance) async fn a_queue_that_becomes_plain_with_due_changes_
     Run::new(subject, Kind::Fair).run(settings(1), operations).await;
 }
 
+/// A message that is delayed while others are posted, and then the clock steps back.
+pub(in crate::conformance) async fn a_clock_that_steps_back_after_a_post_matches_the_model(subject: &Subject) {
+    let settings = QueueSettings { color: 0, shards: 1, own: None };
+    let delayed = Batch { client: 0, tenants: 1, count: 2, ticks: 1, delay_ticks: Some(1) };
+    // The model posts a message before each step.
+    let operations = vec![Operation::Post(delayed), Operation::Advance(1), Operation::Rewind(1), Operation::Advance(1)];
+
+    Run::new(subject, Kind::Fair).run(settings, operations).await;
+}
+
 /// A message that should be in the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::conformance) struct ExpectedMessage {
